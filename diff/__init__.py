@@ -1,0 +1,1 @@
+"""Read what a run left in the store and compute what changed."""

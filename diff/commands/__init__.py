@@ -1,0 +1,1 @@
+"""Commands: parse, call, print. They may import anything; nothing imports a command."""

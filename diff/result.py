@@ -1,0 +1,189 @@
+"""What a diff found, as one value: the document of `replay diff --json`, and the input of every report.
+
+Nothing here is stored: it is computed from trials and grades. Statistics are numbers or None, never NaN.
+Field names are those of the published document (`replaydiff.diff/1`); `to_json` in `diff.document` writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from replay.model import Grade, Item, JsonObject, Lane, Run, Trial
+
+
+class Answer(StrEnum):
+    """The first line of every diff."""
+
+    SHIP = "SHIP"
+    HOLD = "HOLD"
+    CANNOT_TELL = "CAN'T TELL"
+
+
+class Verdict(StrEnum):
+    """Of an item, or of one metric of an item (which is never `mixed`)."""
+
+    IMPROVED = "improved"
+    REGRESSED = "regressed"
+    MIXED = "mixed"
+    UNCHANGED = "unchanged"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Noise(StrEnum):
+    """Which estimate of the noise the verdicts stand on."""
+
+    AA = "a/a"
+    WITHIN_LANE = "within-lane"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemMetric:
+    """One metric of one item."""
+
+    old: float | None
+    """Mean over the old lane's scored trials; None where there is none."""
+    new: float | None
+    delta: float | None
+    verdict: Verdict
+    reason: str
+    """In words: `old 3/3, new 0/3: called cancel_order without get_order_status first`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradedTrial:
+    """A trial with its grades by metric name."""
+
+    trial: Trial
+    grades: dict[str, Grade]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemVerdict:
+    """One item of the run (a "case" in the document)."""
+
+    item: Item
+    verdict: Verdict
+    metrics: dict[str, ItemMetric]
+    lanes: dict[Lane, tuple[GradedTrial, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDelta:
+    """One metric over the run."""
+
+    old: float | None
+    new: float | None
+    delta: float | None
+    """Paired: mean over items of mean(new trials) − mean(old trials)."""
+    se: float | None
+    """Standard error of `delta`, clustered by session."""
+    ci: tuple[float, float] | None
+    p: float | None
+    mde: float | None
+    """The smallest true change this size would have shown with 80 % power."""
+    noise: float | None
+    """Standard deviation of one trial around its item's mean, pooled over items."""
+    bounds: tuple[float, float] | None
+    """`delta` with all errors counted as failures of the new lane, and with all as passes."""
+    month: float | None
+    """`delta` weighted to the population the sample was drawn from; None for a golden set."""
+    improved: int
+    regressed: int
+    unchanged: int
+    inconclusive: int
+    pass_hat_k: dict[Lane, dict[int, float]]
+    """pass^k by lane: the chance that k trials of an item all pass."""
+    gated: bool
+    """Whether this metric decides the answer."""
+    calibration: JsonObject | None = None
+    """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneSummary:
+    """One lane over the run."""
+
+    version: JsonObject
+    """The version as it is stored: no secret values."""
+    trials: int
+    fidelity: float | None
+    """Share of all its tool calls answered from the item's own tape by exact match; None without calls."""
+    statuses: dict[str, int]
+    cost_usd: float | None
+    latency_p50_ms: float | None
+    latency_p95_ms: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Items by verdict; `compared` are those with whole blocks."""
+
+    total: int
+    compared: int
+    improved: int
+    regressed: int
+    mixed: int
+    unchanged: int
+    inconclusive: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A part of the items on one metric."""
+
+    by: str
+    value: str
+    items: int
+    metric: str
+    delta: float | None
+    p: float | None
+    """Holm-corrected over the slices shown."""
+    regressed: int
+    improved: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateCondition:
+    """One condition of the gate."""
+
+    expression: str
+    value: float | None
+    held: bool | None
+    """None where it cannot be decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """`held` is None where no gate was asked for, or it could not be decided."""
+
+    conditions: tuple[GateCondition, ...] = ()
+    asked: bool = False
+    held: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffResult:
+    """Everything a report shows."""
+
+    answer: Answer
+    reason: str
+    """One sentence."""
+    next: str
+    """The next command to type."""
+    run: Run
+    noise: Noise
+    lanes: dict[Lane, LaneSummary]
+    counts: Counts
+    metrics: dict[str, MetricDelta]
+    items: tuple[ItemVerdict, ...]
+    """Regressed first, then mixed, inconclusive, improved, unchanged; within one by size of the delta."""
+    slices: tuple[Slice, ...] = ()
+    gate: Gate = field(default_factory=Gate)
+    warnings: tuple[str, ...] = ()
+    """Sentences, the gravest first; whether the replay can be trusted comes before everything."""
+    errors: int = 0
+    """Trials that ended in an error; with any, the command ends with 3 unless a gate decides otherwise."""

@@ -1,0 +1,53 @@
+"""The nouns of the domain: frozen dataclasses over the standard library alone.
+
+Times are naive UTC, costs US dollars, durations milliseconds, scores 0..1.
+"""
+
+from replay.model.case import Case, Expectation, ExpectedCall, Match, Provenance
+from replay.model.decision import Action, Decision
+from replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
+from replay.model.item import Item
+from replay.model.json import Json, JsonObject
+from replay.model.run import Lane, Mode, Run
+from replay.model.sample import Sample, SampleItem
+from replay.model.trace import NO_TOOLS, Message, Score, Step, StepKind, ToolCall, Trace, Usage, tool_path
+from replay.model.trial import Rule, ServedCall, Status, Trial
+from replay.model.version import Version, VersionKind
+
+__all__ = [
+    "NO_TOOLS",
+    "Action",
+    "Calibration",
+    "Case",
+    "Decision",
+    "Expectation",
+    "ExpectedCall",
+    "Grade",
+    "GradeState",
+    "Item",
+    "Json",
+    "JsonObject",
+    "JudgeId",
+    "Lane",
+    "Match",
+    "Message",
+    "Mode",
+    "Provenance",
+    "Rule",
+    "Run",
+    "Sample",
+    "SampleItem",
+    "Score",
+    "ServedCall",
+    "Status",
+    "Step",
+    "StepKind",
+    "ToolCall",
+    "Trace",
+    "Trial",
+    "Usage",
+    "Version",
+    "VersionKind",
+    "Vote",
+    "tool_path",
+]

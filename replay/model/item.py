@@ -1,0 +1,39 @@
+"""What is replayed, whether it came from a sample or from a golden set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from replay.model.case import Expectation
+from replay.model.json import JsonObject
+from replay.model.trace import Message, ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One input to replay, with the tape that answers its tools and what it is held against.
+
+    A run keeps a copy of its items, so a later import or an edited golden set does not change it.
+    """
+
+    id: str
+    """The trace id for a sampled trace, the case id for a case."""
+    input: str = ""
+    messages: tuple[Message, ...] = ()
+    """The conversation up to and with the last user turn; empty where only the text is known."""
+    tape: tuple[ToolCall, ...] = ()
+    """Recorded calls with their results; answers to tool calls come from here."""
+    recorded_response: str | None = None
+    """What production answered; None for a case without it."""
+    expectation: Expectation | None = None
+    """What the case expects; None for a sampled trace, which is held against its recording."""
+    trace_id: str | None = None
+    case_id: str | None = None
+    session_id: str | None = None
+    """Items of one session are one cluster in the statistics."""
+    stratum: str = "-"
+    weight: float = 1.0
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+    difficulty: str | None = None
+    metadata: JsonObject = field(default_factory=dict)

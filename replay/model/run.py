@@ -1,0 +1,48 @@
+"""A sample or golden set replayed in its lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from replay.model.json import JsonObject
+from replay.model.version import Version
+
+
+class Lane(StrEnum):
+    """One version's side of a run."""
+
+    OLD = "old"
+    NEW = "new"
+    OLD2 = "old2"
+    """The A/A lane: the old version once more."""
+
+
+class Mode(StrEnum):
+    """What is replayed of an item."""
+
+    ROLLOUT = "rollout"
+    """The whole agent, from the input on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Resumable, never rewritten: only `finished_at` is set later."""
+
+    id: str
+    created_at: datetime
+    lanes: dict[Lane, Version]
+    trials: int
+    """Trials an item and lane; observed lanes may have fewer or more."""
+    seed: int
+    sample: str | None = None
+    """Name of the sample; None for a golden set."""
+    golden_path: str | None = None
+    """Path of the golden set as it was given; None for a sample."""
+    mode: Mode = Mode.ROLLOUT
+    budget_usd: float | None = None
+    settings: JsonObject = field(default_factory=dict)
+    """What else decided the outcome: time-out, concurrency, ignored arguments, rule on a miss, pairing."""
+    finished_at: datetime | None = None
+    """None while trials are missing."""

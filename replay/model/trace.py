@@ -1,0 +1,145 @@
+"""What one production run of an agent looked like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from replay.model.json import Json, JsonObject
+
+NO_TOOLS = "-"
+"""The tool path of a run that called no tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of a run. `input_tokens` counts everything the model read, cached tokens included."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    """The part of `input_tokens` that was read from the provider's cache."""
+    cache_write_tokens: int = 0
+    """The part of `input_tokens` that was written to the provider's cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One tool call, in the order in which the model asked for it."""
+
+    name: str
+    args: JsonObject = field(default_factory=dict)
+    """Decoded arguments. Arguments that are no JSON object stay as `{"_raw": "<text>"}`."""
+    index: int = 0
+    """Position among the calls of its run, from 0."""
+    call_id: str | None = None
+    """The provider's id; not unique in the wild, never used alone to join."""
+    result: Json = None
+    """What the tool answered, just as it was recorded: a string stays a string, JSON text included."""
+    error: str | None = None
+    """The error the tool ended with; None where it did not fail."""
+    answered: bool = True
+    """False where the call was asked for but no result was recorded (interrupted, pending, server-side)."""
+    started_at: datetime | None = None
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a conversation, whatever shape it was recorded in."""
+
+    role: str
+    """`system`, `user`, `assistant` or `tool`."""
+    text: str = ""
+    """The text parts, joined; empty where there are none."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Calls an assistant message asks for (their results stand in `tool` messages)."""
+    tool_call_id: str | None = None
+    """For a `tool` message: the id of the call it answers."""
+    name: str | None = None
+    """For a `tool` message: the tool's name, where it was recorded."""
+    is_error: bool = False
+    """For a `tool` message: the tool failed."""
+
+
+class StepKind(StrEnum):
+    """What a step is; the vendor's own word stays in its raw record."""
+
+    LLM = "llm"
+    TOOL = "tool"
+    AGENT = "agent"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One span of a trace."""
+
+    index: int
+    """Position in the trace's order of execution, from 0."""
+    kind: StepKind
+    name: str
+    parent: int | None = None
+    """Index of the parent step; None for a root, or where the parent was not recorded."""
+    messages: tuple[Message, ...] = ()
+    """What an `llm` step was given."""
+    output: Json = None
+    """What the step answered: for `llm` its text or action, for `tool` the result."""
+    model: str | None = None
+    usage: Usage | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    error: str | None = None
+    source_span_id: str | None = None
+    """The vendor's id of the span."""
+
+
+Score = float | str | bool
+"""A score that came with a trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One recorded production run of an agent. All times are naive UTC."""
+
+    trace_id: str
+    """Unique in a store; a person types it."""
+    source: str
+    """Name of the importer it came through."""
+    started_at: datetime
+    ended_at: datetime | None = None
+    name: str | None = None
+    session_id: str | None = None
+    """The conversation it belongs to; items of one session are not independent."""
+    user_id: str | None = None
+    environment: str | None = None
+    release: str | None = None
+    model: str | None = None
+    tags: tuple[str, ...] = ()
+    input: str = ""
+    """The user's text: the last user turn before the agent's first output of this trace."""
+    messages: tuple[Message, ...] = ()
+    """The whole conversation, where it was recorded; the last message may be the answer."""
+    final_response: str | None = None
+    """What the agent said at last; None where it ended on a tool call or was cut."""
+    steps: tuple[Step, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tool calls of this run, each once, in the order the model asked for them."""
+    usage: Usage | None = None
+    cost_usd: float | None = None
+    latency_ms: float | None = None
+    error: str | None = None
+    scores: dict[str, Score] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
+
+    @property
+    def tool_path(self) -> str:
+        """The ordered tool names: `get_order_status>cancel_order`; `-` where there is none."""
+        return tool_path(call.name for call in self.tool_calls)
+
+
+def tool_path(names: Iterable[str]) -> str:
+    """Join ordered tool names to a tool path; `-` for none."""
+    return ">".join(names) or NO_TOOLS

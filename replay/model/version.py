@@ -1,0 +1,58 @@
+"""A runnable description of the agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from replay.model.json import JsonObject
+
+
+class VersionKind(StrEnum):
+    """How a version is run."""
+
+    PYTHON = "python"
+    """An entrypoint imported in a worker process."""
+    OBSERVED = "observed"
+    """What production recorded; nothing is run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A version with everything resolved: what was run can be told from this alone."""
+
+    name: str
+    """What the person called it: `prod`, `git:v1.4.0`, `observed:release = '2.1'`."""
+    kind: VersionKind
+    entrypoint: str | None = None
+    """`module:attr[.attr…]`."""
+    factory: bool = False
+    """The entrypoint is called once, without arguments, to get the agent."""
+    tools: tuple[str, ...] = ()
+    """Patch points where tool calls are answered; `()` means it has none, or they may run."""
+    git: str | None = None
+    """The revision as it was named."""
+    commit: str | None = None
+    """The commit it resolved to before anything ran; for a folder in a git repository, its HEAD."""
+    dirty_hash: str | None = None
+    """Hash of the uncommitted changes of a folder; None where there are none."""
+    path: str | None = None
+    """The folder the worker runs in."""
+    python: str | None = None
+    """The interpreter of the worker."""
+    args: JsonObject = field(default_factory=dict)
+    """Extra keyword arguments of the entrypoint."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment of the worker beside the command's own. Never stored: see `env_names`."""
+    env_names: tuple[str, ...] = ()
+    """Names, never values, of the environment set for this version."""
+    condition: str | None = None
+    """For `observed:CONDITION`: which traces."""
+    packages: dict[str, str] = field(default_factory=dict)
+    """Interpreter and package versions of the worker, as it reported them."""
+
+    @property
+    def model(self) -> str | None:
+        """The model the version was asked to use, where its arguments name one."""
+        model = self.args.get("model")
+        return model if isinstance(model, str) else None

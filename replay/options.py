@@ -1,0 +1,90 @@
+"""What every command shares: the App it is handed, and the options all of them take."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from replay import settings as settings_module
+from replay.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass
+class App:
+    """The state of one invocation: the common options, and the settings once someone asks."""
+
+    db: str | None = None
+    debug: bool = False
+
+    @cached_property
+    def settings(self) -> Settings:
+        """replay.toml and the environment; read at first use, so `--help` never fails on them."""
+        return settings_module.load()
+
+    @property
+    def store_path(self) -> Path:
+        """The store: `--db`, else `REPLAY_DB`, else what the settings say."""
+        return Path(self.db) if self.db else self.settings.store_path
+
+
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def callback(ctx: click.Context, _param: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(ctx.ensure_object(App), name, value)
+
+    return callback
+
+
+def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--db` and `--debug`, taken before and after a command's name alike."""
+    command = click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_set("debug"), help="Show tracebacks of errors."
+    )(command)
+    return click.option(
+        "--db",
+        metavar="FILE",
+        expose_value=False,
+        callback=_set("db"),
+        help="The store; default .replay/replay.duckdb beside replay.toml, or REPLAY_DB.",
+    )(command)
+
+
+def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P], Any]], click.Command]:
+    """Declare a command: its function gets the App first, then its options.
+
+    The first line of the docstring is the line of `replay --help` (`replay.cli.COMMANDS`); a test compares them.
+    """
+
+    def declare(function: Callable[Concatenate[App, P], Any]) -> click.Command:
+        @functools.wraps(function)
+        def invoke(*args: P.args, **options: P.kwargs) -> Any:
+            return function(click.get_current_context().ensure_object(App), *args, **options)
+
+        return click.command(name, **kwargs)(common_options(invoke))
+
+    return declare
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+
+
+def print_json(document: Any) -> None:
+    """Write one JSON document to stdout, and nothing else."""
+    json.dump(document, sys.stdout, ensure_ascii=False, indent=1, allow_nan=False, default=str)
+    sys.stdout.write("\n")
+
+
+def say(text: str) -> None:
+    """A line for people: always stderr, so stdout stays clean for data."""
+    click.echo(text, err=True)

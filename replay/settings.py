@@ -1,0 +1,319 @@
+"""Settings: replay.toml, found upwards from the current folder, then `REPLAY_SECTION_KEY`, then flags.
+
+Flags are laid over a section by the commands (`override`). A key that no section knows is an error that
+names file, line and the nearest right key. Secrets are never settings: they come from the environment alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from replay.errors import SettingsError
+from replay.model.json import JsonObject
+
+FILE_NAME = "replay.toml"
+DATA_FOLDER = ".replay"
+STORE_NAME = "replay.duckdb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """`[agent]`: what all versions share; a version may replace any of it."""
+
+    entrypoint: str | None = None
+    """`module:attr[.attr…]`: sync or async."""
+    factory: bool = False
+    """Call the entrypoint once, without arguments, to get the agent."""
+    tools: tuple[str, ...] | None = None
+    """Where tool calls can be answered. Must be said: `[]` says that the agent has none, or that they may run."""
+    ignore_args: tuple[str, ...] = ()
+    """Arguments that never count in matching."""
+    path: str = "."
+    """The folder of the agent, relative to replay.toml."""
+    python: str | None = None
+    """The interpreter of the worker; without it, the one that runs replay."""
+    args: JsonObject = field(default_factory=dict)
+    """Extra keyword arguments of the entrypoint."""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """`[tools.NAME]`."""
+
+    effect: Literal["read", "write"] = "read"
+    """Write tools are only ever answered from the item's own tape."""
+    ignore_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionEntry:
+    """`[versions.NAME]`: what differs from `[agent]`."""
+
+    git: str | None = None
+    path: str | None = None
+    python: str | None = None
+    model: str | None = None
+    """Short for `args = { model = … }`."""
+    args: JsonObject = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    entrypoint: str | None = None
+    factory: bool | None = None
+    tools: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSection:
+    """`[sample]`: defaults of `replay sample` and of the sampling part of `compare`."""
+
+    size: int = 50
+    by: tuple[str, ...] = ("tool_path",)
+    seed: int = 0
+    where: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSection:
+    """`[run]`: defaults of `replay run`, `compare` and `check`."""
+
+    trials: int = 1
+    aa: bool = False
+    concurrency: int = 4
+    """Trials in flight at once."""
+    timeout: float = 120.0
+    """Seconds for one trial."""
+    budget: float | None = None
+    """US dollars; no new block of lanes starts once it is spent."""
+    retries: int = 3
+    """Tries after the first where a trial ends in an infrastructure error."""
+    on_miss: Literal["stop", "error"] = "stop"
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchSection:
+    """`[match]`: how a sampled trace's calls are compared with its recording (cases carry their own)."""
+
+    mode: Literal["strict", "in_order", "unordered", "subset", "superset"] = "strict"
+    args: Literal["exact", "subset", "ignore"] = "exact"
+    only_tools: tuple[str, ...] = ()
+    ignore_tools: tuple[str, ...] = ()
+    tools: dict[str, Literal["exact", "subset", "ignore"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSection:
+    """`[judge]`: with a model the judge grades every run; without one it is off."""
+
+    model: str | None = None
+    rubric: str | None = None
+    """Path of a rubric under version control, relative to replay.toml; without it, the built-in one."""
+    votes: int = 3
+    max_tokens: int = 1024
+    concurrency: int = 8
+    calibration: str = "cases/calibration.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateSection:
+    """`[gate]`: what decides SHIP, HOLD and CAN'T TELL."""
+
+    metrics: tuple[str, ...] = ()
+    """Metrics that decide; empty: every metric that may (an uncalibrated judge may not)."""
+    tolerance: float = 0.05
+    """How much worse a metric's mean may be."""
+    max_regressed: int = 0
+    min_delta: float = 0.1
+    """The smallest change of an item's mean that is called a change."""
+    confidence: float = 0.95
+    agreement: float = 0.85
+    """A judge may gate from this agreement with hand labels on …"""
+    labels: int = 50
+    """… over at least this many of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CasesSection:
+    """`[cases]`: the golden set."""
+
+    path: str = "cases/golden.jsonl"
+    threshold: float = 0.8
+    """`replay check` passes at this share of passed cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSection:
+    """`[store]`."""
+
+    path: str | None = None
+    """The DuckDB file, relative to replay.toml; without it `.replay/replay.duckdb`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings, with the folder that relative paths start from."""
+
+    agent: Agent = field(default_factory=Agent)
+    tools: dict[str, Tool] = field(default_factory=dict)
+    versions: dict[str, VersionEntry] = field(default_factory=dict)
+    sample: SampleSection = field(default_factory=SampleSection)
+    run: RunSection = field(default_factory=RunSection)
+    match: MatchSection = field(default_factory=MatchSection)
+    judge: JudgeSection = field(default_factory=JudgeSection)
+    gate: GateSection = field(default_factory=GateSection)
+    cases: CasesSection = field(default_factory=CasesSection)
+    store: StoreSection = field(default_factory=StoreSection)
+    root: Path = field(default_factory=Path.cwd)
+    """The folder of replay.toml, or the current folder where there is none."""
+    file: Path | None = None
+    """The replay.toml that was read."""
+
+    @property
+    def data_folder(self) -> Path:
+        """Where the store, worktrees and logs are kept."""
+        return self.root / DATA_FOLDER
+
+    @property
+    def store_path(self) -> Path:
+        """The store these settings name."""
+        return self.root / self.store.path if self.store.path else self.data_folder / STORE_NAME
+
+    @property
+    def golden_path(self) -> Path:
+        """The golden set these settings name."""
+        return self.root / self.cases.path
+
+
+Section = TypeVar("Section")
+_NOT_SECTIONS = {"root", "file"}
+_MAPS: dict[str, type] = {"tools": Tool, "versions": VersionEntry}
+
+
+def load(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read replay.toml (from `start` upwards) and the environment.
+
+    Raises:
+        SettingsError: bad TOML, an unknown key, or a value of the wrong type, with file and line.
+    """
+    import msgspec
+
+    file = find(start or Path.cwd())
+    text = _read(file) if file else ""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file} is not valid TOML: {error}; mend that line") from None
+    _refuse_unknown(data, file, text)
+    _lay_environment(data, os.environ if environ is None else environ)
+    try:
+        settings = msgspec.convert(data, type=Settings)
+    except msgspec.ValidationError as error:
+        raise SettingsError(_type_error(str(error), file, text)) from None
+    return dataclasses.replace(settings, root=file.parent if file else Path.cwd(), file=file)
+
+
+def find(start: Path) -> Path | None:
+    """The nearest replay.toml in `start` or above it, as git finds its own folder."""
+    for folder in (start.resolve(), *start.resolve().parents):
+        candidate = folder / FILE_NAME
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def override(section: Section, **flags: Any) -> Section:
+    """The section with every flag that was given (is not None) laid over it."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return dataclasses.replace(section, **given)  # type: ignore[type-var]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} cannot be read: {error}; it must be a UTF-8 text file") from None
+
+
+def _sections() -> dict[str, type]:
+    """Section name → the dataclass of its keys, for the sections that are one table."""
+    named = {f.name: f.default_factory for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS}
+    return {
+        name: factory for name, factory in named.items() if name not in _MAPS and isinstance(factory, type)
+    }
+
+
+def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
+    sections = _sections()
+    _refuse(data, {*sections, *_MAPS}, (), file, text)
+    for name, value in data.items():
+        if not isinstance(value, dict):
+            raise SettingsError(f"{_place(file, text, (name,))}: {name!r} must be a table, [{name}]")
+        if name in sections:
+            _refuse(value, _keys(sections[name]), (name,), file, text)
+            continue
+        for entry, keys in value.items():
+            if not isinstance(keys, dict):
+                where = _place(file, text, (name, entry))
+                raise SettingsError(f"{where}: {name}.{entry} must be a table, [{name}.{entry}]")
+            _refuse(keys, _keys(_MAPS[name]), (name, entry), file, text)
+
+
+def _keys(section: type) -> set[str]:
+    return {f.name for f in dataclasses.fields(section)}
+
+
+def _refuse(
+    table: dict[str, Any], known: set[str], section: tuple[str, ...], file: Path | None, text: str
+) -> None:
+    for key in table:
+        if key in known:
+            continue
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
+        what = f"unknown key {key!r} in [{'.'.join(section)}]" if section else f"unknown section [{key}]"
+        raise SettingsError(f"{_place(file, text, (*section, key))}: {what}; {advice}")
+
+
+def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
+    """`file:line` of a key, found by reading the file's lines (tomllib keeps no positions)."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]", line)
+        if header:
+            table = tuple(part.strip().strip("\"'") for part in header[1].split("."))
+            if table[: len(path)] == path:
+                return f"{file}:{number}"
+            continue
+        key = re.match(r"\s*([^=#]+?)\s*=", line)
+        if key and (*table, *(part.strip().strip("\"'") for part in key[1].split(".")))[: len(path)] == path:
+            return f"{file}:{number}"
+    return str(file or "the environment")
+
+
+def _type_error(message: str, file: Path | None, text: str) -> str:
+    what, _, path = message.partition(" - at `$.")
+    keys = tuple(re.sub(r"\[[^\]]*\]", "", path.rstrip("`")).split(".")) if path else ()
+    what = what.replace("`", "").replace("Expected", "expected").replace("got", "not")
+    return f"{_place(file, text, keys)}: {'.'.join(keys)}: {what}"
+
+
+def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
+    """`REPLAY_RUN_TRIALS=3` is `trials = 3` in `[run]`; values are TOML where they can be, else text."""
+    for section, keys in _sections().items():
+        for key in _keys(keys):
+            raw = environ.get(f"REPLAY_{section}_{key}".upper())
+            if raw is None:
+                continue
+            try:
+                value = tomllib.loads(f"value = {raw}")["value"]
+            except tomllib.TOMLDecodeError:
+                value = raw
+            data.setdefault(section, {})[key] = value

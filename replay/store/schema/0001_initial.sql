@@ -1,0 +1,148 @@
+-- Key columns are typed, payloads are JSON text. All timestamps are naive UTC.
+CREATE TABLE traces (
+    trace_id       VARCHAR PRIMARY KEY,
+    source         VARCHAR NOT NULL,
+    source_id      VARCHAR NOT NULL,      -- the id the source gave; differs from trace_id where two sources use one id
+    content_hash   VARCHAR NOT NULL,      -- of the normalised trace: a second import of the same record changes nothing
+    imported_at    TIMESTAMP NOT NULL,
+    started_at     TIMESTAMP NOT NULL,
+    ended_at       TIMESTAMP,
+    name           VARCHAR,
+    session_id     VARCHAR,
+    user_id        VARCHAR,
+    environment    VARCHAR,
+    release        VARCHAR,
+    model          VARCHAR,
+    tags           VARCHAR[] NOT NULL,
+    tool_path      VARCHAR NOT NULL,
+    input          VARCHAR NOT NULL,
+    final_response VARCHAR,
+    input_tokens   BIGINT,
+    output_tokens  BIGINT,
+    cost_usd       DOUBLE,
+    latency_ms     DOUBLE,
+    error          VARCHAR,
+    usage          JSON,
+    scores         JSON NOT NULL,
+    metadata       JSON NOT NULL,
+    messages       JSON NOT NULL,
+    steps          JSON NOT NULL
+);
+
+CREATE TABLE tool_calls (
+    trace_id    VARCHAR NOT NULL,
+    index       INTEGER NOT NULL,
+    name        VARCHAR NOT NULL,
+    args        JSON NOT NULL,
+    call_id     VARCHAR,
+    result      JSON,
+    error       VARCHAR,
+    answered    BOOLEAN NOT NULL,
+    started_at  TIMESTAMP,
+    duration_ms DOUBLE,
+    PRIMARY KEY (trace_id, index)
+);
+
+CREATE TABLE rejects (
+    source      VARCHAR NOT NULL,
+    file        VARCHAR NOT NULL,
+    line        BIGINT NOT NULL,          -- 1-based; the record's number where the source has no lines
+    reason      VARCHAR NOT NULL,
+    excerpt     VARCHAR NOT NULL,
+    rejected_at TIMESTAMP NOT NULL,
+    PRIMARY KEY (source, file, line)
+);
+
+CREATE TABLE samples (
+    name         VARCHAR PRIMARY KEY,
+    created_at   TIMESTAMP NOT NULL,
+    month        VARCHAR,
+    where_clause VARCHAR,
+    by           VARCHAR[] NOT NULL,
+    size         INTEGER NOT NULL,
+    seed         BIGINT NOT NULL,
+    population   BIGINT NOT NULL
+);
+
+CREATE TABLE sample_items (
+    sample   VARCHAR NOT NULL,
+    trace_id VARCHAR NOT NULL,
+    position INTEGER NOT NULL,
+    stratum  VARCHAR NOT NULL,
+    weight   DOUBLE NOT NULL,
+    PRIMARY KEY (sample, trace_id)
+);
+
+CREATE TABLE runs (
+    run_id      VARCHAR PRIMARY KEY,
+    created_at  TIMESTAMP NOT NULL,
+    sample      VARCHAR,
+    golden_path VARCHAR,
+    mode        VARCHAR NOT NULL,
+    lanes       JSON NOT NULL,
+    trials      INTEGER NOT NULL,
+    seed        BIGINT NOT NULL,
+    budget_usd  DOUBLE,
+    settings    JSON NOT NULL,
+    finished_at TIMESTAMP
+);
+
+-- A run keeps a copy of its items: a later import or an edited golden set does not change it.
+CREATE TABLE run_items (
+    run_id   VARCHAR NOT NULL,
+    item_id  VARCHAR NOT NULL,
+    position INTEGER NOT NULL,            -- the seeded random order in which blocks are replayed
+    trace_id VARCHAR,
+    case_id  VARCHAR,
+    stratum  VARCHAR NOT NULL,
+    weight   DOUBLE NOT NULL,
+    item     JSON NOT NULL,
+    PRIMARY KEY (run_id, item_id)
+);
+
+CREATE TABLE trials (
+    run_id         VARCHAR NOT NULL,
+    item_id        VARCHAR NOT NULL,
+    lane           VARCHAR NOT NULL,
+    index          INTEGER NOT NULL,
+    status         VARCHAR NOT NULL,
+    reason         VARCHAR,
+    final_response VARCHAR,
+    served         JSON NOT NULL,
+    usage          JSON,
+    cost_usd       DOUBLE,
+    latency_ms     DOUBLE,
+    started_at     TIMESTAMP,
+    attempts       INTEGER NOT NULL,
+    stderr         VARCHAR,
+    PRIMARY KEY (run_id, item_id, lane, index)
+);
+
+-- Only what costs something to know is kept here (the judge, graders of the user's own):
+-- the tool-call match and everything built on it is computed when it is asked for.
+CREATE TABLE grades (
+    run_id         VARCHAR NOT NULL,
+    item_id        VARCHAR NOT NULL,
+    lane           VARCHAR NOT NULL,
+    trial          INTEGER NOT NULL,
+    grader         VARCHAR NOT NULL,
+    grader_version VARCHAR NOT NULL,
+    state          VARCHAR NOT NULL,
+    score          DOUBLE,
+    passed         BOOLEAN,
+    reason         VARCHAR,
+    detail         JSON NOT NULL,
+    votes          JSON NOT NULL,
+    cost_usd       DOUBLE,
+    PRIMARY KEY (run_id, item_id, lane, trial, grader, grader_version)
+);
+
+CREATE TABLE decisions (
+    item_id VARCHAR NOT NULL,
+    action  VARCHAR NOT NULL,
+    at      TIMESTAMP NOT NULL,
+    person  VARCHAR NOT NULL,
+    run_id  VARCHAR,
+    reason  VARCHAR,
+    case_id VARCHAR
+);

@@ -1,0 +1,1 @@
+"""Show what the other packages computed; no report computes a figure."""
