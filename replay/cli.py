@@ -94,7 +94,7 @@ class LazyGroup(click.Group):
 @common_options
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Replay production traces of your agent against two versions, and see which cases got better or worse."""
+    """Replay production traces of your agent against two versions; see what got better or worse."""
     ctx.ensure_object(App)
 
 

@@ -63,7 +63,7 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P], Any]], click.Command]:
     """Declare a command: its function gets the App first, then its options.
 
-    The first line of the docstring is the line of `replay --help` (`replay.cli.COMMANDS`); a test compares them.
+    The first line of the docstring is the command's line in `replay --help` (`replay.cli.COMMANDS`).
     """
 
     def declare(function: Callable[Concatenate[App, P], Any]) -> click.Command:
@@ -71,7 +71,9 @@ def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P],
         def invoke(*args: P.args, **options: P.kwargs) -> Any:
             return function(click.get_current_context().ensure_object(App), *args, **options)
 
-        return click.command(name, **kwargs)(common_options(invoke))
+        declare_click: Callable[[Callable[..., Any]], click.Command] = click.command(name, **kwargs)
+        declared = declare_click(common_options(invoke))
+        return declared
 
     return declare
 

@@ -33,7 +33,7 @@ class Agent:
     factory: bool = False
     """Call the entrypoint once, without arguments, to get the agent."""
     tools: tuple[str, ...] | None = None
-    """Where tool calls can be answered. Must be said: `[]` says that the agent has none, or that they may run."""
+    """Where tool calls can be answered. Must be said: `[]` says that there are none, or that they may run."""
     ignore_args: tuple[str, ...] = ()
     """Arguments that never count in matching."""
     path: str = "."
@@ -244,10 +244,9 @@ def _read(file: Path) -> str:
 
 def _sections() -> dict[str, type]:
     """Section name → the dataclass of its keys, for the sections that are one table."""
-    named = {f.name: f.default_factory for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS}
-    return {
-        name: factory for name, factory in named.items() if name not in _MAPS and isinstance(factory, type)
-    }
+    names = (f.name for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS | _MAPS.keys())
+    defaults = Settings()
+    return {name: type(getattr(defaults, name)) for name in names}
 
 
 def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    Json: TypeAlias = Union[None, bool, int, float, str, "list[Json]", "dict[str, Json]"]
+    Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
     JsonObject: TypeAlias = dict[str, Json]
 else:
     # msgspec decodes into these types and does not follow a recursive alias.
