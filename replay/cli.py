@@ -29,6 +29,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         ),
         "init": Entry("replay.commands.init:init", "Write replay.toml, a golden set and a CI workflow."),
         "doctor": Entry("replay.commands.doctor:doctor", "Check versions, settings, keys and the store."),
+        "completion": Entry(
+            "replay.commands.completion:completion", "Print the script that completes commands in your shell."
+        ),
     },
     "Traces": {
         "import": Entry("importers.commands.import_:import_", "Bring production traces into the store."),

@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 import tomllib
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,20 @@ from replay.model.json import JsonObject
 FILE_NAME = "replay.toml"
 DATA_FOLDER = ".replay"
 STORE_NAME = "replay.duckdb"
+
+
+def _at_least(section: object, least: int, *names: str) -> None:
+    for name in names:
+        value = getattr(section, name)
+        if value is not None and value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def _share(section: object, *names: str) -> None:
+    for name in names:
+        value = getattr(section, name)
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, not {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +94,9 @@ class SampleSection:
     seed: int = 0
     where: str | None = None
 
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "size")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSection:
@@ -96,6 +114,12 @@ class RunSection:
     """Tries after the first where a trial ends in an infrastructure error."""
     on_miss: Literal["stop", "error"] = "stop"
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "trials", "concurrency")
+        _at_least(self, 0, "retries", "budget")
+        if self.timeout <= 0:
+            raise ValueError("timeout must be more than 0 seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +145,9 @@ class JudgeSection:
     concurrency: int = 8
     calibration: str = "cases/calibration.json"
 
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "votes", "max_tokens", "concurrency")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateSection:
@@ -139,6 +166,10 @@ class GateSection:
     labels: int = 50
     """… over at least this many of them."""
 
+    def __post_init__(self) -> None:
+        _share(self, "tolerance", "min_delta", "confidence", "agreement")
+        _at_least(self, 0, "max_regressed", "labels")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesSection:
@@ -147,6 +178,9 @@ class CasesSection:
     path: str = "cases/golden.jsonl"
     threshold: float = 0.8
     """`replay check` passes at this share of passed cases."""
+
+    def __post_init__(self) -> None:
+        _share(self, "threshold")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,11 +247,20 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
         raise SettingsError(f"{file} is not valid TOML: {error}; mend that line") from None
     _refuse_unknown(data, file, text)
     _lay_environment(data, os.environ if environ is None else environ)
-    try:
-        settings = msgspec.convert(data, type=Settings)
-    except msgspec.ValidationError as error:
-        raise SettingsError(_type_error(str(error), file, text)) from None
-    return dataclasses.replace(settings, root=file.parent if file else Path.cwd(), file=file)
+
+    def table(type_: type, value: Any, *path: str) -> Any:
+        try:
+            return msgspec.convert(value, type=type_)
+        except msgspec.ValidationError as error:
+            raise SettingsError(_type_error(str(error), type_, path, file, text)) from None
+
+    sections: dict[str, Any] = {
+        name: table(type_, data[name], name) for name, type_ in _sections().items() if name in data
+    }
+    for name, type_ in _MAPS.items():
+        entries = data.get(name, {})
+        sections[name] = {entry: table(type_, value, name, entry) for entry, value in entries.items()}
+    return Settings(**sections, root=file.parent if file else Path.cwd(), file=file)
 
 
 def find(start: Path) -> Path | None:
@@ -232,7 +275,10 @@ def find(start: Path) -> Path | None:
 def override(section: Section, **flags: Any) -> Section:
     """The section with every flag that was given (is not None) laid over it."""
     given = {name: value for name, value in flags.items() if value is not None}
-    return dataclasses.replace(section, **given)  # type: ignore[type-var]
+    try:
+        return dataclasses.replace(section, **given)  # type: ignore[type-var]
+    except ValueError as error:
+        raise SettingsError(f"--{error}") from None
 
 
 def _read(file: Path) -> str:
@@ -297,10 +343,13 @@ def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
     return str(file or "the environment")
 
 
-def _type_error(message: str, file: Path | None, text: str) -> str:
-    what, _, path = message.partition(" - at `$.")
-    keys = tuple(re.sub(r"\[[^\]]*\]", "", path.rstrip("`")).split(".")) if path else ()
-    what = what.replace("`", "").replace("Expected", "expected").replace("got", "not")
+def _type_error(message: str, type_: type, path: tuple[str, ...], file: Path | None, text: str) -> str:
+    what, _, inside = message.partition(" - at `$")
+    keys = (*path, *(key for key in re.sub(r"\[[^\]]*\]", "", inside.rstrip("`")).split(".") if key))
+    what = what.replace("`", "").replace("Expected", "expected").replace(", got", ", not")
+    allowed = typing.get_args(typing.get_type_hints(type_).get(keys[-1]))
+    if what.startswith("Invalid enum value") and allowed:
+        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(map(repr, allowed))}"
     return f"{_place(file, text, keys)}: {'.'.join(keys)}: {what}"
 
 

@@ -1,0 +1,45 @@
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test lint types docs lock bench clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make the virtual environment in .venv, from the lock file
+
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "replaydiff needs Python 3.11 or newer: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+demo: setup ## The whole job on bundled traces, with no credentials
+	$(BIN)/replay demo
+
+test: setup ## Run the tests
+	$(BIN)/pytest -n auto
+
+lint: setup ## Check style and the arrows between packages
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: setup ## Check types, strictly
+	$(BIN)/mypy
+
+docs: setup ## Write the generated pages of docs/ anew
+	$(BIN)/python docs/generate.py
+
+bench: setup ## Run the benchmarks (minutes); each also runs alone, see benchmarks/README.md
+	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+lock: ## Resolve requirements.lock anew (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements.lock
+
+clean: ## Remove what make and the demo made
+	rm -rf $(VENV) replay-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,76 @@
+"""The table of commands, and what every command promises."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from replay.cli import COMMANDS, cli
+
+ENTRIES = {name: entry for section in COMMANDS.values() for name, entry in section.items()}
+
+
+def _command(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_summary_in_the_table_is_the_first_line_of_the_help(name: str) -> None:
+    help_text = _command(name).help or ""
+    assert help_text.splitlines()[0] == ENTRIES[name].summary
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "--help"])
+    assert result.exit_code == 0
+    assert re.search(rf"^ +replay {name}\b", result.output, re.MULTILINE), "no example in the help"
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_every_command_takes_the_common_options(name: str) -> None:
+    names = {option for parameter in _command(name).params for option in parameter.opts}
+    assert {"--db", "--debug"} <= names
+
+
+def test_help_imports_no_heavy_library() -> None:
+    code = (
+        "import sys\n"
+        "from replay.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio'}\n"
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_help_of_a_command_starts_no_heavy_library(name: str) -> None:
+    code = (
+        "import sys\n"
+        "from replay.cli import main\n"
+        f"try: main(['{name}', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'anthropic', 'langfuse', 'scipy', 'duckdb'}\n"
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "replay", "sampel"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "did you mean 'sample'?" in done.stderr
+    assert done.stdout == ""

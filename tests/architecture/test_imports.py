@@ -1,0 +1,56 @@
+"""Every module imports alone, without warnings, and the arrows between the packages point one way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("replay", "importers", "diff", "cases", "reports")
+NOT_OURS = ("replay/worker/", "replay/demo/agent")
+
+
+def _modules() -> list[str]:
+    files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+    names = (file.relative_to(ROOT) for file in files)
+    return sorted(
+        ".".join(name.with_suffix("").parts).removesuffix(".__init__")
+        for name in names
+        if not name.as_posix().startswith(NOT_OURS) and name.name != "__main__.py"
+    )
+
+
+def test_every_module_imports_first_in_a_fresh_interpreter() -> None:
+    # One interpreter, each module from a clean slate: a fresh process a module would take a minute.
+    code = (
+        "import importlib, sys\n"
+        "ours = ('replay', 'importers', 'diff', 'cases', 'reports')\n"
+        "for name in sys.argv[1:]:\n"
+        "    for loaded in [m for m in sys.modules if m.split('.')[0] in ours]:\n"
+        "        del sys.modules[loaded]\n"
+        "    importlib.import_module(name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *_modules()], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_worker_imports_nothing_of_ours_and_only_the_standard_library() -> None:
+    import ast
+
+    standard = sys.stdlib_module_names
+    for file in (ROOT / "replay" / "worker").glob("*.py"):
+        siblings = {other.stem for other in file.parent.glob("*.py")}
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+            for name in names:
+                root = name.split(".")[0]
+                assert root in standard or root in siblings, f"{file.name} imports {name}"
