@@ -343,13 +343,31 @@ def _place(file: Path | None, text: str, path: tuple[str, ...]) -> str:
     return str(file or "the environment")
 
 
+_WORDS = {
+    "array": "a list",
+    "object": "a table",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}
+"""What a person calls the types of JSON that msgspec names."""
+
+
 def _type_error(message: str, type_: type, path: tuple[str, ...], file: Path | None, text: str) -> str:
     what, _, inside = message.partition(" - at `$")
     keys = (*path, *(key for key in re.sub(r"\[[^\]]*\]", "", inside.rstrip("`")).split(".") if key))
-    what = what.replace("`", "").replace("Expected", "expected").replace(", got", ", not")
+    subject = what.split()[0]
+    if subject in _keys(type_):
+        return f"{_place(file, text, (*keys, subject))}: [{'.'.join(keys)}] {what}"
+    wrong = re.match(r"Expected `(.+?)`, got `(.+?)`", what)
+    if wrong:
+        wanted = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
+        what = f"expected {wanted}, not {_WORDS.get(wrong[2], wrong[2])}"
     allowed = typing.get_args(typing.get_type_hints(type_).get(keys[-1]))
     if what.startswith("Invalid enum value") and allowed:
-        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(map(repr, allowed))}"
+        value = what.removeprefix("Invalid enum value ").replace("`", "")
+        what = f"{value} is none of {', '.join(map(repr, allowed))}"
     return f"{_place(file, text, keys)}: {'.'.join(keys)}: {what}"
 
 

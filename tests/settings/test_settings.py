@@ -1,0 +1,68 @@
+"""replay.toml, then the environment, then flags; what is wrong is named with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replay import settings
+from replay.errors import SettingsError
+
+
+def _write(folder: Path, text: str) -> Path:
+    (folder / "replay.toml").write_text(text)
+    return folder
+
+
+def test_found_upwards_like_git(tmp_path: Path) -> None:
+    _write(tmp_path, "[run]\ntrials = 3\n")
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    loaded = settings.load(inner, {})
+    assert (loaded.run.trials, loaded.root) == (3, tmp_path)
+    assert loaded.store_path == tmp_path / ".replay" / "replay.duckdb"
+
+
+def test_environment_over_file_and_flag_over_both(tmp_path: Path) -> None:
+    _write(tmp_path, '[run]\ntrials = 3\n[judge]\nmodel = "a"\n')
+    loaded = settings.load(tmp_path, {"REPLAY_RUN_TRIALS": "5", "REPLAY_JUDGE_MODEL": "claude-opus-5-5"})
+    assert loaded.run.trials == 5
+    assert loaded.judge.model == "claude-opus-5-5"
+    assert settings.override(loaded.run, trials=7, aa=None).trials == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[run]\n\ntrails = 3\n", 3, "did you mean 'trials'?"),
+        ("[rnu]\n", 1, "did you mean 'run'?"),
+        ('[versions.prod]\ngti = "x"\n', 2, "did you mean 'git'?"),
+        ('[run]\ntrials = "three"\n', 2, "run.trials: expected a whole number, not text"),
+        ('[tools.cancel]\neffect = "wriet"\n', 2, "'wriet' is none of 'read', 'write'"),
+        ("[run]\ntrials = 0\n", 2, "trials must be at least 1, not 0"),
+        ("[gate]\nconfidence = 95\n", 2, "confidence must be between 0 and 1"),
+        ("run = 3\n", 1, "must be a table, [run]"),
+        ('[agent]\ntools = "app:x"\n', 2, "agent.tools: expected a list, not text"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
+    _write(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        settings.load(tmp_path, {})
+    assert words in str(caught.value)
+    assert f"{tmp_path / 'replay.toml'}:{line}" in str(caught.value)
+
+
+def test_bad_toml_and_bad_encoding_are_sentences(tmp_path: Path) -> None:
+    _write(tmp_path, "x = = 1\n")
+    with pytest.raises(SettingsError, match="not valid TOML.*line 1"):
+        settings.load(tmp_path, {})
+    (tmp_path / "replay.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(SettingsError, match="must be a UTF-8 text file"):
+        settings.load(tmp_path, {})
+
+
+def test_a_flag_out_of_range_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="--trials must be at least 1, not 0"):
+        settings.override(settings.load(tmp_path, {}).run, trials=0)
