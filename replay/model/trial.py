@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from replay.model.run import Lane
-from replay.model.trace import ToolCall, Usage
+from replay.model.trace import Score, ToolCall, Usage
 
 
 class Status(StrEnum):
@@ -75,6 +75,8 @@ class Trial:
     started_at: datetime | None = None
     attempts: int = 1
     """How often it was tried; more than one after infrastructure errors."""
+    scores: dict[str, Score] = field(default_factory=dict)
+    """Scores that came with the trace of an observed trial; empty for a replayed one."""
     stderr: str | None = None
     """The tail of what the agent printed during a trial that failed."""
 

@@ -114,6 +114,7 @@ CREATE TABLE trials (
     latency_ms     DOUBLE,
     started_at     TIMESTAMP,
     attempts       INTEGER NOT NULL,
+    scores         JSON NOT NULL,
     stderr         VARCHAR,
     PRIMARY KEY (run_id, item_id, lane, index)
 );
