@@ -53,6 +53,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "promote": Entry("cases.commands.promote:promote", "Turn items into cases of the golden set."),
         "dismiss": Entry("cases.commands.dismiss:dismiss", "Put items aside, with a reason."),
         "check": Entry("cases.commands.check:check", "Hold one version against the golden set."),
+        "push": Entry("cases.commands.push:push", "Send the golden set to Langfuse as a dataset."),
     },
 }
 """Commands by the heading they stand under."""

@@ -1,0 +1,151 @@
+"""Write the generated pages of docs/: the reference of commands, of settings, and of the store's schema.
+
+    make docs
+
+`pages()` is what a test compares with the files, so a page that fell behind fails the suite.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import typing
+from pathlib import Path
+
+import click
+
+from replay import settings
+from replay.cli import COMMANDS, cli
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
+
+
+def pages() -> dict[Path, str]:
+    """File → text of every generated page."""
+    return {
+        DOCS / "commands.md": _commands(),
+        DOCS / "settings.md": _settings(),
+        DOCS / "store.md": _store(),
+    }
+
+
+def _commands() -> str:
+    parts = ["# Commands", NOTE, f"```text\n{_help(cli, 'replay')}\n```"]
+    for title, section in COMMANDS.items():
+        parts.append(f"## {title}")
+        for name in section:
+            command = cli.get_command(click.Context(cli), name)
+            assert command is not None
+            parts += [f"### replay {name}", f"```text\n{_help(command, f'replay {name}')}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(command, info_name=name, max_content_width=90, terminal_width=90)
+    return command.get_help(context).replace(str(Path.home()), "~").rstrip()
+
+
+def _settings() -> str:
+    parts = [
+        "# Settings",
+        NOTE,
+        "`replay.toml` is found upwards from the current folder. `REPLAY_SECTION_KEY` in the environment "
+        "goes over the file, a flag over both. Secrets are never settings.",
+    ]
+    defaults = settings.Settings()
+    for field in dataclasses.fields(settings.Settings):
+        if field.name in ("root", "file"):
+            continue
+        value = getattr(defaults, field.name)
+        mapped = {"tools": settings.Tool, "versions": settings.VersionEntry}.get(field.name)
+        section = mapped or type(value)
+        title = f"{field.name}.NAME" if mapped else field.name
+        about = (section.__doc__ or "").strip().partition(": ")[2]
+        parts += [f"## [{title}]", *([about[0].upper() + about[1:]] if about else []), _keys(section)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _keys(section: type) -> str:
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    meanings, hints = _docstrings(section), typing.get_type_hints(section)
+    for field in dataclasses.fields(section):
+        if not field.init or field.name.startswith("_"):
+            continue
+        default = field.default
+        if default is dataclasses.MISSING:
+            factory = field.default_factory
+            default = factory() if factory is not dataclasses.MISSING else None
+        cells = (
+            f"`{field.name}`",
+            f"`{_type(hints[field.name])}`",
+            f"`{_toml(default)}`",
+            meanings.get(field.name, ""),
+        )
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def _type(hint: object) -> str:
+    args = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+    origin = typing.get_origin(hint)
+    if origin is typing.Literal:
+        return " or ".join(f'"{arg}"' for arg in args)
+    if origin is tuple:
+        return f"list of {_type(args[0])}"
+    if origin is dict:
+        return "table"
+    if args:
+        return _type(args[0])
+    return {str: "text", int: "whole number", float: "number", bool: "true or false"}.get(hint, str(hint))  # type: ignore[call-overload, no-any-return]
+
+
+def _toml(value: object) -> str:
+    match value:
+        case None:
+            return "not set"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'"{value}"'
+        case tuple():
+            return "[" + ", ".join(_toml(part) for part in value) + "]"
+        case dict():
+            return "{}"
+    return str(value)
+
+
+def _docstrings(section: type) -> dict[str, str]:
+    """Field → the string literal that stands under it."""
+    tree = ast.parse(inspect.getsource(section)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, below in zip(tree.body, tree.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+        ):
+            value = below.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[field.target.id] = inspect.cleandoc(value.value)
+    return found
+
+
+def _store() -> str:
+    parts = [
+        "# The store",
+        NOTE,
+        "One DuckDB file. Key columns are typed, payloads are JSON text, all times are naive UTC. Read it "
+        "with any DuckDB 2 client while no `replay` command writes; the schema changes only forward, by the "
+        "numbered files in `replay/store/schema/`.",
+    ]
+    for file in sorted((DOCS.parent / "replay" / "store" / "schema").glob("*.sql")):
+        parts += [f"## {file.name}", f"```sql\n{file.read_text().strip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
