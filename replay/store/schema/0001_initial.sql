@@ -58,7 +58,7 @@ CREATE TABLE samples (
     created_at   TIMESTAMP NOT NULL,
     month        VARCHAR,
     where_clause VARCHAR,
-    by           VARCHAR[] NOT NULL,
+    by_fields    VARCHAR[] NOT NULL,
     size         INTEGER NOT NULL,
     seed         BIGINT NOT NULL,
     population   BIGINT NOT NULL
@@ -141,7 +141,7 @@ CREATE TABLE grades (
 CREATE TABLE decisions (
     item_id VARCHAR NOT NULL,
     action  VARCHAR NOT NULL,
-    at      TIMESTAMP NOT NULL,
+    decided_at TIMESTAMP NOT NULL,
     person  VARCHAR NOT NULL,
     run_id  VARCHAR,
     reason  VARCHAR,

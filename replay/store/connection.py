@@ -1,0 +1,163 @@
+"""Opening the store: who may, what happens where it cannot be opened, and how DuckDB is kept from surprises.
+
+One process writes, or many read, never both: DuckDB holds a lock on the file. A lock that is in the way is
+retried for a moment and then named. DuckDB never loads or downloads an extension and never touches
+another file than the store, whatever SQL it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+from replay import __version__
+from replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
+from replay.store import migrate
+
+_CONFIG = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "enable_external_access": "false",
+    "python_enable_replacements": "false",
+    "memory_limit": "1GB",
+}
+_LOCK_WAIT_S = 1.0
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+
+
+def open_store(path: Path, *, read_only: bool = False) -> DuckDBPyConnection:
+    """Open the store; `with open_store(path) as con:` closes it again.
+
+    A writer creates file and folder and brings the schema up to date. A reader of a store with an older
+    schema has it brought up to date first, where nobody else holds the file.
+
+    Raises:
+        StoreMissingError: a reader found no file.
+        StoreBusyError: another process holds the file; names it.
+        StoreVersionError: the file is of a newer replaydiff, or is no store.
+        StoreError: the file or folder cannot be used for another reason.
+    """
+    path = path.absolute()
+    if read_only and not path.exists():
+        raise StoreMissingError(
+            f"there is no store at {path}; bring traces in with `replay import`, or name another with --db"
+        )
+    _refuse_foreign(path)
+    if not read_only:
+        _make_folder(path.parent)
+    con = _connect(path, read_only)
+    try:
+        present = _version(con, path)
+        if present < migrate.known()[-1].version:
+            if read_only:
+                con.close()
+                open_store(path).close()
+                return open_store(path, read_only=True)
+            migrate.migrate(con, present)
+        con.execute("SET GLOBAL TimeZone = 'UTC'")
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _version(con: DuckDBPyConnection, path: Path) -> int:
+    present = migrate.applied(con)
+    newest = migrate.known()[-1].version
+    if present is None:
+        raise StoreVersionError(
+            f"{path} is a DuckDB database, but not a store of replaydiff; name another file with --db"
+        )
+    if present > newest:
+        raise StoreVersionError(
+            f"the store {path} has schema version {present}, and replaydiff {__version__} knows versions up to "
+            f"{newest}; upgrade replaydiff (`pip install -U replaydiff`)"
+        )
+    return present
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Say what a file is that DuckDB would not open, or would want an extension for."""
+    if path.is_dir():
+        raise StoreVersionError(f"{path} is a folder, not a store; name a file with --db")
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_SQLITE_MAGIC))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise StoreError(f"the store {path} cannot be read: {error.strerror}; check its permissions") from None
+    if start == _SQLITE_MAGIC:
+        raise StoreVersionError(f"{path} is an SQLite database, not a store; name another file with --db")
+    if not start:
+        raise StoreVersionError(
+            f"{path} is an empty file, not a store; delete it or name another file with --db"
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {folder} for the store cannot be made: {error.strerror}; name another place with --db"
+        ) from None
+
+
+def _connect(path: Path, read_only: bool) -> DuckDBPyConnection:
+    give_up = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only, config=dict(_CONFIG))
+        except duckdb.Error as error:
+            problem = str(error)
+            locked = "Could not set lock" in problem
+            if not locked or time.monotonic() > give_up:
+                raise _refusal(path, problem, locked, read_only) from None
+        time.sleep(0.05)
+
+
+def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreError:
+    if locked:
+        found = re.search(r"\(PID (\d+)\)", problem)
+        pid = int(found[1]) if found else None
+        return StoreBusyError(
+            f"the store {path} is in use by {_holder(pid)}; wait until it has ended, then try again", pid
+        )
+    if "different configuration" in problem:
+        return StoreBusyError(
+            f"this process already has the store {path} open in another mode; close it first", os.getpid()
+        )
+    if "not a valid DuckDB" in problem:
+        return StoreVersionError(f"{path} is not a DuckDB database; name another file with --db")
+    if "database file with version number" in problem:
+        return StoreVersionError(
+            f"the store {path} was written by a newer DuckDB than {duckdb.__version__}; "
+            "upgrade replaydiff (`pip install -U replaydiff duckdb`)"
+        )
+    if "replaying WAL" in problem:
+        return StoreError(
+            f"the store {path} cannot be opened, its last writes in {path.name}.wal are damaged; restore both "
+            "files from a copy, or move the .wal file away to go on without those writes"
+        )
+    what = "read" if read_only else "opened for writing"
+    reason = problem.splitlines()[0].removeprefix("IO Error: ").replace(f' "{path}"', "")
+    return StoreError(f"the store {path} cannot be {what}: {reason}; check its permissions, or use --db")
+
+
+def _holder(pid: int | None) -> str:
+    if pid is None:
+        return "another process"
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\x00", b" ").decode(errors="replace")
+    except OSError:
+        command = ""
+    words = command.strip()
+    shown = words if len(words) <= 100 else words[:99] + "…"
+    return f"process {pid}" + (f" (`{shown}`)" if shown else "")
