@@ -1,0 +1,54 @@
+"""Agent adapters: how a version is run.
+
+Is it Python we import? Then it needs no adapter: one function in `replay/worker/shapes.py` recognises the
+target, calls it and reads its answer. Is it something we talk to? Then it is one module here with a class that
+fits `replay.agents.base.Agent`, and one line in `build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from replay.agents.base import Agent, Outcome
+from replay.errors import VersionError
+from replay.model import Version, VersionKind
+from replay.settings import Tool
+
+__all__ = ["Agent", "Outcome", "build"]
+
+
+def build(
+    version: Version,
+    *,
+    timeout_s: float,
+    concurrency: int,
+    on_miss: Literal["stop", "error"] = "stop",
+    ignore_args: Collection[str] = (),
+    tools: Mapping[str, Tool] | None = None,
+) -> Agent:
+    """The agent of a version, not started yet.
+
+    Args:
+        version: what to run, with everything resolved.
+        timeout_s: seconds that one trial may take.
+        concurrency: the most trials that will be in flight at once.
+        on_miss: whether a call that the tape cannot answer stops the trial, or gives the agent an error.
+        ignore_args: arguments that never count in matching a call with the tape.
+        tools: what the settings say about single tools.
+
+    Raises:
+        VersionError: the version is of a kind that is not run.
+    """
+    if version.kind is VersionKind.PYTHON:
+        from replay.agents.python import PythonAgent
+
+        return PythonAgent(
+            version,
+            timeout_s=timeout_s,
+            concurrency=concurrency,
+            on_miss=on_miss,
+            ignore_args=ignore_args,
+            tools=tools or {},
+        )
+    raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")

@@ -1,0 +1,61 @@
+"""What an agent adapter is: something that can run an item, and that tells its failures apart.
+
+An adapter never raises for what the agent does: an exception, a hang or a dead process is an `Outcome` with
+the status that says so. It raises only where no trial could ever run (`VersionError` from `start`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from replay.model import Item, ServedCall, Status, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one attempt at a trial came to. The engine makes it a `Trial`, or tries again."""
+
+    status: Status
+    reason: str | None = None
+    """Why it did not end `ok`, in one sentence."""
+    final_response: str | None = None
+    """What the agent answered; None unless `ok`, and where it answered without text."""
+    served: tuple[ServedCall, ...] = ()
+    """The tool calls in the order they were made; for `diverged` the last one is the miss."""
+    usage: Usage | None = None
+    """Tokens, where the agent reports them."""
+    cost_usd: float | None = None
+    """What the agent itself says it cost; None where it does not say."""
+    latency_ms: float | None = None
+    """From calling the agent to its answer; waiting for a worker does not count."""
+    started_at: datetime
+    """Naive UTC."""
+    stderr: str | None = None
+    """The tail of what was printed during an attempt that failed; None where it went well."""
+    retry_after_s: float | None = None
+    """For `infra_error`: the seconds the provider asked to wait; None where it did not say."""
+
+
+class Agent(Protocol):
+    """One version, ready to run items. `start`, any number of `run` (also at the same time), `close`."""
+
+    async def start(self) -> None:
+        """Get ready, and find out once whether the version can run at all.
+
+        Raises:
+            VersionError: it cannot (its entrypoint does not import, a patch point does not exist …).
+        """
+
+    async def run(self, item: Item, index: int) -> Outcome:
+        """Run the item once. `index` is the trial's number within its lane, from 0.
+
+        Cancelling ends the work (a worker process included) before CancelledError goes on.
+        """
+
+    def describe(self) -> dict[str, str]:
+        """Interpreter and package versions, once started: `{"python": "3.11.7", "anthropic": "2.11.0"}`."""
+
+    async def close(self) -> None:
+        """End everything that was started; no process is left behind. May be called at any time, and twice."""

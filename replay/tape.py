@@ -1,0 +1,166 @@
+"""The tape: what the tools answer during a replay, taken from one item's recording.
+
+*Recording*: the tool calls of a trace, or the `tape` of a case, in their order, with results or errors.
+*The same call*: equal name and equal canonical arguments. Key order, `1` against `1.0` and ignored arguments
+make no difference; everything else does. *Answerable*: a result or an error was recorded with it.
+
+The first time a call is made, the first answerable recording of the same call answers, the second time the
+second, and so on; with all of them used, the next one is a *miss*. A recording never answers another call
+because it was next in line:
+
+    recorded   get_order_status(order_id="1") -> "shipped",   get_order_status(order_id="2") -> "lost"
+    replayed   get_order_status(order_id="2")    tape: "lost"
+               get_order_status(order_id="2")    miss: already used
+               get_order_status(order_id="3")    miss: never recorded; the nearest recorded calls are named
+
+The tape is pure and belongs to one trial. It does not ask what a tool does: an item's own recording may answer
+write tools too. Answers from other traces, from a model or from the real tool are not its business.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from replay.messages import canonical_args
+from replay.model import JsonObject, Rule, ToolCall
+
+SHOWN_CHARACTERS = 60
+"""How much of a value a miss shows."""
+SHOWN_CALLS = 2
+"""How many near recordings a miss shows."""
+COMPARED_CALLS = 20
+"""How many recordings with equally few differing arguments are compared letter by letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the tape says to one call."""
+
+    rule: Rule
+    """`tape` or `miss`."""
+    recorded: ToolCall | None = None
+    """The recording that answers, with its result or error; None for a miss."""
+    note: str | None = None
+    """For a miss: why, and the nearest recorded calls."""
+
+
+class Tape:
+    """The recording of one item during one trial; it remembers which recordings were used."""
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        ignore_args: Collection[str] = (),
+        ignore_by_tool: Mapping[str, Collection[str]] | None = None,
+    ) -> None:
+        """Load a recording.
+
+        Args:
+            calls: the recorded calls, in their order.
+            ignore_args: arguments that never count in matching.
+            ignore_by_tool: further ones for single tools, by tool name.
+        """
+        self._calls = calls
+        self._ignore_args = frozenset(ignore_args)
+        self._ignore_by_tool = ignore_by_tool or {}
+        self._waiting: dict[tuple[str, str], list[ToolCall]] = {}
+        self._used: dict[tuple[str, str], int] = {}
+        for call in reversed(calls):
+            # Reversed, so that the first recording is the last of its list and `pop` takes it.
+            queue = self._waiting.setdefault(self._key(call.name, call.args), [])
+            if call.answered:
+                queue.append(call)
+
+    def answer(self, name: str, args: JsonObject) -> Answer:
+        """Answer a call, and use up the recording that answered."""
+        key = self._key(name, args)
+        queue = self._waiting.get(key)
+        if queue:
+            self._used[key] = self._used.get(key, 0) + 1
+            return Answer(rule=Rule.TAPE, recorded=queue.pop())
+        return Answer(rule=Rule.MISS, note=self._explain(name, args, key, known=queue is not None))
+
+    def _ignored(self, name: str) -> frozenset[str]:
+        own = self._ignore_by_tool.get(name)
+        return self._ignore_args.union(own) if own else self._ignore_args
+
+    def _key(self, name: str, args: JsonObject) -> tuple[str, str]:
+        return name, canonical_args(args, self._ignored(name))
+
+    def _explain(self, name: str, args: JsonObject, key: tuple[str, str], *, known: bool) -> str:
+        asked = show_call(name, args)
+        if known:
+            used = self._used.get(key, 0)
+            if used:
+                times = "once" if used == 1 else f"{used} times"
+                return f"{asked}: already used; it was recorded {times} and answered as often"
+            return f"{asked}: recorded without an answer, so nothing can be replayed for it"
+        same_name = [call for call in self._calls if call.name == name]
+        if not same_name:
+            return f"{asked}: never recorded; {self._other_tools(name)}"
+        ignored = self._ignored(name)
+        distinct = {canonical_args(call.args, ignored): call.args for call in reversed(same_name)}
+        ranked = sorted(
+            reversed(distinct.values()), key=lambda recorded: len(_differing(args, recorded, ignored))
+        )
+        nearest = sorted(ranked[:COMPARED_CALLS], key=lambda recorded: _distance(args, recorded, ignored))
+        shown = [
+            f"{show_call(name, recorded)} ({_differences(args, recorded, ignored)})"
+            for recorded in nearest[:SHOWN_CALLS]
+        ]
+        word = "the nearest recorded calls are" if len(shown) > 1 else "the nearest recorded call is"
+        return f"{asked}: never recorded; {word} {', '.join(shown)}"
+
+    def _other_tools(self, name: str) -> str:
+        names = list(dict.fromkeys(call.name for call in self._calls))
+        if not names:
+            return "the recording has no tool calls"
+        near = difflib.get_close_matches(name, names, n=1)
+        if near:
+            return f"the recording has no call of {name}; it has {near[0]}"
+        return f"the recording has no call of {name}, only of {', '.join(names)}"
+
+
+def show_call(name: str, args: JsonObject) -> str:
+    """A call as a person would write it, long values shortened: `cancel_order(order_id="1")`."""
+    return f"{name}({', '.join(f'{key}={_show(value)}' for key, value in args.items())})"
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+def _differing(asked: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> list[str]:
+    keys = [key for key in dict.fromkeys((*asked, *recorded)) if key not in ignored]
+    return [key for key in keys if _one(asked, key) != _one(recorded, key)]
+
+
+def _one(args: JsonObject, key: str) -> str:
+    """The one argument, in the form in which it is compared; absent differs from null."""
+    return canonical_args({key: args[key]}) if key in args else ""
+
+
+def _distance(asked: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> tuple[int, float]:
+    """How many arguments differ, then how much their texts do."""
+    differing = _differing(asked, recorded, ignored)
+    unlike = sum(
+        1 - difflib.SequenceMatcher(None, _one(asked, key)[:200], _one(recorded, key)[:200]).ratio()
+        for key in differing
+    )
+    return len(differing), unlike
+
+
+def _differences(asked: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> str:
+    parts = []
+    for key in _differing(asked, recorded, ignored):
+        if key not in recorded:
+            parts.append(f"{key} was not given")
+        elif key not in asked:
+            parts.append(f"{key}={_show(recorded[key])} was given")
+        else:
+            parts.append(f"{key} was {_show(recorded[key])}, not {_show(asked[key])}")
+    return "; ".join(parts)
