@@ -92,7 +92,9 @@ def _refuse_foreign(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
-        raise StoreError(f"the store {path} cannot be read: {error.strerror}; check its permissions") from None
+        raise StoreError(
+            f"the store {path} cannot be read: {error.strerror}; check its permissions"
+        ) from None
     if start == _SQLITE_MAGIC:
         raise StoreVersionError(f"{path} is an SQLite database, not a store; name another file with --db")
     if not start:

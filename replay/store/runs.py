@@ -1,0 +1,189 @@
+"""Runs and their items. A run is never rewritten: only `finished_at` is set later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from replay.errors import InputError, UnknownNameError
+from replay.model import Item, Lane, Mode, Run, Version
+from replay.store import bulk
+from replay.store.text import clean_text, encode
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_RUN = "run_id, created_at, sample, golden_path, mode, lanes, trials, seed, budget_usd, settings, finished_at"
+_ITEM = {
+    "run_id": "VARCHAR",
+    "item_id": "VARCHAR",
+    "position": "INTEGER",
+    "trace_id": "VARCHAR",
+    "case_id": "VARCHAR",
+    "stratum": "VARCHAR",
+    "weight": "DOUBLE",
+    "item": "VARCHAR",
+}
+_BATCH = 200
+_HINT = "start one with `replay run` or `replay compare`"
+
+_read_lanes = bulk.reader(dict[Lane, Version])
+_read_item = bulk.reader(Item)
+_read_settings: Any = bulk.reader(dict[str, Any])
+
+
+def create_run(con: DuckDBPyConnection, run: Run, items: Iterable[Item]) -> None:
+    """Keep a run and a copy of its items, in the order given. Memory stays flat, whatever their number.
+
+    The run itself is written last, so a run that can be seen has all its items. Values of environment
+    variables are not stored, only their names.
+
+    Raises:
+        InputError: two items have one id, or there is no item at all.
+    """
+    lanes = {lane: replace(version, env={}) for lane, version in run.lanes.items()}
+    seen: set[str] = set()
+    source = iter(items)
+    position = 0
+    while batch := list(islice(source, _BATCH)):
+        rows = []
+        for item in batch:
+            if item.id in seen:
+                raise InputError(f"two items of the run have the id {item.id!r}; ids must be unique")
+            seen.add(item.id)
+            rows.append(
+                (
+                    run.id,
+                    clean_text(item.id),
+                    position,
+                    item.trace_id,
+                    item.case_id,
+                    clean_text(item.stratum),
+                    item.weight,
+                    encode(item),
+                )
+            )
+            position += 1
+        bulk.insert(con, "run_items", _ITEM, rows)
+    if not seen:
+        raise InputError("there is nothing to replay: the sample or golden set has no items")
+    con.execute(
+        f"INSERT INTO runs ({_RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            run.id,
+            run.created_at,
+            run.sample,
+            run.golden_path,
+            run.mode.value,
+            encode(lanes),
+            run.trials,
+            run.seed,
+            run.budget_usd,
+            encode(run.settings),
+            run.finished_at,
+        ],
+    )
+
+
+def get_run(con: DuckDBPyConnection, run_id: str) -> Run:
+    """A run by its id or a unique beginning of it of at least six characters.
+
+    Raises:
+        UnknownNameError: there is none.
+        InputError: several begin with it.
+    """
+    full = bulk.resolve(con, "runs", "run_id", run_id, "run", _HINT)
+    return _runs(con, "WHERE run_id = ?", [full])[0]
+
+
+def latest_run(con: DuckDBPyConnection, *, unfinished: bool = False) -> Run | None:
+    """The newest run, or the newest that has not finished; None where there is none."""
+    where = "WHERE finished_at IS NULL" if unfinished else ""
+    found = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1")
+    return found[0] if found else None
+
+
+def list_runs(con: DuckDBPyConnection) -> list[Run]:
+    """All runs, oldest first."""
+    return _runs(con, "ORDER BY created_at, run_id")
+
+
+def finish_run(con: DuckDBPyConnection, run_id: str, at: datetime) -> None:
+    """Say that nothing of the run is missing any more."""
+    con.execute("UPDATE runs SET finished_at = ? WHERE run_id = ?", [at, run_id])
+
+
+def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
+    """The items of a run by position, read in batches; writes on `con` may go on in between."""
+    cursor = con.cursor()
+    position = 0
+    while True:
+        rows = cursor.execute(
+            "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ? ORDER BY position",
+            [run_id, position, position + _BATCH],
+        ).fetchall()
+        for (text,) in rows:
+            yield _read_item(text)
+        if len(rows) < _BATCH:
+            return
+        position += _BATCH
+
+
+def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
+    """One item of a run, by its id or a unique beginning of it of at least six characters.
+
+    Raises:
+        UnknownNameError: the run has no such item.
+        InputError: several begin with it.
+    """
+    table = "(SELECT item_id FROM run_items WHERE run_id = $run)"
+    found = con.execute(
+        f"SELECT item_id FROM {table} WHERE item_id = $item OR (length($item) >= 6 AND starts_with(item_id, $item))"
+        " ORDER BY item_id = $item DESC, item_id LIMIT 3",
+        {"run": run_id, "item": item_id},
+    ).fetchall()
+    ids = [str(row[0]) for row in found]
+    if not ids:
+        rows = con.execute(f"SELECT item_id FROM {table} ORDER BY 1 LIMIT 1000", {"run": run_id}).fetchall()
+        raise UnknownNameError(f"item of run {run_id}", item_id, [str(row[0]) for row in rows])
+    if len(ids) > 1 and ids[0] != item_id:
+        raise InputError(f"several items begin with {item_id!r}: {', '.join(ids)}; type more of the id")
+    text = con.execute(
+        "SELECT item FROM run_items WHERE run_id = ? AND item_id = ?", [run_id, ids[0]]
+    ).fetchall()
+    return _read_item(text[0][0])
+
+
+def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -> list[Run]:
+    rows = con.execute(f"SELECT {_RUN} FROM runs {rest}", values or []).fetchall()
+    return [
+        Run(
+            id=run_id,
+            created_at=created_at,
+            sample=sample,
+            golden_path=golden_path,
+            mode=Mode(mode),
+            lanes=_read_lanes(lanes),
+            trials=trials,
+            seed=seed,
+            budget_usd=budget_usd,
+            settings=_read_settings(settings),
+            finished_at=finished_at,
+        )
+        for (
+            run_id,
+            created_at,
+            sample,
+            golden_path,
+            mode,
+            lanes,
+            trials,
+            seed,
+            budget_usd,
+            settings,
+            finished_at,
+        ) in rows
+    ]

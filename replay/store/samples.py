@@ -1,0 +1,119 @@
+"""Samples in the store: written once, never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from replay.errors import InputError, UnknownNameError
+from replay.model import Sample, SampleItem
+from replay.store import bulk
+from replay.store.text import clean_text
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_ITEM = {
+    "sample": "VARCHAR",
+    "trace_id": "VARCHAR",
+    "position": "INTEGER",
+    "stratum": "VARCHAR",
+    "weight": "DOUBLE",
+}
+_COLUMNS = "name, created_at, month, where_clause, by_fields, size, seed, population"
+
+
+def write_sample(con: DuckDBPyConnection, sample: Sample, items: Sequence[SampleItem]) -> bool:
+    """Keep a drawn sample. False where the very same one is there already, and nothing is written.
+
+    Raises:
+        InputError: another sample has that name.
+    """
+    if sample.name in [known.name for known in list_samples(con)]:
+        if _same(con, sample, items):
+            return False
+        raise InputError(
+            f"there is another sample {sample.name!r} already, and a sample is never changed; "
+            "choose another --name"
+        )
+    con.begin()
+    try:
+        con.execute(
+            f"INSERT INTO samples ({_COLUMNS}) VALUES (?, ?, ?, ?, ?::VARCHAR[], ?, ?, ?)",
+            [
+                clean_text(sample.name),
+                sample.created_at,
+                sample.month,
+                None if sample.where is None else clean_text(sample.where),
+                [clean_text(field) for field in sample.by],
+                sample.size,
+                sample.seed,
+                sample.population,
+            ],
+        )
+        rows = [
+            (item.sample, item.trace_id, item.position, clean_text(item.stratum), item.weight)
+            for item in items
+        ]
+        bulk.insert(con, "sample_items", _ITEM, rows)
+        con.commit()
+    except BaseException:
+        con.rollback()
+        raise
+    return True
+
+
+def get_sample(con: DuckDBPyConnection, name: str) -> Sample:
+    """A sample by name.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    known = {sample.name: sample for sample in list_samples(con)}
+    if name not in known:
+        raise UnknownNameError("sample", name, known, "draw one with `replay sample`")
+    return known[name]
+
+
+def list_samples(con: DuckDBPyConnection) -> list[Sample]:
+    """All samples, oldest first."""
+    rows = con.execute(f"SELECT {_COLUMNS} FROM samples ORDER BY created_at, name").fetchall()
+    return [
+        Sample(
+            name=name,
+            created_at=created_at,
+            month=month,
+            where=where,
+            by=tuple(by),
+            size=size,
+            seed=seed,
+            population=population,
+        )
+        for name, created_at, month, where, by, size, seed, population in rows
+    ]
+
+
+def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
+    """The items of a sample in the order of the draw.
+
+    Raises:
+        UnknownNameError: there is no sample of that name.
+    """
+    get_sample(con, name)
+    rows = con.execute(
+        "SELECT trace_id, position, stratum, weight FROM sample_items WHERE sample = ? ORDER BY position",
+        [name],
+    ).fetchall()
+    return [
+        SampleItem(sample=name, trace_id=trace_id, position=position, stratum=stratum, weight=weight)
+        for trace_id, position, stratum, weight in rows
+    ]
+
+
+def _same(con: DuckDBPyConnection, sample: Sample, items: Sequence[SampleItem]) -> bool:
+    from dataclasses import replace
+
+    stored = get_sample(con, sample.name)
+    return stored == replace(sample, created_at=stored.created_at) and sample_items(con, sample.name) == list(
+        items
+    )

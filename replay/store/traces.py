@@ -1,0 +1,285 @@
+"""Traces in the store.
+
+**Whose id is it?** A trace keeps the id its source gave it. Where that id is already taken by a trace of
+another source, the one that comes later is stored as `{source}:{id}`. A second import of the same records
+finds them under the ids they got the first time, whatever the order.
+
+**What is an update?** Each trace carries a hash of its normalised content. The same content changes
+nothing; other content under the same source and id replaces the trace and its tool calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from replay.errors import UnknownNameError
+from replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
+from replay.store import bulk
+from replay.store.text import clean_text, encode
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_TRACE = {
+    "trace_id": "VARCHAR",
+    "source": "VARCHAR",
+    "source_id": "VARCHAR",
+    "content_hash": "VARCHAR",
+    "imported_at": "TIMESTAMP",
+    "started_at": "TIMESTAMP",
+    "ended_at": "TIMESTAMP",
+    "name": "VARCHAR",
+    "session_id": "VARCHAR",
+    "user_id": "VARCHAR",
+    "environment": "VARCHAR",
+    "release": "VARCHAR",
+    "model": "VARCHAR",
+    "tags": "VARCHAR[]",
+    "tool_path": "VARCHAR",
+    "input": "VARCHAR",
+    "final_response": "VARCHAR",
+    "input_tokens": "BIGINT",
+    "output_tokens": "BIGINT",
+    "cost_usd": "DOUBLE",
+    "latency_ms": "DOUBLE",
+    "error": "VARCHAR",
+    "usage": "VARCHAR",
+    "scores": "VARCHAR",
+    "metadata": "VARCHAR",
+    "messages": "VARCHAR",
+    "steps": "VARCHAR",
+}
+_CALL = {
+    "trace_id": "VARCHAR",
+    "index": "INTEGER",
+    "name": "VARCHAR",
+    "args": "VARCHAR",
+    "call_id": "VARCHAR",
+    "result": "VARCHAR",
+    "error": "VARCHAR",
+    "answered": "BOOLEAN",
+    "started_at": "TIMESTAMP",
+    "duration_ms": "DOUBLE",
+}
+_READ_BATCH = 200
+_HINT = "see `replay traces`"
+
+_read_usage = bulk.reader(Usage)
+_read_messages = bulk.reader(tuple[Message, ...])
+_read_steps = bulk.reader(tuple[Step, ...])
+_read_scores = bulk.reader(dict[str, Score])
+_read_object = bulk.reader(JsonObject)
+_read_value: Any = bulk.reader(object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of a batch of traces."""
+
+    new: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+
+def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
+    """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
+
+    Memory is a few times the batch's own size: import in batches of some thousand traces.
+    """
+    latest = {(trace.source, trace.trace_id): trace for trace in traces}
+    now = bulk.utc_now()
+    rows: list[list[Any]] = []
+    calls: list[tuple[Any, ...]] = []
+    con.begin()
+    try:
+        names = _Names(con, latest)
+        new = updated = 0
+        replaced: list[str] = []
+        for (source, source_id), trace in latest.items():
+            payload, trace_calls = _encode(trace)
+            digest = _digest(payload, trace_calls)
+            trace_id, stored_digest = names.of(source, source_id)
+            if stored_digest == digest:
+                continue
+            if stored_digest is None:
+                new += 1
+            else:
+                updated += 1
+                replaced.append(trace_id)
+            rows.append(
+                [clean_text(trace_id), clean_text(source), clean_text(source_id), digest, now, *payload]
+            )
+            calls.extend((clean_text(trace_id), *call) for call in trace_calls)
+        for table in ("traces", "tool_calls") if replaced else ():
+            con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
+        bulk.insert(con, "traces", _TRACE, rows)
+        bulk.insert(con, "tool_calls", _CALL, calls)
+        con.commit()
+    except BaseException:
+        con.rollback()
+        raise
+    return Written(new=new, updated=updated, unchanged=len(latest) - new - updated)
+
+
+def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
+    """One trace, by its id or a unique beginning of it of at least six characters.
+
+    Raises:
+        UnknownNameError: there is none.
+        InputError: several begin with it.
+    """
+    full = bulk.resolve(con, "traces", "trace_id", trace_id, "trace", _HINT)
+    return next(iter_traces(con, [full]))
+
+
+def iter_traces(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> Iterator[Trace]:
+    """The traces of these full ids, in the order given, read in batches.
+
+    Raises:
+        UnknownNameError: an id is not in the store.
+    """
+    cursor = con.cursor()
+    ids = iter(trace_ids)
+    while batch := list(islice(ids, _READ_BATCH)):
+        found = {trace.trace_id: trace for trace in _read(cursor, batch)}
+        for trace_id in batch:
+            if trace_id not in found:
+                raise UnknownNameError("trace", trace_id, (), _HINT)
+            yield found[trace_id]
+
+
+def trace_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
+    """The months (`YYYY-MM`, UTC) that have traces, oldest first, with how many."""
+    return con.execute(
+        "SELECT strftime(started_at, '%Y-%m') AS month, count(*) FROM traces GROUP BY month ORDER BY month"
+    ).fetchall()
+
+
+def count_traces(con: DuckDBPyConnection) -> int:
+    """How many traces the store has."""
+    found = con.execute("SELECT count(*) FROM traces").fetchone()
+    return int(found[0]) if found else 0
+
+
+class _Names:
+    """Which id each trace of a batch has or gets, and the content hash stored under it."""
+
+    def __init__(self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]]) -> None:
+        wanted = [name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")]
+        rows = con.execute(
+            "SELECT trace_id, source, source_id, content_hash FROM traces"
+            " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
+            [wanted],
+        ).fetchall()
+        self._taken: dict[str, tuple[str, str, str]] = {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+    def of(self, source: str, source_id: str) -> tuple[str, str | None]:
+        """The id, and the stored hash (None for a new trace)."""
+        qualified = f"{source}:{source_id}"
+        for name in (qualified, source_id):
+            holder = self._taken.get(name)
+            if holder and holder[:2] == (source, source_id):
+                return name, holder[2]
+        name = source_id
+        while name in self._taken:
+            name = qualified if name == source_id else f"{source}:{name}"
+        self._taken[name] = (source, source_id, "")
+        return name, None
+
+
+def _encode(trace: Trace) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """The columns of a trace after `imported_at`, and its tool calls' columns after `trace_id`."""
+    usage = trace.usage
+    payload = [
+        trace.started_at,
+        trace.ended_at,
+        _text(trace.name),
+        _text(trace.session_id),
+        _text(trace.user_id),
+        _text(trace.environment),
+        _text(trace.release),
+        _text(trace.model),
+        [clean_text(tag) for tag in trace.tags],
+        clean_text(trace.tool_path),
+        clean_text(trace.input),
+        _text(trace.final_response),
+        bulk.whole(usage.input_tokens) if usage else None,
+        bulk.whole(usage.output_tokens) if usage else None,
+        bulk.real(trace.cost_usd),
+        bulk.real(trace.latency_ms),
+        _text(trace.error),
+        encode(usage) if usage else None,
+        encode(trace.scores),
+        encode(trace.metadata),
+        encode(trace.messages),
+        encode(trace.steps),
+    ]
+    calls = [
+        (
+            index,
+            clean_text(call.name),
+            encode(call.args),
+            _text(call.call_id),
+            None if call.result is None else encode(call.result),
+            _text(call.error),
+            call.answered,
+            call.started_at,
+            bulk.real(call.duration_ms),
+        )
+        for index, call in enumerate(trace.tool_calls)
+    ]
+    return payload, calls
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else clean_text(value)
+
+
+def _digest(payload: list[Any], calls: list[tuple[Any, ...]]) -> str:
+    hashed = hashlib.blake2b(digest_size=16)
+    hashed.update(repr((payload[:-5], calls)).encode())
+    for text in payload[-5:]:
+        hashed.update(b"\x00" + (text or "").encode())
+    return f"blake2b:{hashed.hexdigest()}"
+
+
+def _read(con: DuckDBPyConnection, ids: list[str]) -> Iterator[Trace]:
+    call_names = [name for name in _CALL if name != "trace_id"]
+    calls: dict[str, list[ToolCall]] = {}
+    for trace_id, *values in con.execute(
+        f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
+        " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY trace_id, index",
+        [ids],
+    ).fetchall():
+        fields = dict(zip(call_names, values, strict=True))
+        fields["args"] = _read_object(fields["args"])
+        fields["result"] = None if fields["result"] is None else _read_value(fields["result"])
+        calls.setdefault(trace_id, []).append(ToolCall(**fields))
+    names = [
+        name
+        for name in _TRACE
+        if name in _FIELDS and name not in ("tool_path", "input_tokens", "output_tokens")
+    ]
+    for row in con.execute(
+        f"SELECT {', '.join(names)} FROM traces WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [ids]
+    ).fetchall():
+        fields = dict(zip(names, row, strict=True))
+        for name, read in _JSON_FIELDS.items():
+            fields[name] = None if fields[name] is None else read(fields[name])
+        fields["tags"] = tuple(fields["tags"])
+        yield Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields)
+
+
+_FIELDS = {field.name for field in dataclasses.fields(Trace)}
+_JSON_FIELDS: dict[str, Any] = {
+    "usage": _read_usage,
+    "scores": _read_scores,
+    "metadata": _read_object,
+    "messages": _read_messages,
+    "steps": _read_steps,
+}

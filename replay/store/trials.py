@@ -1,0 +1,116 @@
+"""Trials in the store: each once. Only a cancelled one, which never counted, gives way to its repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from replay.model import Lane, Score, ServedCall, Status, Trial, Usage
+from replay.store import bulk
+from replay.store.text import clean_text, encode
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_TRIAL = {
+    "run_id": "VARCHAR",
+    "item_id": "VARCHAR",
+    "lane": "VARCHAR",
+    "index": "INTEGER",
+    "status": "VARCHAR",
+    "reason": "VARCHAR",
+    "final_response": "VARCHAR",
+    "served": "VARCHAR",
+    "usage": "VARCHAR",
+    "cost_usd": "DOUBLE",
+    "latency_ms": "DOUBLE",
+    "started_at": "TIMESTAMP",
+    "attempts": "INTEGER",
+    "scores": "VARCHAR",
+    "stderr": "VARCHAR",
+}
+_KEY = ("run_id", "item_id", "lane", "index")
+_CONFLICT = (
+    f"ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _TRIAL if name not in _KEY)}"
+    f" WHERE trials.status = '{Status.CANCELLED.value}'"
+)
+_READ_BATCH = 500
+
+_read_served = bulk.reader(tuple[ServedCall, ...])
+_read_usage = bulk.reader(Usage)
+_read_scores = bulk.reader(dict[str, Score])
+
+
+def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
+    """Keep trials, in one statement; one that is there already stays as it is."""
+    first: dict[tuple[str, str, str, int], Trial] = {}
+    for trial in trials:
+        key = (trial.run_id, trial.item_id, trial.lane.value, trial.index)
+        if key not in first or first[key].status is Status.CANCELLED:
+            first[key] = trial
+    bulk.insert(con, "trials", _TRIAL, [_row(trial) for trial in first.values()], _CONFLICT)
+
+
+def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
+    """All trials of a run, by position of their item, then lane, then index; streamed."""
+    cursor = con.cursor()
+    cursor.execute(
+        f"SELECT {', '.join(f't.{name}' for name in _TRIAL)} FROM trials t"
+        " JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id"
+        " WHERE t.run_id = ? ORDER BY i.position, t.lane, t.index",
+        [run_id],
+    )
+    while rows := cursor.fetchmany(_READ_BATCH):
+        yield from map(_trial, rows)
+
+
+def trials_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[Trial]:
+    """The trials of one item, by lane and index."""
+    rows = con.execute(
+        f"SELECT {', '.join(_TRIAL)} FROM trials WHERE run_id = ? AND item_id = ? ORDER BY lane, index",
+        [run_id, item_id],
+    ).fetchall()
+    return [_trial(row) for row in rows]
+
+
+def finished_keys(con: DuckDBPyConnection, run_id: str) -> set[tuple[str, str, int]]:
+    """Item id, lane and index of every trial that need not be repeated: all but the cancelled ones."""
+    rows = con.execute(
+        "SELECT item_id, lane, index FROM trials WHERE run_id = ? AND status <> ?",
+        [run_id, Status.CANCELLED.value],
+    ).fetchall()
+    return {(item_id, lane, index) for item_id, lane, index in rows}
+
+
+def _row(trial: Trial) -> tuple[Any, ...]:
+    return (
+        trial.run_id,
+        clean_text(trial.item_id),
+        trial.lane.value,
+        trial.index,
+        trial.status.value,
+        _text(trial.reason),
+        _text(trial.final_response),
+        encode(trial.served),
+        encode(trial.usage) if trial.usage else None,
+        bulk.real(trial.cost_usd),
+        bulk.real(trial.latency_ms),
+        trial.started_at,
+        trial.attempts,
+        encode(trial.scores),
+        _text(trial.stderr),
+    )
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else clean_text(value)
+
+
+def _trial(row: Sequence[Any]) -> Trial:
+    fields = dict(zip(_TRIAL, row, strict=True))
+    fields["lane"] = Lane(fields["lane"])
+    fields["status"] = Status(fields["status"])
+    fields["served"] = _read_served(fields["served"])
+    fields["usage"] = None if fields["usage"] is None else _read_usage(fields["usage"])
+    fields["scores"] = _read_scores(fields["scores"])
+    return Trial(**fields)
