@@ -62,6 +62,8 @@ class Message:
     """For a `tool` message: the tool's name, where it was recorded."""
     is_error: bool = False
     """For a `tool` message: the tool failed."""
+    data: Json = None
+    """For a `tool` message: the result where it was recorded as structure; `text` is then its JSON."""
 
 
 class StepKind(StrEnum):

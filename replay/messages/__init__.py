@@ -1,0 +1,23 @@
+"""Messages of every provider: the recogniser, the decode ladder, conversations, canonical arguments."""
+
+from replay.messages.canonical import canonical_args
+from replay.messages.content import read_call, read_calls, read_content
+from replay.messages.conversation import Conversation, conversation, join_results
+from replay.messages.decode import RAW, decode, parse, read_args
+from replay.messages.shapes import read_messages, read_text
+
+__all__ = [
+    "RAW",
+    "Conversation",
+    "canonical_args",
+    "conversation",
+    "decode",
+    "join_results",
+    "parse",
+    "read_args",
+    "read_call",
+    "read_calls",
+    "read_content",
+    "read_messages",
+    "read_text",
+]

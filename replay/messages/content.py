@@ -1,0 +1,191 @@
+"""What one message holds, in whichever provider's words: text, requested tool calls, tool results.
+
+A content is a string or a list of parts. Parts are told apart by what they carry, not by who sent them: the
+same field of one Langfuse project holds OpenAI, Anthropic, Gemini, Vercel and OTel parts side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from replay.messages.decode import RAW, decode, read_args
+from replay.model import Json, JsonObject, Message, ToolCall
+
+_TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
+_REQUEST_TYPES = {"tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "server_tool_call", "tool-call"}
+_RESULT_TYPES = {"tool_result", "mcp_tool_result", "tool_call_response", "tool-result"}
+_SILENT_TYPES = {"thinking", "redacted_thinking", "reasoning"}
+"""Parts that are the model's own and no answer."""
+
+
+@dataclass(slots=True)
+class Content:
+    """The parts of one message, sorted by what they are."""
+
+    texts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    results: list[Message] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by line breaks."""
+        return "\n".join(self.texts)
+
+
+def read_content(content: Json) -> Content:
+    """Sort a message's content; what is not known is left out."""
+    found = Content()
+    for part in content if isinstance(content, list) else [content]:
+        _sort(part, found)
+    return found
+
+
+def _sort(part: Json, found: Content) -> None:
+    if isinstance(part, str):
+        if part:
+            found.texts.append(part)
+        return
+    if not isinstance(part, dict):
+        return
+    result = read_result(part)
+    if result is not None:
+        found.results.append(result)
+        return
+    call = read_call(part)
+    if call is not None:
+        found.calls.append(call)
+        return
+    kind = part.get("type")
+    if kind in _TEXT_TYPES:
+        for key in ("text", "content", "refusal"):
+            text = part.get(key)
+            if isinstance(text, str):
+                if text:
+                    found.texts.append(text)
+                break
+
+
+def is_part(value: Json) -> bool:
+    """Whether an object without a role can be a part of a message."""
+    if not isinstance(value, dict) or "role" in value:
+        return False
+    kind = value.get("type")
+    if kind in _TEXT_TYPES | _SILENT_TYPES and isinstance(value.get("text", value.get("content")), str):
+        return kind is not None
+    return kind in _SILENT_TYPES or read_call(value) is not None or read_result(value) is not None
+
+
+def read_call(part: Mapping[str, Any]) -> ToolCall | None:
+    """A requested tool call, as a part of a content or as an entry of `tool_calls`; None where it is none."""
+    for key in ("functionCall", "function_call", "toolUse"):
+        inner = part.get(key)
+        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            return _call(inner["name"], inner.get("args", inner.get("input", inner.get("arguments"))), inner)
+    kind = part.get("type")
+    function = part.get("function", part.get("custom"))
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        return _call(function["name"], function.get("arguments", function.get("input")), part)
+    if isinstance(part.get("toolName"), str) and "toolCallId" in part:
+        if kind in _RESULT_TYPES or "result" in part or "output" in part:
+            return None
+        return _call(part["toolName"], part.get("input", part.get("args")), part)
+    if kind in _REQUEST_TYPES or kind in {"function_call", "custom_tool_call", "mcp_call"}:
+        name = part.get("name")
+        if isinstance(name, str):
+            return _call(name, _first(part, "input", "arguments", "args"), part)
+    return None
+
+
+def read_calls(value: Json) -> list[ToolCall]:
+    """The entries of a `tool_calls` field, which may also be a bare `{name, args}` each."""
+    value = decode(value)
+    calls = []
+    for entry in value if isinstance(value, list) else []:
+        if not isinstance(entry, dict):
+            continue
+        call = read_call(entry)
+        if call is None and isinstance(entry.get("name"), str):
+            call = _call(entry["name"], _first(entry, "args", "arguments", "input"), entry)
+        if call is not None:
+            calls.append(call)
+    return calls
+
+
+def _call(name: str, args: Json, ids: Mapping[str, Any]) -> ToolCall:
+    # A Responses item has both: `id` names the item, `call_id` joins it with its output.
+    call_id = _first(ids, "call_id", "id", "toolCallId", "toolUseId", "tool_call_id")
+    # The input of OpenAI's custom tools is free text, not JSON.
+    plain = ids.get("type") in {"custom", "custom_tool_call"} and isinstance(args, str)
+    found: JsonObject = {RAW: args} if plain else read_args(args)
+    return ToolCall(
+        name=name, args=found, call_id=str(call_id) if call_id not in (None, "") else None, answered=False
+    )
+
+
+def read_result(part: Mapping[str, Any]) -> Message | None:
+    """A tool result that stands as a part of a content or as an item of its own; None where it is none."""
+    for key in ("functionResponse", "function_response"):
+        inner = part.get(key)
+        if isinstance(inner, dict):
+            return result_message(inner.get("response"), inner.get("id"), inner.get("name"))
+    inner = part.get("toolResult")
+    if isinstance(inner, dict):
+        return result_message(
+            _bedrock(inner.get("content")), inner.get("toolUseId"), None, inner.get("status") == "error"
+        )
+    kind = part.get("type")
+    if kind in {"function_call_output", "custom_tool_call_output"}:
+        return result_message(part.get("output"), part.get("call_id"), part.get("name"))
+    if kind not in _RESULT_TYPES and not (isinstance(kind, str) and kind.endswith("_tool_result")):
+        return None
+    call_id = _first(part, "tool_use_id", "toolCallId", "id", "tool_call_id")
+    value = _first(part, "content", "response", "result", "output")
+    failed = bool(part.get("is_error") or part.get("isError"))
+    if isinstance(value, dict) and kind == "tool-result" and {"type", "value"} <= value.keys():
+        failed = failed or str(value["type"]).startswith("error")
+        value = value["value"]
+    return result_message(value, call_id, part.get("toolName", part.get("name")), failed)
+
+
+def result_message(value: Json, call_id: Json, name: Json, failed: bool = False) -> Message:
+    """A `tool` message from a result as it was recorded: text parts are joined, other structure is kept."""
+    text, data = "", None
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, list) and value and all(_is_text(part) for part in value):
+        text = read_content(value).text
+    elif value is not None:
+        text, data = msgspec.json.encode(value).decode(), value
+    return Message(
+        role="tool",
+        text=text,
+        data=data,
+        tool_call_id=str(call_id) if call_id not in (None, "") else None,
+        name=name if isinstance(name, str) else None,
+        is_error=failed,
+    )
+
+
+def _is_text(part: Json) -> bool:
+    return isinstance(part, dict) and part.get("type") in {"text", "input_text", "output_text"}
+
+
+def _bedrock(content: Json) -> Json:
+    parts = content if isinstance(content, list) else [content]
+    values = list(_bedrock_values(parts))
+    return values[0] if len(values) == 1 else values
+
+
+def _bedrock_values(parts: list[Json]) -> Iterator[Json]:
+    for part in parts:
+        if isinstance(part, dict):
+            yield _first(part, "json", "text")
+
+
+def _first(value: Mapping[str, Any], *keys: str) -> Any:
+    """The first of the keys that is there and not null."""
+    return next((value[key] for key in keys if value.get(key) is not None), None)

@@ -1,0 +1,96 @@
+"""The decode ladder: JSON that arrives as text, once or several times encoded.
+
+Records carry inputs, outputs, arguments and results as JSON objects, as JSON text, as JSON text of JSON text,
+as Python reprs and as plain text, often side by side. `decode` climbs down:
+
+1. What is no string is taken as it is.
+2. A string that starts with `{`, `[` or `"` is parsed; where that gives a string again, it is tried again,
+   at most three times in all.
+3. Anything else is text: `123`, `true` and `null` stay strings, since an order number is no number.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import warnings
+
+import msgspec
+
+from replay.model import Json, JsonObject
+from replay.store.text import clean
+
+RAW = "_raw"
+"""The key under which arguments are kept that are no JSON object."""
+_MAX_ENCODINGS = 3
+_LONGEST_REPR = 100_000
+"""Characters up to which a Python repr is tried: compiling a long text costs far more memory than it has."""
+
+
+def parse(text: str | bytes) -> Json:
+    """Parse one JSON text, as tolerantly as Python's own parser, and make it storable.
+
+    NaN and infinities become null, lone surrogates and NULs U+FFFD; the last of equal keys wins.
+
+    Raises:
+        ValueError: it is no JSON, or no UTF-8, or nested deeper than can be read.
+    """
+    try:
+        value: Json = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return _parse_slowly(text)
+    hidden = b"\\u0000" if isinstance(text, bytes) else "\\u0000"
+    return clean(value) if hidden in text else value  # type: ignore[operator]
+
+
+def _parse_slowly(text: str | bytes) -> Json:
+    """What msgspec refuses and Python takes: NaN, lone surrogates, numbers beyond a double."""
+    try:
+        return clean(json.loads(text))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def decode(value: Json) -> Json:
+    """Climb down the ladder; text that is no JSON comes back unchanged."""
+    for _ in range(_MAX_ENCODINGS):
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if not text or text[0] not in '{["':
+            return value
+        try:
+            value = parse(text)
+        except ValueError:
+            return _python_literal(text) if text[0] in "{[" else value
+    return value
+
+
+def _python_literal(text: str) -> Json:
+    """A dict or list that was stored as its Python repr: `{'city': 'Paris'}`; else the text unchanged."""
+    if len(text) > _LONGEST_REPR:
+        return text
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            value = ast.literal_eval(text)
+        # A repr may hold tuples, sets or bytes: only what JSON can say counts.
+        return clean(json.loads(json.dumps(value))) if isinstance(value, dict | list) else text
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return text
+
+
+def read_args(value: Json) -> JsonObject:
+    """Tool arguments as an object: decoded where they are text; nothing at all means no arguments.
+
+    What is no JSON object stays readable and comparable as `{"_raw": text}`: arguments that a model got
+    wrong are themselves worth comparing.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, str) and not value.strip():
+        return {}
+    decoded = decode(value)
+    if isinstance(decoded, dict):
+        return decoded
+    return {RAW: value if isinstance(value, str) else msgspec.json.encode(value).decode()}

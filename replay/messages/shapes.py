@@ -1,0 +1,232 @@
+"""The one recogniser of message shapes, for every source.
+
+Whatever field it is found in, a conversation is one of a dozen shapes: OpenAI chat and Responses, Anthropic,
+LangChain (flat and serialised), LangGraph states and Commands, OTel GenAI, Gemini and ADK, Vercel AI, Bedrock.
+They are told apart by what they carry. One record may mix them; a message that cannot be understood is
+left out, and a value with no message in it at all is not a conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from replay.messages.content import (
+    Content,
+    is_part,
+    read_call,
+    read_calls,
+    read_content,
+    read_result,
+    result_message,
+)
+from replay.messages.decode import decode
+from replay.model import Json, Message
+
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "model": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "AIMessageChunk": "assistant",
+}
+_LANGCHAIN_TYPES = {"human", "ai", "tool", "system", "function", "AIMessageChunk"}
+_PLAIN_KEYS = ("input", "question", "query", "prompt", "text", "message", "content", "answer", "output")
+_MAX_DEPTH = 8
+"""How many wrappers are looked into: a record that nests deeper is no conversation."""
+
+
+def read_messages(value: Json) -> tuple[Message, ...] | None:
+    """The messages in `value`, whatever shape it has; None where there is none in it."""
+    return tuple(_read(value, 0)) or None
+
+
+def read_text(value: Json) -> str | None:
+    """The text a person or an agent said, where `value` is no conversation: plain, or `{"question": "…"}`.
+
+    `{"args": […], "kwargs": {…}}` of a decorated Python function gives its first text. None where no text
+    can be made out.
+    """
+    value = decode(value)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for key in _PLAIN_KEYS:
+            inner = value.get(key)
+            if isinstance(inner, str):
+                return inner
+        args, kwargs = value.get("args"), value.get("kwargs")
+        if isinstance(args, list) and isinstance(kwargs, dict):
+            texts = [text for text in (*args, *kwargs.values()) if isinstance(text, str)]
+            return texts[0] if texts else None
+    return None
+
+
+def _read(value: Json, depth: int) -> Iterator[Message]:
+    value = decode(value)
+    if depth > _MAX_DEPTH:
+        return
+    if isinstance(value, list):
+        yield from _read_list(value, depth)
+    elif isinstance(value, dict):
+        yield from _read_object(value, depth)
+
+
+def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
+    if values and all(isinstance(item, dict) and (is_part(item) or _is_bare_call(item)) for item in values):
+        # Parts without a message around them: what a model answered, or items of the Responses API.
+        yield from _from_parts(values)
+        return
+    for item in values:
+        item = decode(item)
+        if isinstance(item, dict | list):
+            yield from _read(item, depth + 1)
+
+
+def _is_bare_call(item: Mapping[str, Any]) -> bool:
+    return "role" not in item and item.get("type") in {"tool_call", None} and read_call(item) is not None
+
+
+def _from_parts(values: list[Json]) -> Iterator[Message]:
+    """Requests in a row become one assistant message; results one `tool` message each."""
+    pending: list[Json] = []
+    for part in values:
+        result = read_result(part) if isinstance(part, dict) else None
+        if result is None:
+            pending.append(part)
+            continue
+        yield from _assistant(pending)
+        pending = []
+        yield result
+    yield from _assistant(pending)
+
+
+def _assistant(parts: list[Json]) -> Iterator[Message]:
+    content = read_content(parts)
+    if content.texts or content.calls:
+        yield Message(role="assistant", text=content.text, tool_calls=tuple(content.calls))
+
+
+def _read_object(value: dict[str, Json], depth: int) -> Iterator[Message]:
+    if value.get("lc") and isinstance(value.get("kwargs"), dict):
+        yield from _langchain(value)
+        return
+    if isinstance(value.get("role"), str):
+        yield from _with_role(value, str(value["role"]))
+        return
+    if value.get("type") in _LANGCHAIN_TYPES and "content" in value:
+        yield from _with_role(value, str(value["type"]))
+        return
+    if is_part(value) or _is_bare_call(value):
+        yield from _from_parts([value])
+        return
+    yield from _unwrap(value, depth + 1)
+
+
+def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
+    """Look into what is wrapped around messages: requests, responses, states, commands."""
+    if "messages" in value or "contents" in value:
+        yield from _system(value)
+        yield from _read(value.get("messages", value.get("contents")), depth)
+        return
+    choices = value.get("choices")
+    if isinstance(choices, list) and choices:
+        # Several choices are alternatives, not a conversation.
+        first = choices[0]
+        yield from _read(first.get("message") if isinstance(first, dict) else None, depth)
+        return
+    if value.get("type") == "message" or ("content" in value and isinstance(value["content"], list | dict)):
+        inner = value["content"]
+        if isinstance(inner, dict):
+            yield from _read(inner, depth)
+        elif isinstance(inner, list) and any(is_part(part) for part in inner):
+            yield from _with_role(value, "assistant")
+        return
+    for key in (
+        "output",
+        "update",
+        "generations",
+        "message",
+        "new_message",
+        "candidates",
+        "input",
+        "response",
+    ):
+        inner = decode(value.get(key))
+        if isinstance(inner, list | dict):
+            if key == "input":
+                yield from _system(value)
+            found = list(_read(inner, depth))
+            if found:
+                yield from found
+                return
+    content = decode(value.get("content"))
+    if isinstance(content, list):
+        # Koog stores a model's tool calls as text in a message without a role.
+        yield from _read(content, depth)
+
+
+def _system(value: Mapping[str, Any]) -> Iterator[Message]:
+    """The system prompt that Anthropic, Gemini and the Responses API keep beside the messages."""
+    config = value.get("config")
+    text = value.get("system", value.get("instructions"))
+    if text is None and isinstance(config, dict):
+        text = config.get("system_instruction")
+    if isinstance(text, dict):
+        text = text.get("parts")
+    found = read_content(text).text if text else ""
+    if found:
+        yield Message(role="system", text=found)
+
+
+def _langchain(value: dict[str, Json]) -> Iterator[Message]:
+    kwargs, path = value.get("kwargs"), value.get("id")
+    name = path[-1] if isinstance(path, list) and path else ""
+    role = {"Human": "user", "AI": "assistant", "System": "system", "Tool": "tool"}.get(
+        str(name).removesuffix("Chunk").removesuffix("Message")
+    )
+    if role and isinstance(kwargs, dict):
+        yield from _with_role(kwargs, role)
+
+
+def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
+    role = _ROLES.get(role, role)
+    raw = value.get("content", value.get("parts"))
+    if role == "tool":
+        yield from _tool(value, raw)
+        return
+    content = read_content(raw)
+    yield from content.results
+    calls = tuple(_calls(value, content)) if role == "assistant" else ()
+    text = content.text or _refusal(value)
+    if calls or text or not content.results:
+        yield Message(role=role, text=text, tool_calls=calls)
+
+
+def _calls(value: Mapping[str, Any], content: Content) -> Iterator:  # type: ignore[type-arg]
+    yield from content.calls
+    listed = value.get("tool_calls")
+    extra = value.get("additional_kwargs")
+    if not listed and isinstance(extra, dict):
+        # LangChain repeats there what `tool_calls` has: take it only where that is empty.
+        listed = extra.get("tool_calls")
+    if listed and not content.calls:
+        yield from read_calls(listed)
+    elif isinstance(value.get("function_call"), dict):
+        yield from read_calls([{"function": value["function_call"]}])
+
+
+def _refusal(value: Mapping[str, Any]) -> str:
+    refusal = value.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
+    """A message of a tool: one result, or (OTel, Vercel, Bedrock) one for each of its parts."""
+    results = read_content(raw).results if isinstance(raw, list) else []
+    if results:
+        yield from results
+        return
+    failed = value.get("status") == "error" or bool(value.get("is_error"))
+    yield result_message(raw, value.get("tool_call_id"), value.get("name"), failed)
