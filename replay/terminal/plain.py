@@ -1,0 +1,82 @@
+"""Text of traces made fit for a terminal: what an agent or a user wrote never moves the cursor or hides a word.
+
+`visible` is for text of any length, `one_line` for a cell or an excerpt, `encodable` for a stream that
+cannot show everything. Rich markup is another danger: hand the result to `rich.text.Text`, never to `print`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f"  # control characters but tab and line ends: escape sequences start here
+    "\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"  # hide or reorder text
+    "\U000e0000-\U000e007f"  # tags: a whole hidden alphabet
+    "\ud800-\udfff]"  # lone surrogates cannot be encoded
+)
+_SPACES = re.compile(r"\s+")
+
+_PLAIN = str.maketrans(
+    {
+        "→": "->",
+        "−": "-",
+        "–": "-",
+        "—": "-",
+        "…": "...",
+        "·": "|",
+        "×": "x",
+        "±": "+-",
+        "≥": ">=",
+        "≤": "<=",
+        "▸": ">",
+        "●": "*",
+        "✓": "+",
+        "✗": "x",
+        "‘": "'",
+        "’": "'",
+        "“": '"',
+        "”": '"',
+        "\u00a0": " ",
+        "\u202f": " ",
+        "─": "-",
+        "│": "|",
+        "━": "=",
+    }
+)
+
+
+def visible(text: str) -> str:
+    r"""The text with every character that is no character to look at written out: `\x1b[31m`, `\u202e`.
+
+    Line ends of every kind become `\n` (a lone carriage return would let a line overwrite itself); tabs stay.
+    """
+    return _HIDDEN.sub(_written_out, _LINE_ENDS.sub("\n", text))
+
+
+def one_line(text: str, limit: int | None = None) -> str:
+    """`visible`, with all white space run together; cut to `limit` characters with an ellipsis."""
+    if limit is not None:
+        # A megabyte of trace text in a cell of forty characters is not worth cleaning as a whole.
+        text = text[: limit * 8 + 64]
+    line = _SPACES.sub(" ", visible(text)).strip()
+    if limit is None or len(line) <= limit:
+        return line
+    return line[: max(limit - 1, 0)].rstrip() + "…"
+
+
+def encodable(text: str, encoding: str | None) -> str:
+    """The text as a stream of this encoding can write it: plain stand-ins for our own signs, `?` for the rest."""
+    name = encoding or "utf-8"
+    try:
+        text.encode(name)
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode(name, errors="replace").decode(name)
+    except LookupError:
+        return encodable(text, "ascii")
+    return text
+
+
+def _written_out(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
