@@ -1,1 +1,1 @@
-"""What people see in a terminal: widths, colour, progress, transcripts; standard error for words, output for data."""
+"""What people see in a terminal: widths, colour, progress, transcripts."""

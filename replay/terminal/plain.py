@@ -1,4 +1,4 @@
-"""Text of traces made fit for a terminal: what an agent or a user wrote never moves the cursor or hides a word.
+"""Text of traces made fit for a terminal: what someone wrote never moves the cursor or hides a word.
 
 `visible` is for text of any length, `one_line` for a cell or an excerpt, `encodable` for a stream that
 cannot show everything. Rich markup is another danger: hand the result to `rich.text.Text`, never to `print`.
@@ -66,7 +66,7 @@ def one_line(text: str, limit: int | None = None) -> str:
 
 
 def encodable(text: str, encoding: str | None) -> str:
-    """The text as a stream of this encoding can write it: plain stand-ins for our own signs, `?` for the rest."""
+    """The text as a stream of this encoding can write it: plain stand-ins for our signs, `?` for the rest."""
     name = encoding or "utf-8"
     try:
         text.encode(name)
