@@ -6,7 +6,7 @@ same field of one Langfuse project holds OpenAI, Anthropic, Gemini, Vercel and O
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +84,7 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     for key in ("functionCall", "function_call", "toolUse"):
         inner = part.get(key)
         if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            return _call(inner["name"], inner.get("args", inner.get("input", inner.get("arguments"))), inner)
+            return _call(inner["name"], _first(inner, "args", "input", "arguments"), inner)
     kind = part.get("type")
     function = part.get("function", part.get("custom"))
     if isinstance(function, dict) and isinstance(function.get("name"), str):
@@ -115,7 +115,7 @@ def read_calls(value: Json) -> list[ToolCall]:
     return calls
 
 
-def _call(name: str, args: Json, ids: Mapping[str, Any]) -> ToolCall:
+def _call(name: Any, args: Json, ids: Mapping[str, Any]) -> ToolCall:
     # A Responses item has both: `id` names the item, `call_id` joins it with its output.
     call_id = _first(ids, "call_id", "id", "toolCallId", "toolUseId", "tool_call_id")
     # The input of OpenAI's custom tools is free text, not JSON.
@@ -175,15 +175,9 @@ def _is_text(part: Json) -> bool:
 
 
 def _bedrock(content: Json) -> Json:
-    parts = content if isinstance(content, list) else [content]
-    values = list(_bedrock_values(parts))
+    parts = content if isinstance(content, list) else []
+    values = [_first(part, "json", "text") for part in parts if isinstance(part, dict)]
     return values[0] if len(values) == 1 else values
-
-
-def _bedrock_values(parts: list[Json]) -> Iterator[Json]:
-    for part in parts:
-        if isinstance(part, dict):
-            yield _first(part, "json", "text")
 
 
 def _first(value: Mapping[str, Any], *keys: str) -> Any:

@@ -1,9 +1,9 @@
 """The one recogniser of message shapes, for every source.
 
-Whatever field it is found in, a conversation is one of a dozen shapes: OpenAI chat and Responses, Anthropic,
-LangChain (flat and serialised), LangGraph states and Commands, OTel GenAI, Gemini and ADK, Vercel AI, Bedrock.
-They are told apart by what they carry. One record may mix them; a message that cannot be understood is
-left out, and a value with no message in it at all is not a conversation.
+Whatever field it is found in, a conversation is one of a dozen shapes: OpenAI chat and Responses,
+Anthropic, LangChain (flat and serialised), LangGraph states and Commands, OTel GenAI, Gemini and ADK,
+Vercel AI, Bedrock. They are told apart by what they carry. One record may mix them; a message that cannot
+be understood is left out, and a value with no message in it at all is not a conversation.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _ROLES = {
 }
 _LANGCHAIN_TYPES = {"human", "ai", "tool", "system", "function", "AIMessageChunk"}
 _PLAIN_KEYS = ("input", "question", "query", "prompt", "text", "message", "content", "answer", "output")
+_WRAPPERS = ("output", "update", "generations", "message", "new_message", "candidates", "input", "response")
+"""Keys of an object under which its messages may stand, in the order in which they are looked at."""
 _MAX_DEPTH = 8
 """How many wrappers are looked into: a record that nests deeper is no conversation."""
 
@@ -136,29 +138,20 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
         first = choices[0]
         yield from _read(first.get("message") if isinstance(first, dict) else None, depth)
         return
-    if value.get("type") == "message" or ("content" in value and isinstance(value["content"], list | dict)):
-        inner = value["content"]
-        if isinstance(inner, dict):
-            yield from _read(inner, depth)
-        elif isinstance(inner, list) and any(is_part(part) for part in inner):
-            yield from _with_role(value, "assistant")
+    inner = value.get("content")
+    if isinstance(inner, dict):
+        yield from _read(inner, depth)
         return
-    for key in (
-        "output",
-        "update",
-        "generations",
-        "message",
-        "new_message",
-        "candidates",
-        "input",
-        "response",
-    ):
+    if isinstance(inner, list) and any(is_part(part) for part in inner):
+        yield from _with_role(value, "assistant")
+        return
+    for key in _WRAPPERS:
         inner = decode(value.get(key))
         if isinstance(inner, list | dict):
-            if key == "input":
-                yield from _system(value)
             found = list(_read(inner, depth))
             if found:
+                if key == "input":
+                    yield from _system(value)
                 yield from found
                 return
     content = decode(value.get("content"))
