@@ -56,7 +56,7 @@ def _settings() -> str:
     ]
     defaults = settings.Settings()
     for field in dataclasses.fields(settings.Settings):
-        if field.name in ("root", "file"):
+        if field.name in ("root", "file", "given"):
             continue
         value = getattr(defaults, field.name)
         mapped = {"tools": settings.Tool, "versions": settings.VersionEntry}.get(field.name)
