@@ -209,6 +209,8 @@ class Settings:
     """The folder of replay.toml, or the current folder where there is none."""
     file: Path | None = None
     """The replay.toml that was read."""
+    given: frozenset[str] = frozenset()
+    """Sections that the file or the environment names: a `[gate]` that is there asks for the gate."""
 
     @property
     def data_folder(self) -> Path:
@@ -227,7 +229,7 @@ class Settings:
 
 
 Section = TypeVar("Section")
-_NOT_SECTIONS = {"root", "file"}
+_NOT_SECTIONS = {"root", "file", "given"}
 _MAPS: dict[str, type] = {"tools": Tool, "versions": VersionEntry}
 
 
@@ -260,7 +262,8 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
     for name, type_ in _MAPS.items():
         entries = data.get(name, {})
         sections[name] = {entry: table(type_, value, name, entry) for entry, value in entries.items()}
-    return Settings(**sections, root=file.parent if file else Path.cwd(), file=file)
+    root = file.parent if file else Path.cwd()
+    return Settings(**sections, root=root, file=file, given=frozenset(data))
 
 
 def find(start: Path) -> Path | None:
