@@ -1,0 +1,231 @@
+"""SHIP, HOLD or CAN'T TELL: the rule, its reason in one sentence, and the next command.
+
+Over the gated metrics (those named in `[gate]`, else all that may decide; an uncalibrated judge never may):
+
+HOLD        a metric's interval lies wholly below 0 and its delta is below −tolerance; or more items regressed
+            beyond the noise than `max_regressed`
+SHIP        every metric's interval ends no lower than −tolerance, no more items regressed than
+            `max_regressed`, and trials without a score could not move a metric by more than tolerance
+CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.validity`)
+
+A regression whose noise is unknown (single trials, no A/A lane) never holds and is never waved through. With
+one lane alone (`replay check`) the share of items that meet their expectation is held against `threshold`.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
+from diff.verdicts import combine
+from replay.model import Run, Sample, VersionKind
+from replay.settings import GateSection
+
+_ENOUGH_TRIALS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What the answer is given on."""
+
+    run: Run
+    sample: Sample | None
+    metrics: Mapping[str, MetricDelta]
+    unknown_noise: frozenset[str]
+    """Metrics on which nothing was tried twice."""
+    items: Sequence[ItemVerdict]
+    """In the order in which a person should look at them."""
+    counts: Counts
+    distrust: str | None
+    gate: GateSection
+    threshold: float
+    """Share of items that must pass where there is one lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The answer."""
+
+    answer: Answer
+    reason: str
+    next: str
+
+
+def decide(evidence: Evidence) -> Given:
+    """Apply the rule."""
+    if not evidence.counts.compared:
+        return _cannot(
+            "no item has finished trials in every lane",
+            "replay run --resume" if evidence.run.finished_at is None else _show(evidence),
+        )
+    if evidence.distrust:
+        return _cannot(evidence.distrust, _show(evidence))
+    gated = {name: metric for name, metric in evidence.metrics.items() if metric.gated}
+    if missing := [name for name in evidence.gate.metrics if name not in gated]:
+        return _cannot(f"{_and(missing)} is to decide, and {_why_not(evidence, missing[0])}", _show(evidence))
+    if not gated:
+        shown = next(iter(evidence.metrics), None)
+        why = _why_not(evidence, shown) if shown else "nothing was graded"
+        return _cannot(f"no metric may decide: {why}", _show(evidence))
+    if len(evidence.run.lanes) == 1:
+        return _alone(evidence, gated)
+    return _compare(evidence, gated)
+
+
+def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
+    gate = evidence.gate
+    for name, metric in gated.items():
+        if metric.ci and metric.delta is not None and metric.ci[1] < 0 and metric.delta < -gate.tolerance:
+            reason = f"{_figures(name, metric, evidence)}: worse by more than {gate.tolerance:g}"
+            return Given(answer=Answer.HOLD, reason=reason, next=_show(evidence))
+    certain = _regressed(evidence.items, [name for name in gated if name not in evidence.unknown_noise])
+    if len(certain) > gate.max_regressed:
+        reason = (
+            f"{_items(len(certain))} regressed beyond the noise ({_names(certain)}), "
+            f"and {gate.max_regressed or 'none'} may"
+        )
+        return Given(answer=Answer.HOLD, reason=reason, next=_show(evidence))
+    doubtful = _regressed(evidence.items, list(gated))
+    if len(doubtful) > gate.max_regressed:
+        figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
+        return _cannot(
+            f"{_items(len(doubtful))} fell on single trials, where the noise is unknown ({figures})",
+            _again(evidence),
+        )
+    for name, metric in gated.items():
+        if metric.ci is None or metric.delta is None:
+            return _cannot(f"{name} has fewer than two items with a score in both lanes", _show(evidence))
+        if metric.bounds and metric.delta - metric.bounds[0] > gate.tolerance:
+            return _cannot(
+                f"trials without a score leave {name} anywhere from {metric.bounds[0]:+.2f} to "
+                f"{metric.bounds[1]:+.2f} (headline {metric.delta:+.2f})",
+                _show(evidence),
+            )
+        if metric.ci[0] < -gate.tolerance:
+            return _cannot(
+                f"{_figures(name, metric, evidence)}: "
+                f"a loss of more than {gate.tolerance:g} cannot be excluded",
+                _more(evidence, metric),
+            )
+    figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
+    reason = f"{figures}; {_items(len(doubtful)) if doubtful else 'no item'} regressed"
+    return Given(answer=Answer.SHIP, reason=reason, next=_keep(evidence))
+
+
+def _alone(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
+    verdicts = [
+        combine(metric.verdict for name, metric in item.metrics.items() if name in gated)
+        for item in evidence.items
+        if any(name in gated for name in item.metrics)
+    ]
+    total = len(verdicts)
+    passed = verdicts.count(Verdict.UNCHANGED)
+    unclear = verdicts.count(Verdict.INCONCLUSIVE)
+    share, threshold = f"{passed} of {total} items passed", f"{evidence.threshold:.0%}"
+    if total and passed / total >= evidence.threshold:
+        return Given(answer=Answer.SHIP, reason=f"{share}, and {threshold} must", next=_show(evidence))
+    if total and (passed + unclear) / total < evidence.threshold:
+        return Given(answer=Answer.HOLD, reason=f"{share}, and {threshold} must", next=_show(evidence))
+    return _cannot(
+        f"{share} and {_items(unclear)} could be either, where {threshold} must pass", _show(evidence)
+    )
+
+
+def _cannot(reason: str, next_: str) -> Given:
+    return Given(answer=Answer.CANNOT_TELL, reason=reason, next=next_)
+
+
+def _regressed(items: Iterable[ItemVerdict], metrics: Sequence[str]) -> list[ItemVerdict]:
+    """Items that regressed on these metrics together (not mixed)."""
+    return [
+        item
+        for item in items
+        if combine(item.metrics[name].verdict for name in metrics if name in item.metrics)
+        is Verdict.REGRESSED
+    ]
+
+
+def _why_not(evidence: Evidence, name: str) -> str:
+    metric = evidence.metrics.get(name)
+    if metric is None:
+        return f"{name} has no grades in this run"
+    return f"{name} is uncalibrated, so its figures do not gate"
+
+
+def _figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
+    if metric.delta is None or metric.old is None or metric.new is None:
+        return f"{name} has no figure"
+    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {_items(evidence.counts.compared)}"
+    if metric.ci is None:
+        return text
+    low, high = metric.ci
+    return f"{text} ({evidence.gate.confidence:.0%} interval {low:+.2f} to {high:+.2f})"
+
+
+def _items(count: int) -> str:
+    return f"{count} item{'' if count == 1 else 's'}"
+
+
+def _names(items: Sequence[ItemVerdict]) -> str:
+    shown = ", ".join(item.item.id for item in items[:3])
+    return shown + (", …" if len(items) > 3 else "")
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+def _show(evidence: Evidence) -> str:
+    """Look at the first item of the list; without any, at the report."""
+    run = shlex.quote(evidence.run.id)
+    if evidence.items:
+        return f"replay show {shlex.quote(evidence.items[0].item.id)} --run {run}"
+    return f"replay report {run}"
+
+
+def _keep(evidence: Evidence) -> str:
+    """After SHIP: what got better becomes a case, so that it stays better."""
+    run = shlex.quote(evidence.run.id)
+    better = [i for i in evidence.items if i.verdict is Verdict.IMPROVED and i.item.case_id is None]
+    if better:
+        return f"replay promote {' '.join(shlex.quote(i.item.id) for i in better[:5])} --run {run}"
+    return f"replay report {run} --format html -o report.html"
+
+
+def _again(evidence: Evidence) -> str:
+    """The same items again, with enough trials to know the noise."""
+    run = evidence.run
+    source = (
+        f"--sample {shlex.quote(run.sample)}"
+        if run.sample
+        else f"--cases {shlex.quote(run.golden_path or '')}"
+    )
+    names = {}
+    for lane, placeholder in (("old", "OLD"), ("new", "NEW")):
+        version = next((version for key, version in run.lanes.items() if key.value == lane), None)
+        # A recording cannot be repeated: only a version that runs can have more trials.
+        fixed = version is None or version.kind is VersionKind.OBSERVED
+        names[lane] = placeholder if fixed or version is None else shlex.quote(version.name)
+    trials = max(_ENOUGH_TRIALS, run.trials * 2 if run.trials >= _ENOUGH_TRIALS else 0)
+    return f"replay run {source} --old {names['old']} --new {names['new']} --trials {trials} --aa"
+
+
+def _more(evidence: Evidence, metric: MetricDelta) -> str:
+    """What narrows an interval: trials while they are few, then items."""
+    sample = evidence.sample
+    if evidence.run.trials < _ENOUGH_TRIALS or sample is None or metric.ci is None:
+        return _again(evidence)
+    half = (metric.ci[1] - metric.ci[0]) / 2
+    # The width of an interval falls with the square root of the items.
+    wanted = math.ceil(evidence.counts.compared * (half / max(evidence.gate.tolerance, 1e-3)) ** 2 / 10) * 10
+    size = min(wanted, sample.population)
+    if size <= sample.size:
+        return _again(evidence)
+    month = f" {sample.month}" if sample.month else ""
+    by = "".join(f" --by {shlex.quote(field)}" for field in sample.by)
+    where = f" --where {shlex.quote(sample.where)}" if sample.where else ""
+    name = shlex.quote(f"{sample.name}-{size}")
+    return f"replay sample --month{month}{where}{by} --seed {sample.seed} --size {size} --name {name}"

@@ -1,0 +1,85 @@
+"""`replay diff`: what changed between the lanes of a run, and whether to ship."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from replay.errors import ExitCode, InputError
+from replay.options import App, command, json_option, print_json
+
+if TYPE_CHECKING:
+    from diff.result import DiffResult
+
+_EPILOG = """\b
+Examples:
+  replay diff
+  replay diff --metric tool_calls --json
+  replay diff --gate default
+  replay diff --gate 'regressed<=2' --gate 'tool_calls.delta>=-0.05'
+"""
+
+
+@command("diff", epilog=_EPILOG)
+@click.argument("run", required=False)
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
+)
+@click.option(
+    "--gate",
+    metavar="EXPR",
+    multiple=True,
+    help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
+)
+@json_option
+def diff(
+    app: App, run: str | None, metrics: tuple[str, ...], gate: tuple[str, ...], as_json: bool
+) -> ExitCode:
+    """Say which items improved or regressed, and whether to ship.
+
+    RUN is a run's id or a unique beginning of it; without it, the latest run. The first line is the answer:
+    SHIP, HOLD or CAN'T TELL.
+
+    Without --gate (or a [gate] in replay.toml) the exit code is 0, or 3 where trials errored. With one it is
+    0 where the gate held, 1 where it did not, and 4 where it could not be decided.
+    """
+    from diff import gate as gates
+    from diff.compute import compute
+    from diff.document import to_json
+    from replay.errors import worst_exit
+    from replay.store.connection import open_store
+    from replay.store.runs import latest_run
+
+    gates.check_form(gate)
+    with open_store(app.store_path, read_only=True) as con:
+        if run is None:
+            latest = latest_run(con)
+            if latest is None:
+                raise InputError(
+                    "there is no run in the store; start one with `replay run` or `replay compare`"
+                )
+            run = latest.id
+        result = compute(con, run, app.settings, metrics=metrics, gate=gate or None)
+    if as_json:
+        print_json(to_json(result))
+    else:
+        _print(result)
+    partial = ExitCode.PARTIAL if result.errors else ExitCode.OK
+    return worst_exit([gates.exit_code(result.gate), partial])
+
+
+def _print(result: DiffResult) -> None:
+    """The terminal report, as wide as the terminal and coloured where it is one."""
+    import shutil
+    import sys
+
+    from reports.base import render
+
+    color = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns
+    click.echo(render(result, "terminal", width=width, color=color).rstrip("\n"))

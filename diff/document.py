@@ -1,0 +1,134 @@
+"""The JSON document `replaydiff.diff/1`, written from a `DiffResult`; its schema: docs/schema."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from diff.result import (
+    DiffResult,
+    Gate,
+    GradedTrial,
+    ItemVerdict,
+    LaneSummary,
+    MetricDelta,
+    Slice,
+)
+from replay.model import Grade
+
+SCHEMA = "replaydiff.diff/1"
+
+
+def to_json(result: DiffResult) -> dict[str, Any]:
+    """The document as plain JSON values: no NaN, no datetime."""
+    return {
+        "schema": SCHEMA,
+        "answer": result.answer.value,
+        "reason": result.reason,
+        "next": result.next,
+        "run": _run(result),
+        "lanes": {lane.value: _lane(summary) for lane, summary in result.lanes.items()},
+        "items": _fields(result.counts),
+        "metrics": {name: _metric(metric) for name, metric in result.metrics.items()},
+        "cases": [_case(item) for item in result.items],
+        "slices": [_slice(part) for part in result.slices],
+        "gate": _gate(result.gate),
+        "warnings": list(result.warnings),
+    }
+
+
+def _run(result: DiffResult) -> dict[str, Any]:
+    run = result.run
+    return {
+        "id": run.id,
+        "sample": run.sample,
+        "golden": run.golden_path,
+        "mode": run.mode.value,
+        "trials": run.trials,
+        "created_at": run.created_at.isoformat(),
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "noise": result.noise.value,
+    }
+
+
+def _lane(lane: LaneSummary) -> dict[str, Any]:
+    return {
+        "version": lane.version,
+        "trials": lane.trials,
+        "fidelity": lane.fidelity,
+        "statuses": lane.statuses,
+        "cost_usd": lane.cost_usd,
+        "latency_ms": {"p50": lane.latency_p50_ms, "p95": lane.latency_p95_ms},
+        "tokens": {"input": lane.input_tokens, "output": lane.output_tokens},
+    }
+
+
+def _metric(metric: MetricDelta) -> dict[str, Any]:
+    document = _fields(metric)
+    document["pass_hat_k"] = {
+        lane.value: {str(k): value for k, value in by_k.items()} for lane, by_k in metric.pass_hat_k.items()
+    }
+    return document
+
+
+def _case(item: ItemVerdict) -> dict[str, Any]:
+    return {
+        "id": item.item.id,
+        "trace_id": item.item.trace_id,
+        "stratum": item.item.stratum,
+        "weight": item.item.weight,
+        "verdict": item.verdict.value,
+        "metrics": {name: _fields(metric) for name, metric in item.metrics.items()},
+        "lanes": {
+            lane.value: {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()
+        },
+    }
+
+
+def _trial(graded: GradedTrial) -> dict[str, Any]:
+    trial = graded.trial
+    return {
+        "index": trial.index,
+        "status": trial.status.value,
+        "reason": trial.reason,
+        "final_response": trial.final_response,
+        "tool_calls": [{"name": served.call.name, "args": served.call.args} for served in trial.served],
+        "grades": {name: _grade(grade) for name, grade in graded.grades.items()},
+        "served": {"tape": 0, "miss": 0} | Counter(served.rule.value for served in trial.served),
+        "latency_ms": trial.latency_ms,
+        "cost_usd": trial.cost_usd,
+    }
+
+
+def _grade(grade: Grade) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "state": grade.state.value,
+        "score": grade.score,
+        "passed": grade.passed,
+        "reason": grade.reason,
+    }
+    if grade.detail:
+        document["detail"] = grade.detail
+    if grade.votes:
+        document["votes"] = [_fields(vote) for vote in grade.votes]
+    return document
+
+
+def _slice(part: Slice) -> dict[str, Any]:
+    return _fields(part)
+
+
+def _gate(gate: Gate) -> dict[str, Any]:
+    return {
+        "asked": gate.asked,
+        "conditions": [_fields(condition) for condition in gate.conditions],
+        "held": gate.held,
+    }
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON values: enums by their word, tuples as lists."""
+    document: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    return document

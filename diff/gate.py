@@ -1,0 +1,157 @@
+"""The gate: what a command's exit code stands on.
+
+`default` lets the answer decide: SHIP holds, HOLD does not, CAN'T TELL is undecided. Otherwise each condition
+is `FIGURE OP NUMBER` with OP one of <= >= < > == !=, and FIGURE one of
+
+    regressed improved mixed unchanged inconclusive total compared     items by verdict
+    errors                                                             trials that ended in an error
+    METRIC.old .new .delta .se .p .mde .noise .month                   a metric over the run
+    METRIC.ci_low .ci_high .bounds_low .bounds_high
+    METRIC.improved .regressed .unchanged .inconclusive
+    fidelity.LANE cost.LANE latency_p50.LANE latency_p95.LANE          a lane (old, new, old2); USD and ms
+
+A condition on a figure that is not known is undecided. All conditions must hold: one that does not outweighs
+one that is undecided.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Sequence
+
+from diff.result import Answer, Counts, Gate, GateCondition, LaneSummary, MetricDelta
+from replay.errors import ExitCode, SettingsError, UnknownNameError
+from replay.model import Lane
+
+DEFAULT = "default"
+
+_FORM = re.compile(
+    r"\s*(?P<figure>\S.*?)\s*(?P<op><=|>=|==|!=|<|>)\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*"
+)
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_TIE = 1e-9
+_COUNTS = ("regressed", "improved", "mixed", "unchanged", "inconclusive", "total", "compared")
+_PLAIN = (
+    "old",
+    "new",
+    "delta",
+    "se",
+    "p",
+    "mde",
+    "noise",
+    "month",
+    "improved",
+    "regressed",
+    "unchanged",
+    "inconclusive",
+)
+_PAIRS = {
+    "ci_low": ("ci", 0),
+    "ci_high": ("ci", 1),
+    "bounds_low": ("bounds", 0),
+    "bounds_high": ("bounds", 1),
+}
+_LANE_FIGURES = {
+    "fidelity": "fidelity",
+    "cost": "cost_usd",
+    "latency_p50": "latency_p50_ms",
+    "latency_p95": "latency_p95_ms",
+}
+
+
+def evaluate(
+    asked: Sequence[str] | None,
+    *,
+    answer: Answer,
+    counts: Counts,
+    errors: int,
+    metrics: dict[str, MetricDelta],
+    lanes: dict[Lane, LaneSummary],
+) -> Gate:
+    """Hold the result against the conditions asked for; None or nothing asks for none.
+
+    Raises:
+        SettingsError: an expression that is no condition.
+        UnknownNameError: a figure that does not exist; names the nearest.
+    """
+    if not asked:
+        return Gate()
+    figures = _figures(counts, errors, metrics, lanes)
+    conditions = [
+        GateCondition(expression=DEFAULT, value=None, held=_BY_ANSWER[answer])
+        if expression.strip() == DEFAULT
+        else _condition(expression, figures)
+        for expression in asked
+    ]
+    states = {condition.held for condition in conditions}
+    held = False if False in states else None if None in states else True
+    return Gate(conditions=tuple(conditions), asked=True, held=held)
+
+
+def exit_code(gate: Gate) -> ExitCode:
+    """What the gate ends the command with."""
+    if not gate.asked or gate.held:
+        return ExitCode.OK
+    return ExitCode.CANNOT_TELL if gate.held is None else ExitCode.GATE_FAILED
+
+
+_BY_ANSWER: dict[Answer, bool | None] = {Answer.SHIP: True, Answer.HOLD: False, Answer.CANNOT_TELL: None}
+
+
+def check_form(asked: Sequence[str]) -> None:
+    """Refuse, before anything is spent, what can be no condition in any run.
+
+    Raises:
+        SettingsError: an expression that is no condition.
+    """
+    for expression in asked:
+        if expression.strip() != DEFAULT:
+            _parse(expression)
+
+
+def _parse(expression: str) -> tuple[str, str, float]:
+    form = _FORM.fullmatch(expression)
+    if form is None:
+        raise SettingsError(
+            f"--gate {expression!r} is no condition; write `default`, or a figure, a comparison and a "
+            "number, as in 'regressed<=2' or 'judge.delta>=-0.05'"
+        )
+    return form["figure"], form["op"], float(form["number"])
+
+
+def _condition(expression: str, figures: dict[str, float | None]) -> GateCondition:
+    name, op, number = _parse(expression)
+    if name not in figures:
+        raise UnknownNameError("figure", name, figures, f"in --gate {expression!r}")
+    value = figures[name]
+    if value is None:
+        return GateCondition(expression=expression.strip(), value=None, held=None)
+    if abs(value - number) <= _TIE:
+        value = number  # 0.8500000000000001 is 0.85 to the person who wrote the condition
+    return GateCondition(expression=expression.strip(), value=value, held=_OPERATORS[op](value, number))
+
+
+def _figures(
+    counts: Counts, errors: int, metrics: dict[str, MetricDelta], lanes: dict[Lane, LaneSummary]
+) -> dict[str, float | None]:
+    """Every figure a condition may name, with its value."""
+    figures: dict[str, float | None] = {name: float(getattr(counts, name)) for name in _COUNTS}
+    figures["errors"] = float(errors)
+    for name, metric in metrics.items():
+        for field in _PLAIN:
+            figures[f"{name}.{field}"] = getattr(metric, field)
+        for alias, (field, end) in _PAIRS.items():
+            pair = getattr(metric, field)
+            figures[f"{name}.{alias}"] = None if pair is None else pair[end]
+    for lane, summary in lanes.items():
+        for alias, field in _LANE_FIGURES.items():
+            figures[f"{alias}.{lane.value}"] = getattr(summary, field)
+    return figures

@@ -1,0 +1,1 @@
+"""Graders: each scores one trial of one item. `base.BUILTIN` lists them."""

@@ -1,0 +1,342 @@
+"""Whether an agent's tool calls are the expected ones: pure comparison of two lists of calls.
+
+What counts
+    Two calls *fit* when their names are equal and their arguments agree. Arguments agree by one of three
+    rules, per tool if asked (`Match.tools`):
+
+    exact    equal JSON objects
+    subset   every key of the expected call is there with an equal value; other keys do not count
+    ignore   names alone (so too where an expected call names no arguments)
+
+    Values are equal as JSON: 1 equals 1.0, true is not 1, the order of keys never counts, the order of lists
+    does. `ignore_args` are taken out of both sides first. `only_tools` and `ignore_tools` take calls out of
+    both lists before anything is compared, so positions in a reason count the calls that are left.
+
+When a list matches (E expected calls, A actual ones)
+    strict     same calls, same order: E[i] fits A[i] for every i, and the lengths are equal
+    in_order   E is a subsequence of A: other calls may stand between
+    unordered  a one-to-one pairing of E and A exists
+    subset     every actual call can be paired with an expected one of its own; some may be missing
+    superset   every expected call can be paired with an actual one of its own; others are allowed
+
+    Pairings are maximum matchings (augmenting paths; Kuhn 1955, Berge 1957), so with `subset` arguments a
+    call is never lost because a less particular expectation took it first.
+
+Partial credit, 0..1, is 1 exactly where the list matches. With m the longest common subsequence (strict,
+in_order) or the size of the maximum pairing (the others), precision = m/A and recall = m/E (1 where the
+divisor is 0):
+
+    strict, unordered   F1 = 2m / (E + A)     (van Rijsbergen 1979, ch. 7)
+    in_order, superset  recall, since other calls are allowed
+    subset              precision, since calls may be missing
+
+Example: expected `get_order_status(order_id='1') > cancel_order(order_id='1')`, actual
+`cancel_order(order_id='1')`: strict does not match, partial = 2·1/(2+1) = 0.67, and the reason reads
+"called cancel_order without get_order_status first".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from replay.messages import canonical_args
+from replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
+
+_VALUE_WIDTH = 40
+_CALL_WIDTH = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matched:
+    """The outcome of one comparison."""
+
+    passed: bool
+    partial: float
+    """Partial credit 0..1; 1 exactly where `passed`."""
+    reason: str
+    """The first difference in words; empty where it passed."""
+
+
+Expected = Sequence[ExpectedCall | ToolCall]
+"""What is expected: a case's calls, or the recorded calls of a trace."""
+
+_NOTHING: Mapping[str, Collection[str]] = {}
+
+
+def match(
+    expected: Expected,
+    actual: Sequence[ToolCall],
+    rules: Match,
+    ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
+) -> Matched:
+    """Compare the calls an agent made with the expected ones.
+
+    `ignore_by_tool` names arguments that never count in calls of one tool, beside `rules.ignore_args`.
+    """
+    pair = _Pair.of(expected, actual, rules, ignore_by_tool)
+    if pair.passes():
+        return Matched(passed=True, partial=1.0, reason="")
+    return Matched(passed=False, partial=pair.partial(), reason=pair.reason())
+
+
+def can_still_match(
+    expected: Expected,
+    actual: Sequence[ToolCall],
+    rules: Match,
+    ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
+) -> bool:
+    """Whether calls that were cut short could have become a match had they gone on.
+
+    False is certain: no continuation of `actual` matches.
+    """
+    pair = _Pair.of(expected, actual, rules, ignore_by_tool)
+    if rules.mode == "strict":
+        return len(pair.actual) <= len(pair.expected) and pair.common_prefix() == len(pair.actual)
+    if rules.mode in ("unordered", "subset"):
+        return len(pair.pairing()) == len(pair.actual)
+    return True
+
+
+class _Pair:
+    """Two filtered lists of calls and, worked out when asked for, which of them fit."""
+
+    def __init__(
+        self,
+        expected: Expected,
+        actual: Sequence[ToolCall],
+        rules: Match,
+        ignore_by_tool: Mapping[str, Collection[str]],
+    ) -> None:
+        self.expected, self.actual, self.rules = expected, actual, rules
+        self._ignore_by_tool = ignore_by_tool
+        self._known: dict[tuple[int, int], bool] = {}
+        self._keys: dict[int, str] = {}
+        self._wanted: dict[int, str] = {}
+
+    @classmethod
+    def of(
+        cls,
+        expected: Expected,
+        actual: Sequence[ToolCall],
+        rules: Match,
+        ignore_by_tool: Mapping[str, Collection[str]],
+    ) -> _Pair:
+        """The lists without the calls that do not count."""
+        if rules.only_tools or rules.ignore_tools:
+            only, ignored = frozenset(rules.only_tools), frozenset(rules.ignore_tools)
+            expected = [call for call in expected if _counts(call.name, only, ignored)]
+            actual = [call for call in actual if _counts(call.name, only, ignored)]
+        return cls(expected, actual, rules, ignore_by_tool)
+
+    def _ignored(self, name: str) -> Collection[str]:
+        own = self._ignore_by_tool.get(name)
+        return (*self.rules.ignore_args, *own) if own else self.rules.ignore_args
+
+    def fits(self, i: int, j: int) -> bool:
+        """Whether expected call i and actual call j are the same call."""
+        known = self._known.get((i, j))
+        if known is None:
+            known = self._known[i, j] = self._compare(i, j)
+        return known
+
+    def _compare(self, i: int, j: int) -> bool:
+        wanted, made = self.expected[i], self.actual[j]
+        if wanted.name != made.name:
+            return False
+        how = self.rules.tools.get(wanted.name, self.rules.args)
+        if how == "ignore" or wanted.args is None:
+            return True
+        ignored = self._ignored(wanted.name)
+        if i not in self._wanted:
+            self._wanted[i] = canonical_args(wanted.args, ignored)
+        if how == "exact":
+            if j not in self._keys:
+                self._keys[j] = canonical_args(made.args, ignored)
+            return self._wanted[i] == self._keys[j]
+        keys = [key for key in wanted.args if key not in ignored]
+        if any(key not in made.args for key in keys):
+            return False
+        return self._wanted[i] == canonical_args({key: made.args[key] for key in keys})
+
+    def passes(self) -> bool:
+        e, a = len(self.expected), len(self.actual)
+        match self.rules.mode:
+            case "strict":
+                return e == a and self.common_prefix() == e
+            case "in_order":
+                return e <= a and self.in_order()[0] == e
+            case "unordered":
+                return e == a and len(self.pairing()) == e
+            case "subset":
+                return a <= e and len(self.pairing()) == a
+            case _:
+                return e <= a and len(self.pairing()) == e
+
+    def common_prefix(self) -> int:
+        """How many calls from the first on fit one by one."""
+        shorter = min(len(self.expected), len(self.actual))
+        return next((i for i in range(shorter) if not self.fits(i, i)), shorter)
+
+    def in_order(self) -> tuple[int, int]:
+        """How many expected calls from the first on are found in order, and where the search stopped.
+
+        Taking the earliest fitting call each time is exact: it leaves the longest rest for what follows.
+        """
+        found = 0
+        position = 0
+        for j in range(len(self.actual)):
+            if found < len(self.expected) and self.fits(found, j):
+                found, position = found + 1, j + 1
+        return found, position
+
+    def pairing(self) -> dict[int, int]:
+        """A maximum one-to-one pairing: actual index → expected index."""
+        holder: dict[int, int] = {}
+        for i in range(len(self.expected)):
+            self._augment(i, holder)
+        return holder
+
+    def _augment(self, start: int, holder: dict[int, int]) -> None:
+        """Find a place for expected call `start`, moving others along an alternating path if need be."""
+        came_from: dict[int, int] = {}
+        queue = [start]
+        for i in queue:
+            for j in range(len(self.actual)):
+                if j in came_from or not self.fits(i, j):
+                    continue
+                came_from[j] = i
+                if j in holder:
+                    queue.append(holder[j])
+                    continue
+                end: int | None = j
+                while end is not None:
+                    owner = came_from[end]
+                    before = next((other for other, held in holder.items() if held == owner), None)
+                    holder[end] = owner
+                    if before is not None:
+                        del holder[before]
+                    end = before
+                return
+
+    def longest_common(self) -> int:
+        """Length of the longest common subsequence (dynamic programme; Wagner & Fischer 1974)."""
+        row = [0] * (len(self.actual) + 1)
+        for i in range(len(self.expected)):
+            diagonal = 0
+            for j in range(len(self.actual)):
+                above = row[j + 1]
+                row[j + 1] = diagonal + 1 if self.fits(i, j) else max(above, row[j])
+                diagonal = above
+        return row[-1]
+
+    def partial(self) -> float:
+        """Partial credit; the formulas stand in the module's docstring."""
+        mode = self.rules.mode
+        common = self.longest_common() if mode in ("strict", "in_order") else len(self.pairing())
+        e, a = len(self.expected), len(self.actual)
+        if mode == "subset":
+            return common / a if a else 1.0
+        if mode in ("in_order", "superset"):
+            return common / e if e else 1.0
+        return 2 * common / (e + a) if e + a else 1.0
+
+    def reason(self) -> str:
+        """The first difference in words."""
+        match self.rules.mode:
+            case "strict":
+                return self._strict_reason()
+            case "in_order":
+                return self._in_order_reason()
+            case mode:
+                return self._unordered_reason(
+                    missing_counts=mode != "subset", extra_counts=mode != "superset"
+                )
+
+    def _strict_reason(self) -> str:
+        at = self.common_prefix()
+        if at == len(self.expected):
+            return f"extra call {at + 1}: {_shown(self.actual[at].name, self.actual[at].args)}"
+        wanted = self.expected[at]
+        if at == len(self.actual):
+            return f"missing call {at + 1}: {_shown(wanted.name, wanted.args)}"
+        made = self.actual[at]
+        return self._skipped(at, made.name) or self._differs(at, at, f"call {at + 1}: ")
+
+    def _skipped(self, at: int, made: str) -> str | None:
+        """`called B without A first`: a later expected call was made where an expected one never was."""
+        wanted = self.expected[at].name
+        later = any(call.name == made for call in self.expected[at + 1 :])
+        never = all(call.name != wanted for call in self.actual)
+        return f"called {made} without {wanted} first" if later and never else None
+
+    def _in_order_reason(self) -> str:
+        at, position = self.in_order()
+        wanted = self.expected[at]
+        for j in range(position, len(self.actual)):
+            if self.actual[j].name == wanted.name:
+                return self._differs(at, j, f"call {j + 1}: ")
+            if skipped := self._skipped(at, self.actual[j].name):
+                return skipped
+        if at and any(self.fits(at, j) for j in range(position)):
+            return f"called {wanted.name} before {self.expected[at - 1].name}"
+        return f"missing call {at + 1}: {_shown(wanted.name, wanted.args)}"
+
+    def _unordered_reason(self, *, missing_counts: bool, extra_counts: bool) -> str:
+        pairing = self.pairing()
+        paired = set(pairing.values())
+        missing = [i for i in range(len(self.expected)) if i not in paired]
+        extra = [j for j in range(len(self.actual)) if j not in pairing]
+        for i in missing:
+            for j in extra:
+                if self.expected[i].name == self.actual[j].name:
+                    return self._differs(i, j, f"call {j + 1}: ")
+        if missing_counts and missing:
+            return f"missing call: {_shown(self.expected[missing[0]].name, self.expected[missing[0]].args)}"
+        assert extra_counts  # noqa: S101 - a list without a difference passes
+        made = self.actual[extra[0]]
+        return f"extra call {extra[0] + 1}: {_shown(made.name, made.args)}"
+
+    def _differs(self, i: int, j: int, prefix: str) -> str:
+        wanted, made = self.expected[i], self.actual[j]
+        wanted_args, made_args = wanted.args, made.args
+        if wanted.name == made.name and wanted.args is not None:
+            how = self.rules.tools.get(wanted.name, self.rules.args)
+            wanted_args, made_args = _differing(wanted.args, made.args, self._ignored(wanted.name), how)
+        return f"{prefix}expected {_shown(wanted.name, wanted_args)}, got {_shown(made.name, made_args)}"
+
+
+def _counts(name: str, only: frozenset[str], ignored: frozenset[str]) -> bool:
+    return (not only or name in only) and name not in ignored
+
+
+def _differing(
+    wanted: JsonObject, made: JsonObject, ignored: Collection[str], how: str
+) -> tuple[JsonObject, JsonObject]:
+    """Both sides with nothing but the arguments that differ."""
+    keys = [*wanted, *(key for key in made if key not in wanted)] if how == "exact" else list(wanted)
+    different = [
+        key
+        for key in keys
+        if key not in ignored and (key not in wanted or key not in made or not _equal(wanted[key], made[key]))
+    ]
+    return (
+        {key: wanted[key] for key in different if key in wanted},
+        {key: made[key] for key in different if key in made},
+    )
+
+
+def _equal(left: Json, right: Json) -> bool:
+    return canonical_args({"": left}) == canonical_args({"": right})
+
+
+def _shown(name: str, args: JsonObject | None) -> str:
+    """`cancel_order(order_id='67890')`, long values and long calls cut."""
+    if args is None:
+        return f"{name}(…)"
+    text = ", ".join(f"{key}={_clip(repr(value), _VALUE_WIDTH)}" for key, value in args.items())
+    return f"{name}({_clip(text, _CALL_WIDTH)})"
+
+
+def _clip(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,104 @@
+"""Whether a trial made the right tool calls.
+
+A case that expects calls is held against them, by the case's own rules (`match`). A sampled trace has no
+expectation and is held against what production did: its recorded calls, by the rules of `[match]`. Arguments
+named in `ignore_args` of `[agent]` or `[tools.NAME]` never count.
+
+A trial that diverged was stopped at a call the tape could not answer. It is graded on its calls up to and
+with that one: where no continuation could match any more it failed; otherwise the grade abstains.
+
+What matching means stands in `diff.graders.matching`. The score is 1 or 0; `detail["partial"]` holds the
+partial credit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from diff.graders.base import Grader, abstained, scored
+from diff.graders.matching import can_still_match, match
+from replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, Trial
+from replay.settings import Settings
+
+NAME, VERSION = "tool_calls", "1"
+TOOLS_NAME, TOOLS_VERSION = "expected_tools", "1"
+
+
+def applies(item: Item) -> bool:
+    """A sampled trace always; a case where it says which calls it expects."""
+    return item.expectation is None or item.expectation.tool_calls is not None
+
+
+def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
+    """Hold a trial's calls against the expectation, or against the recording. None for an errored trial."""
+    if trial.status.is_error or not applies(item):
+        return None
+    expected, rules = _expected(item, settings)
+    made = [served.call for served in trial.served]
+    ignored = _ignored_by_tool(settings)
+    if trial.status is Status.DIVERGED and can_still_match(expected, made, rules, ignored):
+        return abstained(
+            trial, NAME, VERSION, f"stopped before it could be decided: {trial.reason or 'diverged'}"
+        )
+    matched = match(expected, made, rules, ignored)
+    return scored(
+        trial,
+        NAME,
+        VERSION,
+        float(matched.passed),
+        reason=matched.reason,
+        detail={"partial": matched.partial},
+    )
+
+
+def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | ToolCall], Match]:
+    never = settings.agent.ignore_args
+    if item.expectation is not None and item.expectation.tool_calls is not None:
+        own = item.expectation.match
+        rules = Match(
+            mode=own.mode,
+            args=own.args,
+            only_tools=own.only_tools,
+            ignore_tools=own.ignore_tools,
+            ignore_args=(*own.ignore_args, *never),
+            tools=own.tools,
+        )
+        return item.expectation.tool_calls, rules
+    asked = settings.match
+    rules = Match(
+        mode=asked.mode,
+        args=asked.args,
+        only_tools=asked.only_tools,
+        ignore_tools=asked.ignore_tools,
+        ignore_args=never,
+        tools=dict(asked.tools),
+    )
+    return item.tape, rules
+
+
+def _ignored_by_tool(settings: Settings) -> Mapping[str, Sequence[str]]:
+    return {name: tool.ignore_args for name, tool in settings.tools.items() if tool.ignore_args}
+
+
+def _names_expected(item: Item) -> bool:
+    return item.expectation is not None and item.expectation.tools is not None
+
+
+def _grade_names(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa: ARG001
+    """Whether every tool a case names was called, in any order, others allowed."""
+    if trial.status.is_error or item.expectation is None or item.expectation.tools is None:
+        return None
+    wanted = dict.fromkeys(item.expectation.tools)
+    called = {served.call.name for served in trial.served}
+    missing = [name for name in wanted if name not in called]
+    if missing and trial.status is Status.DIVERGED:
+        return abstained(trial, TOOLS_NAME, TOOLS_VERSION, f"stopped before it called {', '.join(missing)}")
+    partial = 1 - len(missing) / len(wanted) if wanted else 1.0
+    reason = f"never called {', '.join(missing)}" if missing else None
+    return scored(
+        trial, TOOLS_NAME, TOOLS_VERSION, float(not missing), reason=reason, detail={"partial": partial}
+    )
+
+
+GRADER = Grader(name=NAME, version=VERSION, applies=applies, grade=grade)
+EXPECTED_TOOLS = Grader(name=TOOLS_NAME, version=TOOLS_VERSION, applies=_names_expected, grade=_grade_names)

@@ -1,0 +1,80 @@
+"""Where the change sits: the items cut by what is known of them before the run.
+
+A slice has at least `FEWEST` items, and never all of them. p-values are those of the sign-flip test within
+the slice, corrected by Holm over every slice tested, so that cutting often enough finds nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from diff.result import ItemVerdict, Slice, Verdict
+from diff.statistics import noise, paired
+from replay.model import Item, tool_path
+
+FEWEST = 5
+"""Fewer items are no slice: three items are an anecdote."""
+
+
+def slices(items: Sequence[ItemVerdict], metrics: Iterable[str]) -> tuple[Slice, ...]:
+    """Every slice on every metric, the worst first."""
+    found: list[Slice] = []
+    for metric in metrics:
+        members: dict[tuple[str, str], list[ItemVerdict]] = {}
+        held = [item for item in items if metric in item.metrics and item.metrics[metric].delta is not None]
+        for item in held:
+            for key in _keys(item.item):
+                members.setdefault(key, []).append(item)
+        found += [
+            _slice(by, value, metric, group)
+            for (by, value), group in members.items()
+            if FEWEST <= len(group) < len(held)
+        ]
+    corrected = noise.holm([1.0 if part.p is None else part.p for part in found])
+    found = [_with_p(part, p) for part, p in zip(found, corrected, strict=True)]
+    return tuple(sorted(found, key=lambda part: (part.delta or 0.0, part.metric, part.by, part.value)))
+
+
+def cluster(item: Item) -> Hashable:
+    """Items of one session are one cluster; an item without a session is its own."""
+    return ("session", item.session_id) if item.session_id else ("item", item.id)
+
+
+def _keys(item: Item) -> Iterable[tuple[str, str]]:
+    if item.trace_id is not None and item.case_id is None:
+        yield "tool_path", tool_path(call.name for call in item.tape)
+    fields: Mapping[str, str | None] = {"category": item.category, "difficulty": item.difficulty}
+    for name, value in fields.items():
+        if value:
+            yield name, value
+    for tag in dict.fromkeys(item.tags):
+        yield "tag", tag
+
+
+def _slice(by: str, value: str, metric: str, group: Sequence[ItemVerdict]) -> Slice:
+    deltas = [delta for item in group if (delta := item.metrics[metric].delta) is not None]
+    grouped = paired.clusters(deltas, [cluster(item.item) for item in group])
+    verdicts = [item.metrics[metric].verdict for item in group]
+    return Slice(
+        by=by,
+        value=value,
+        items=len(group),
+        metric=metric,
+        delta=grouped.mean,
+        p=paired.sign_flip(grouped),
+        regressed=verdicts.count(Verdict.REGRESSED),
+        improved=verdicts.count(Verdict.IMPROVED),
+    )
+
+
+def _with_p(part: Slice, p: float) -> Slice:
+    return Slice(
+        by=part.by,
+        value=part.value,
+        items=part.items,
+        metric=part.metric,
+        delta=part.delta,
+        p=p,
+        regressed=part.regressed,
+        improved=part.improved,
+    )

@@ -1,0 +1,138 @@
+"""How far one trial strays from its item's mean, and how surprising an item's difference is against that.
+
+A trial's score is scaled to 0..1. Trials of one item by one version (lane `old` and its repeat `old2` are one
+version) share a mean; what they scatter around it is the noise.
+
+The null model of an item: its pass rate p is drawn from Beta(a, b), the same p for both versions, and each
+trial passes with chance p. a and b are fitted to what was seen *within* versions, never between them, so a
+real change does not hide itself by raising the noise. Scores between 0 and 1 count as fractions of a pass,
+which is the widest scatter a score of that mean can have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+PRIOR_DEGREES = 1.0
+"""Pseudo-observations of scatter as wide as independent trials would have. Without them a handful of trials
+that happened to agree would make any flip look certain; `benchmarks/aa_false_alarms.py` shows the effect."""
+
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Null:
+    """The fitted null model of one metric."""
+
+    a: float
+    b: float
+    noise: float
+    """Standard deviation of one trial around its item's mean, pooled over items (scaled to 0..1)."""
+    degrees: int
+    """Degrees of freedom the noise was estimated from."""
+
+
+def pooled_within(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """Pooled within-group variance and its degrees of freedom.
+
+    s² = Σ_g Σ_t (x_gt − x̄_g)² / Σ_g (n_g − 1), the mean square within of a one-way analysis of variance
+    (Fisher 1925). Returns (0.0, 0) where no group has two values.
+    """
+    squares, degrees = 0.0, 0
+    for group in groups:
+        if len(group) < 2:
+            continue
+        mean = math.fsum(group) / len(group)
+        squares += math.fsum((value - mean) ** 2 for value in group)
+        degrees += len(group) - 1
+    return (squares / degrees if degrees else 0.0), degrees
+
+
+def fit(groups: Sequence[Sequence[float]]) -> Null | None:
+    """Fit the null model to groups of scores in 0..1: one group an item and version.
+
+    Moments of the beta-binomial (Kleinman 1973): with mean m and within-item variance w = E[p(1−p)],
+    a + b = w / (m(1−m) − w), a = m(a+b). Both moments are shrunk: the mean by one half pass and one half
+    failure (Jeffreys), the variance by `PRIOR_DEGREES` pseudo-observations of independent trials.
+    None where no item was tried twice by one version: the noise is unknown.
+    """
+    within, degrees = pooled_within(groups)
+    if not degrees:
+        return None
+    total = math.fsum(math.fsum(group) for group in groups)
+    count = sum(len(group) for group in groups)
+    mean = (total + 0.5) / (count + 1)
+    most = mean * (1 - mean)
+    shrunk = (within * degrees + PRIOR_DEGREES * most) / (degrees + PRIOR_DEGREES)
+    share = min(shrunk / most, 1 - 1e-6)
+    size = share / (1 - share)
+    return Null(a=mean * size, b=(1 - mean) * size, noise=math.sqrt(within), degrees=degrees)
+
+
+def surprise(null: Null, old: int, new: int, delta: float) -> float:
+    """One-sided chance, under the null model, of a difference at least as far on `delta`'s side.
+
+    Sum of the joint beta-binomial mass C(k₁,c₁) C(k₂,c₂) B(a+c₁+c₂, b+k₁+k₂−c₁−c₂) / B(a,b) over all counts
+    with c₂/k₂ − c₁/k₁ as extreme as `delta` (posterior predictive check with p integrated out; Gelman et al.,
+    Bayesian Data Analysis, §5.3). `old` and `new` are the numbers of trials. 1.0 for delta 0.
+    """
+    if delta == 0:
+        return 1.0
+    differences, mass = _table(null.a, null.b, old, new)
+    tail = differences <= delta + _TIE if delta < 0 else differences >= delta - _TIE
+    return float(min(1.0, mass[tail].sum()))
+
+
+@lru_cache(maxsize=256)
+def _table(a: float, b: float, old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
+    c1, c2 = np.meshgrid(np.arange(old + 1), np.arange(new + 1), indexing="ij")
+    log_mass = (
+        _log_choose(old, c1)
+        + _log_choose(new, c2)
+        + betaln(a + c1 + c2, b + old + new - c1 - c2)
+        - betaln(a, b)
+    )
+    return (c2 / new - c1 / old).ravel(), np.exp(log_mass).ravel()
+
+
+def _log_choose(n: int, k: np.ndarray) -> np.ndarray:
+    chosen: np.ndarray = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+    return chosen
+
+
+def false_discovery(p_values: Sequence[float]) -> list[float]:
+    """Benjamini–Hochberg adjusted p-values (1995): the share of false alarms.
+
+    If everything up to it is announced: q_(i) = min over j ≥ i of p_(j)·n/j, n p-values being given.
+    """
+    if not p_values:
+        return []
+    p = np.asarray(p_values)
+    order = np.argsort(p)
+    scaled = p[order] * len(p) / np.arange(1, len(p) + 1)
+    adjusted = np.minimum.accumulate(scaled[::-1])[::-1].clip(max=1.0)
+    back = np.empty_like(adjusted)
+    back[order] = adjusted
+    return [float(value) for value in back]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjusted p-values (1979): the family-wise error held without any assumption.
+
+    p̃_(i) = max over j ≤ i of min(1, (n − j + 1)·p_(j)).
+    """
+    if not p_values:
+        return []
+    p = np.asarray(p_values)
+    order = np.argsort(p)
+    scaled = p[order] * (len(p) - np.arange(len(p)))
+    adjusted = np.maximum.accumulate(scaled.clip(max=1.0))
+    back = np.empty_like(adjusted)
+    back[order] = adjusted
+    return [float(value) for value in back]

@@ -1,0 +1,167 @@
+"""The mean of paired differences: error, interval, p-value. Items of one session are one cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+RESAMPLES = 10_000
+_FEWEST_RESAMPLES = 2_000
+_DRAWS = 20_000_000
+"""Random numbers one interval may cost: above it there are fewer resamples, each over more items."""
+_UNIT = 2520
+"""Lowest common multiple of 1..10: means of up to ten 0/1 trials differ by whole multiples of 1/2520."""
+_EXACT_WORK = 200_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clusters:
+    """Differences summed by cluster."""
+
+    sums: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        """The mean difference of an item."""
+        return math.fsum(self.sums) / float(self.sizes.sum())
+
+
+def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
+    """Group differences by cluster key, in the order in which keys first come."""
+    sums: dict[Hashable, list[float]] = {}
+    for key, delta in zip(keys, deltas, strict=True):
+        sums.setdefault(key, []).append(delta)
+    return Clusters(
+        sums=np.array([math.fsum(group) for group in sums.values()]),
+        sizes=np.array([len(group) for group in sums.values()], dtype=float),
+    )
+
+
+def standard_error(grouped: Clusters) -> float | None:
+    """Cluster-robust standard error of the mean difference.
+
+    se² = G/(G−1) · Σ_c (Σ_{i∈c} (d_i − d̄))² / n² (Miller 2024, arXiv 2411.00640, §2.2 and §4.2, with the
+    usual small-sample factor of Liang & Zeger's sandwich). For clusters of one item it is sd/√n. None below
+    two clusters.
+    """
+    count = len(grouped.sums)
+    if count < 2:
+        return None
+    residuals = grouped.sums - grouped.sizes * grouped.mean
+    return float(math.sqrt(count / (count - 1) * np.sum(residuals**2)) / grouped.sizes.sum())
+
+
+def interval(
+    grouped: Clusters, *, confidence: float = 0.95, reach: float = 1.0, seed: int = 0
+) -> tuple[float, float] | None:
+    """Bootstrap interval of the mean difference, clusters drawn as wholes. None below two clusters.
+
+    The Bayesian bootstrap (Rubin 1981): cluster weights are Dirichlet(1, …, 1), so clusters with equal values
+    share one Gamma(count) weight, and every resample is a weighted mean. Two half-observations, one item
+    better by `reach` and one worse by it (the largest change an item can show), stand for what this many
+    items would not have shown: without them the interval of "no item changed" would be a single point. With n
+    items that did not change at all its ends lie near ±2.5/n, the Jeffreys interval of a rate never seen
+    (Brown, Cai & DasGupta 2001). Ends are widened from the normal to the t quantile and by √(G/(G−1))
+    (Hesterberg 2015, §4.4, "expanded percentile"), since percentiles alone are too narrow below 50 items.
+    """
+    count = len(grouped.sums)
+    if count < 2:
+        return None
+    values, frequency = np.unique(np.stack([grouped.sums, grouped.sizes]), axis=1, return_counts=True)
+    sums = np.concatenate([values[0], [reach, -reach]])
+    sizes = np.concatenate([values[1], [1.0, 1.0]])
+    weight = np.concatenate([frequency.astype(float), [0.5, 0.5]])
+    resamples = max(_FEWEST_RESAMPLES, min(RESAMPLES, _DRAWS // len(weight)))
+    rng = np.random.default_rng(seed)
+    means = np.empty(resamples)
+    step = max(1, 2_000_000 // len(weight))
+    for start in range(0, resamples, step):
+        drawn = rng.standard_gamma(weight, size=(min(step, resamples - start), len(weight)))
+        means[start : start + len(drawn)] = (drawn @ sums) / (drawn @ sizes)
+    wide = stats.t.ppf((1 + confidence) / 2, count - 1) * math.sqrt(count / (count - 1))
+    tail = float(stats.norm.cdf(-wide))
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def sign_flip(grouped: Clusters, *, seed: int = 0) -> float | None:
+    """Two-sided sign-flip permutation test of the mean difference being 0 (Fisher 1935, §21).
+
+    Under the null each cluster's sum is as likely to have the other sign. Exact where sums are multiples of
+    1/2520 (means of up to ten pass/fail trials): clusters of equal size of change m times ±v contribute
+    v·(2·Binomial(m, ½) − m), and the distributions are convolved. With 0/1 single trials that is McNemar's
+    exact test (the sign test on discordant items). Otherwise Monte Carlo with the +1 correction of Phipson &
+    Smyth (2010). None without clusters; 1.0 where nothing differs.
+    """
+    if not len(grouped.sums):
+        return None
+    sizes = np.abs(grouped.sums[grouped.sums != 0])
+    if not len(sizes):
+        return 1.0
+    observed = abs(float(grouped.sums.sum()))
+    whole = np.rint(sizes * _UNIT)
+    if np.allclose(whole, sizes * _UNIT, atol=1e-6):
+        exact = _exact_sign_flip(whole.astype(np.int64), round(observed * _UNIT))
+        if exact is not None:
+            return exact
+    rng = np.random.default_rng(seed)
+    reached, done = 0, 0
+    step = max(1, 2_000_000 // len(sizes))
+    while done < RESAMPLES:
+        rows = min(step, RESAMPLES - done)
+        signs = rng.integers(0, 2, size=(rows, len(sizes)), dtype=np.int8) * 2 - 1
+        reached += int(np.count_nonzero(np.abs(signs @ sizes) >= observed - 1e-9))
+        done += rows
+    return (reached + 1) / (done + 1)
+
+
+def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:
+    """Exact p-value over whole numbers; None where the distribution would be too large to write down."""
+    common = int(np.gcd.reduce(sizes))
+    values, repeats = np.unique(sizes // common, return_counts=True)
+    span = int((values * repeats).sum())
+    if (2 * span + 1) * int(repeats.sum()) > _EXACT_WORK:
+        return None
+    # chance[s] is the chance of the sum s − span.
+    chance = np.zeros(2 * span + 1)
+    chance[span] = 1.0
+    for value, times in zip(values.tolist(), repeats.tolist(), strict=True):
+        spread = np.zeros_like(chance)
+        for ups, mass in enumerate(stats.binom.pmf(np.arange(times + 1), times, 0.5)):
+            shift = value * (2 * ups - times)
+            if shift >= 0:
+                spread[shift:] += mass * chance[: len(chance) - shift]
+            else:
+                spread[:shift] += mass * chance[-shift:]
+        chance = spread
+    sums = np.abs(np.arange(-span, span + 1)) * common
+    return float(min(1.0, chance[sums >= observed].sum()))
+
+
+def weighted_mean(deltas: Sequence[float], weights: Sequence[float]) -> float | None:
+    """Σ w d / Σ w: the mean over the population of the draw (Hájek 1971). None without weight."""
+    total = math.fsum(weights)
+    if total <= 0:
+        return None
+    return math.fsum(weight * delta for weight, delta in zip(weights, deltas, strict=True)) / total
+
+
+def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
+    """pass^k for every k: the chance that k trials of an item all pass, averaged over items.
+
+    pass^k = mean over items with n ≥ k trials of C(c, k) / C(n, k), c of n trials having passed (Yao et al.
+    2024, τ-bench, arXiv 2406.12045, §4).
+    """
+    longest = max((len(trials) for trials in outcomes), default=0)
+    hat: dict[int, float] = {}
+    for k in range(1, longest + 1):
+        shares = [
+            math.comb(sum(trials), k) / math.comb(len(trials), k) for trials in outcomes if len(trials) >= k
+        ]
+        hat[k] = math.fsum(shares) / len(shares)
+    return hat

@@ -1,0 +1,95 @@
+"""Whether the replay can carry a conclusion at all, asked before any figure is read.
+
+The old version is the witness: production ran it, so its replay should do what the recording did. Two
+figures tell. *Fidelity* is the share of its tool calls that its items' own tapes answered by an exact match.
+*Agreement* is the share of its trials over sampled traces whose tool path is the recorded one. Below
+`LEAST_FIDELITY` or `LEAST_AGREEMENT` the replay is another world than production, and a difference between
+two versions in it says little about the real one: the answer is CAN'T TELL, whatever the figures are. An
+observed lane is the recording itself and needs no witness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replay.model import Item, Lane, Rule, Status, Trial, VersionKind, tool_path
+from replay.model.run import Run
+
+LEAST_FIDELITY = 0.8
+"""Below it more than one tool call in five of the old version was not answered from its own recording."""
+LEAST_AGREEMENT = 0.5
+"""Below it the old version, replayed, took another tool path than recorded in most trials."""
+DIVERGED_WORTH_SAYING = 0.1
+"""From this share of a lane's trials on, divergence is warned of."""
+
+
+@dataclass(slots=True)
+class Witness:
+    """Counts over the trials of one replayed lane."""
+
+    calls: int = 0
+    from_tape: int = 0
+    trials: int = 0
+    """Trials that did not error."""
+    diverged: int = 0
+    comparable: int = 0
+    """Trials that did not error and have a recording to agree with."""
+    agreeing: int = 0
+
+    def add(self, item: Item, trial: Trial) -> None:
+        """Count one trial."""
+        self.calls += len(trial.served)
+        self.from_tape += sum(served.rule is Rule.TAPE for served in trial.served)
+        if trial.status.is_error:
+            return
+        self.trials += 1
+        self.diverged += trial.status is Status.DIVERGED
+        if item.case_id is None and item.trace_id is not None:
+            recorded = tool_path(call.name for call in item.tape)
+            made = tool_path(served.call.name for served in trial.served)
+            self.comparable += 1
+            self.agreeing += trial.status is Status.OK and made == recorded
+
+    @property
+    def fidelity(self) -> float | None:
+        """Share of calls answered from the item's own tape; None without calls."""
+        return self.from_tape / self.calls if self.calls else None
+
+    @property
+    def agreement(self) -> float | None:
+        """Share of trials that took the recorded tool path; None where nothing was recorded."""
+        return self.agreeing / self.comparable if self.comparable else None
+
+
+def distrust(run: Run, witnesses: dict[Lane, Witness]) -> str | None:
+    """Why the replay cannot carry a conclusion, in a sentence; None where it can."""
+    version = run.lanes.get(Lane.OLD)
+    witness = witnesses.get(Lane.OLD)
+    if version is None or witness is None or version.kind is VersionKind.OBSERVED:
+        return None
+    if witness.fidelity is not None and witness.fidelity < LEAST_FIDELITY:
+        return (
+            f"the replay cannot be trusted: only {witness.fidelity:.0%} of the old version's tool calls were "
+            f"answered from the recording (at least {LEAST_FIDELITY:.0%} is needed), so it ran in another "
+            "world than production did"
+        )
+    if witness.agreement is not None and witness.agreement < LEAST_AGREEMENT:
+        return (
+            f"the replay cannot be trusted: the old version took the recorded tool path in only "
+            f"{witness.agreement:.0%} of its trials (at least {LEAST_AGREEMENT:.0%} is needed), so it is not "
+            "what production ran"
+        )
+    return None
+
+
+def divergence(run: Run, witnesses: dict[Lane, Witness]) -> Iterable[str]:
+    """A sentence for every lane that often left the tape."""
+    for lane, witness in witnesses.items():
+        if lane not in run.lanes or not witness.trials:
+            continue
+        if witness.diverged / witness.trials >= DIVERGED_WORTH_SAYING:
+            yield (
+                f"{witness.diverged} of {witness.trials} {lane.value} trials made a tool call that was never "
+                "recorded and were stopped there: their responses are not graded"
+            )

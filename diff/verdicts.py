@@ -1,0 +1,204 @@
+"""The verdict on each item: what changed beyond the noise, what did not, and what cannot be told.
+
+For one metric and item, delta = mean(new trials) − mean(old trials); trial i is never paired with trial i.
+
+    regressed, improved   |delta| ≥ `min_delta`, and a difference this large is not what the noise gives: its
+                          one-sided chance under the null model of `diff.statistics.noise`, in which trials of
+                          the old version and its repeat count together, survives Benjamini–Hochberg over the
+                          metric's items at 1 − `confidence`. So among the items announced as regressed at
+                          most that share is expected to be a false alarm, and a comparison of a version with
+                          itself announces none in that share of runs.
+    inconclusive          |delta| ≥ `min_delta` within the noise; or a lane without a score; or trials without
+                          a score (errors, divergence, abstention) that could have made it another verdict
+    unchanged             otherwise
+
+Where no version was tried twice on an item the noise is unknown: the verdict is the sign of delta past
+`min_delta`, and its reason says "single trial: noise unknown". With one lane alone the expectation stands in
+the old lane's place: every trial passed → unchanged, none → regressed, some → inconclusive.
+
+An item's verdict over its metrics: `mixed` where they point both ways, else regressed, improved or
+inconclusive where any metric is (in this order), else unchanged.
+
+Example: old 3/3, new 0/3 in a run whose other items repeat themselves: regressed. Old 2/3, new 1/3 in a run
+where passes come and go: inconclusive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from diff.result import Verdict
+from diff.statistics import noise
+
+SINGLE_TRIAL = "single trial: noise unknown"
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The scores of one item on one metric."""
+
+    old: tuple[float, ...] = ()
+    new: tuple[float, ...] = ()
+    again: tuple[float, ...] = ()
+    """Scores of the old version's repeat, the lane `old2`."""
+    old_unscored: int = 0
+    """Trials of the old lane that have no score: errors, divergence, abstention."""
+    new_unscored: int = 0
+
+    @property
+    def old_mean(self) -> float | None:
+        """Mean of the old lane's scores; None without any."""
+        return _mean(self.old)
+
+    @property
+    def new_mean(self) -> float | None:
+        """Mean of the new lane's scores; None without any."""
+        return _mean(self.new)
+
+    @property
+    def delta(self) -> float | None:
+        """mean(new) − mean(old); None where a lane has no score."""
+        old, new = self.old_mean, self.new_mean
+        return None if old is None or new is None else new - old
+
+    def delta_bounds(self, low: float, high: float) -> tuple[float, float] | None:
+        """The delta with every unscored trial at the new lane's disadvantage, and at its advantage.
+
+        None where a lane has no trial at all.
+        """
+        old_worst = _mean((*self.old, *[high] * self.old_unscored))
+        old_best = _mean((*self.old, *[low] * self.old_unscored))
+        new_worst = _mean((*self.new, *[low] * self.new_unscored))
+        new_best = _mean((*self.new, *[high] * self.new_unscored))
+        if old_worst is None or old_best is None or new_worst is None or new_best is None:
+            return None
+        return new_worst - old_worst, new_best - old_best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The range of a metric's scores: 0..1, or the range seen where a score leaves it."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Scale:
+        """The scale of a metric with these scores."""
+        low, high = 0.0, 1.0
+        for value in values:
+            low, high = min(low, value), max(high, value)
+        return cls(low=low, high=high)
+
+    @property
+    def reach(self) -> float:
+        """The largest difference two scores can have."""
+        return self.high - self.low
+
+    def unit(self, values: Sequence[float]) -> list[float]:
+        """Scores scaled to 0..1."""
+        return [(value - self.low) / self.reach for value in values]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The verdict on one item and metric, and what tempers it (empty where nothing does)."""
+
+    verdict: Verdict
+    note: str = ""
+
+
+def null_model(samples: Sequence[Sample], scale: Scale) -> noise.Null | None:
+    """The noise of one metric: fitted to every item and version that was tried at least twice."""
+    groups = []
+    for sample in samples:
+        groups.append(scale.unit((*sample.old, *sample.again)))
+        groups.append(scale.unit(sample.new))
+    return noise.fit([group for group in groups if group])
+
+
+def judge(
+    samples: Sequence[Sample], scale: Scale, null: noise.Null | None, *, min_delta: float, confidence: float
+) -> list[Judged]:
+    """The verdict on every item of one metric that has both lanes."""
+    level = 1 - confidence
+    down = _announced(samples, scale, null, -1, level)
+    up = _announced(samples, scale, null, +1, level)
+    return [
+        _one(sample, scale, null is None, fell or rose, min_delta)
+        for sample, fell, rose in zip(samples, down, up, strict=True)
+    ]
+
+
+def judge_alone(scores: Sequence[float], unscored: int) -> Judged:
+    """The verdict on an item of a single lane, by the expectation: a trial passes at score 1."""
+    passed = sum(score >= 1 - _TIE for score in scores)
+    if not scores:
+        return Judged(verdict=Verdict.INCONCLUSIVE, note="no trial could be scored")
+    if passed == 0 and not unscored:
+        return Judged(verdict=Verdict.REGRESSED)
+    if passed == len(scores) and not unscored:
+        return Judged(verdict=Verdict.UNCHANGED)
+    note = _unscored(unscored, len(scores) + unscored, "") if unscored else "passes come and go"
+    return Judged(verdict=Verdict.INCONCLUSIVE, note=note)
+
+
+def combine(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict on an item from those on its metrics."""
+    seen = set(verdicts)
+    if Verdict.MIXED in seen or {Verdict.REGRESSED, Verdict.IMPROVED} <= seen:
+        return Verdict.MIXED
+    order = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
+    return next((verdict for verdict in order if verdict in seen), Verdict.UNCHANGED)
+
+
+def _announced(
+    samples: Sequence[Sample], scale: Scale, null: noise.Null | None, sign: int, level: float
+) -> list[bool]:
+    """Which items' difference to one side is beyond the noise."""
+    if null is None:
+        return [True] * len(samples)
+    chances = []
+    for sample in samples:
+        before = _mean((*sample.old, *sample.again))
+        after = sample.new_mean
+        difference = 0.0 if before is None or after is None else (after - before) / scale.reach
+        if difference * sign <= 0:
+            chances.append(1.0)
+            continue
+        trials = len(sample.old) + len(sample.again)
+        chances.append(noise.surprise(null, trials, len(sample.new), difference))
+    return [chance <= level for chance in noise.false_discovery(chances)]
+
+
+def _one(sample: Sample, scale: Scale, unknown: bool, beyond: bool, min_delta: float) -> Judged:
+    delta = sample.delta
+    old_total, new_total = len(sample.old) + sample.old_unscored, len(sample.new) + sample.new_unscored
+    gap = _unscored(sample.old_unscored, old_total, "old") or _unscored(sample.new_unscored, new_total, "new")
+    if delta is None:
+        return Judged(verdict=Verdict.INCONCLUSIVE, note=gap or "a lane has no trial")
+    bounds = sample.delta_bounds(scale.low, scale.high) or (delta, delta)
+    if abs(delta) < min_delta - _TIE:
+        if gap and max(-bounds[0], bounds[1]) >= min_delta - _TIE:
+            return Judged(verdict=Verdict.INCONCLUSIVE, note=gap)
+        return Judged(verdict=Verdict.UNCHANGED, note=gap)
+    verdict = Verdict.REGRESSED if delta < 0 else Verdict.IMPROVED
+    nearest_to_none = bounds[1] if delta < 0 else -bounds[0]
+    if gap and nearest_to_none > -min_delta + _TIE:
+        return Judged(verdict=Verdict.INCONCLUSIVE, note=gap)
+    if unknown:
+        return Judged(verdict=verdict, note=SINGLE_TRIAL)
+    if not beyond:
+        return Judged(verdict=Verdict.INCONCLUSIVE, note="within the noise of repeated trials")
+    return Judged(verdict=verdict, note=gap)
+
+
+def _unscored(count: int, total: int, lane: str) -> str:
+    return f"{count} of {total}{' ' + lane if lane else ''} trials have no score" if count else ""
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
