@@ -11,7 +11,7 @@ of several turns is one run, so the calls of all its turns are its calls.
 
 A result answers the earliest open call with its id in the newest request that has one; a result without an
 id, or with one that no call has, the earliest open call of its name, else the earliest open call without id.
-*Final response*: the last text of the agent, if it did not go on to call a tool.
+*Final response*: the agent's last text after the input, if it did not go on to call a tool.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def conversation(messages: Sequence[Message], *, asked_only: bool = False) -> Co
         input=messages[end].text if end is not None else "",
         messages=tuple(messages[: end + 1]) if end is not None else tuple(messages),
         tool_calls=join_results(messages),
-        final_response=_answered(messages),
+        final_response=_answered(messages if end is None else messages[end + 1 :]),
     )
 
 

@@ -1,4 +1,4 @@
-"""Records that an importer could not take, each with its reason; a later import of the same line replaces it."""
+"""Records that an importer could not take, each with its reason; a later import of the file replaces them."""
 
 from __future__ import annotations
 
@@ -81,6 +81,12 @@ def write_rejects(con: DuckDBPyConnection, rejects: Sequence[Reject]) -> None:
         "ON CONFLICT DO UPDATE SET reason = excluded.reason, excerpt = excluded.excerpt,"
         " rejected_at = excluded.rejected_at",
     )
+
+
+def forget_rejects(con: DuckDBPyConnection, files: Sequence[str]) -> None:
+    """Drop the rejects of these files: they are about to be read anew."""
+    names = [clean_text(file) for file in files]
+    con.execute("DELETE FROM rejects WHERE file IN (SELECT unnest(?::VARCHAR[]))", [names])
 
 
 def list_rejects(con: DuckDBPyConnection) -> list[StoredReject]:

@@ -1,0 +1,123 @@
+"""What an importer is: a module with a name that turns files of one source into traces.
+
+To add one: write `importers/acme.py` with what `Importer` lists (`NAME`, `SUMMARY`, `read_files` …), add a line
+to `BUILTIN`, and put sample records with the traces a person reads from them under
+`tests/importers/samples/acme/`. The choices of `replay import`, `auto` and the contract suite follow from
+the table. Another distribution names its module in the entry-point group `replaydiff.importers`.
+
+An importer never writes, and no record stops it: a record it cannot take is a `Reject`, one it leaves out on
+purpose is `Skipped`, and what a person should know of a trace it did make is a `Note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Protocol, cast
+
+from replay.errors import UnknownNameError
+from replay.model import Json, Trace
+
+GROUP = "replaydiff.importers"
+"""Entry-point group of importers in other distributions."""
+
+BUILTIN = {
+    "jsonl": "importers.jsonl",
+    "openai": "importers.openai",
+}
+"""Name → module."""
+
+EXCERPT_CHARACTERS = 200
+
+
+class RecordError(ValueError):
+    """A record cannot be taken; the text says why, for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """A record that could not be taken."""
+
+    source: str
+    file: str
+    line: int
+    """1-based; the record's number where the source has no lines."""
+    reason: str
+    excerpt: str
+    """The beginning of the record, at most `EXCERPT_CHARACTERS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A record that is left out on purpose; equal reasons are counted."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a person should know of a trace that was made; equal texts are counted."""
+
+    text: str
+
+
+Item = Trace | Reject | Skipped | Note
+"""What an importer yields."""
+
+
+@dataclass(slots=True, kw_only=True)
+class InputFile:
+    """A readable file of an import. `open(file)` works; reading moves `position`, which progress follows."""
+
+    path: str
+    """What to open."""
+    name: str
+    """What the person called it: the file in rejects and messages."""
+    size: int
+    """Bytes on disk."""
+    modified: float
+    """Epoch seconds."""
+    position: int = 0
+    """Bytes on disk that were read so far."""
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+class Importer(Protocol):
+    """The module of one source."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 - a constant of the module
+        """What a person types."""
+
+    @property
+    def SUMMARY(self) -> str:  # noqa: N802
+        """What it reads, in one line."""
+
+    @property
+    def TELL(self) -> str:  # noqa: N802
+        """How its records are told from others: "records have messages with roles"."""
+
+    def recognises(self, record: Json) -> float:
+        """How sure it is, from 0 to 1, that a file's first record is of this source."""
+
+    def read_files(self, files: Sequence[InputFile]) -> Iterator[Item]:
+        """Read traces in the order of the files, in memory that does not depend on their size."""
+
+
+def importer(name: str) -> Importer:
+    """The importer of this name: a built-in one, else one of another distribution.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name in BUILTIN:
+        return cast("Importer", import_module(BUILTIN[name]))
+    from importlib.metadata import entry_points
+
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        raise UnknownNameError("source", name, [*BUILTIN, *found, "auto"], "see `replay import --help`")
+    return cast("Importer", found[name].load())

@@ -1,0 +1,168 @@
+"""Fields of foreign records as the types of a trace.
+
+A number where text is wanted is taken (ids are often numbers); anything that would have to be guessed is a
+`RecordError` that names the field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from importers.base import RecordError
+from replay.model import Json, JsonObject, Score, Usage
+
+_KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+_EPOCH = datetime(1970, 1, 1)
+_UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
+"""Numbers from this size on count nano-, micro-, milliseconds: as seconds they would be past year 5138."""
+
+
+def kind(value: Json) -> str:
+    """What a person calls the type of a JSON value."""
+    return "null" if value is None else _KINDS.get(type(value), "an object")
+
+
+def text(record: Mapping[str, Any], key: str) -> str | None:
+    """A text field; empty and absent are None."""
+    value = record.get(key)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool | list | dict):
+        raise RecordError(f"{key} must be text, not {kind(value)}")
+    return str(value)
+
+
+def number(record: Mapping[str, Any], key: str) -> float | None:
+    """A number, also where it stands as text (decimals of databases do)."""
+    value = record.get(key)
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            raise RecordError(f"{key} must be a number, not {value[:40]!r}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RecordError(f"{key} must be a number, not {kind(value)}")
+    return float(value)
+
+
+def count(record: Mapping[str, Any], *keys: str) -> int:
+    """The first of these fields that is there, as a count; 0 where none is."""
+    for key in keys:
+        found = number(record, key)
+        if found is not None:
+            return int(found) if 0 <= found < 2**62 else 0
+    return 0
+
+
+def mapping(record: Mapping[str, Any], key: str) -> JsonObject:
+    """An object; absent is empty."""
+    value = record.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise RecordError(f"{key} must be an object, not {kind(value)}")
+    return value
+
+
+def sequence(record: Mapping[str, Any], key: str) -> list[Json]:
+    """A list; absent is empty."""
+    value = record.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise RecordError(f"{key} must be a list, not {kind(value)}")
+    return value
+
+
+def tags(record: Mapping[str, Any], key: str = "tags") -> tuple[str, ...]:
+    """A list of words."""
+    return tuple(str(tag) for tag in sequence(record, key) if isinstance(tag, str | int | float))
+
+
+def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
+    """Scores by name; null ones are left out."""
+    found: dict[str, Score] = {}
+    for name, value in mapping(record, key).items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            found[name] = float(value)
+        elif isinstance(value, bool | float | str):
+            found[name] = value
+        elif value is not None:
+            raise RecordError(f"{key}.{name} must be a number, text or true/false, not {kind(value)}")
+    return found
+
+
+def usage(value: Json) -> Usage | None:
+    """Token counts in the words of OpenAI, Anthropic or this project; None where there are none.
+
+    Anthropic counts cached input apart; here `input_tokens` holds everything the model read.
+    """
+    if not isinstance(value, dict):
+        return None
+    details = value.get("prompt_tokens_details", value.get("input_tokens_details"))
+    details = details if isinstance(details, dict) else {}
+    cache_read = count({**details, **value}, "cache_read_tokens", "cached_tokens", "cache_read_input_tokens")
+    cache_write = count(
+        {**details, **value}, "cache_write_tokens", "cache_creation_input_tokens", "cache_write_input_tokens"
+    )
+    given = count(value, "input_tokens", "prompt_tokens")
+    apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
+    found = Usage(
+        input_tokens=given + cache_read + cache_write if apart else given,
+        output_tokens=count(value, "output_tokens", "completion_tokens"),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+    )
+    return found if found != Usage() else None
+
+
+def time(record: Mapping[str, Any], *keys: str) -> datetime | None:
+    """The first of these fields that is there, as naive UTC."""
+    for key in keys:
+        if record.get(key) not in (None, ""):
+            return parse_time(record[key], key)
+    return None
+
+
+def parse_time(value: Json, key: str = "time") -> datetime:
+    """ISO 8601 (without an offset: UTC) or a number of seconds, milli-, micro- or nanoseconds since 1970."""
+    if isinstance(value, str):
+        stripped = value.strip()
+        if not re.fullmatch(r"[+-]?\d{9,}(\.\d*)?", stripped):
+            return _iso(stripped, key)
+        value = float(stripped)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RecordError(f"{key} must be a time, not {kind(value)}")
+    unit = next((unit for size, unit in _UNITS if abs(value) >= size), 1.0)
+    try:
+        return _EPOCH + timedelta(seconds=value * unit)
+    except (OverflowError, ValueError):
+        raise RecordError(f"{key} is no time: {value}") from None
+
+
+def _iso(value: str, key: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise RecordError(
+            f"{key} is no time: {value[:40]!r}; it must be like 2026-11-01T10:00:00Z or seconds since 1970"
+        ) from None
+    if found.tzinfo is None:
+        return found
+    try:
+        return found.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:
+        # Within a day of year 1 or 9999 the offset cannot be taken off.
+        return found.replace(tzinfo=None)
+
+
+def elapsed_ms(start: datetime | None, end: datetime | None) -> float | None:
+    """Milliseconds from start to end; None where one is not known or the end is before the start."""
+    if start is None or end is None or end < start:
+        return None
+    return (end - start) / timedelta(milliseconds=1)
