@@ -19,9 +19,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import betaln, gammaln
 
-PRIOR_DEGREES = 1.0
-"""Pseudo-observations of scatter as wide as independent trials would have. Without them a handful of trials
-that happened to agree would make any flip look certain; `benchmarks/aa_false_alarms.py` shows the effect."""
+PRIOR_SCATTER = 0.25
+"""Sum of squares taken for granted beside what was seen: half a flip, since a pair of trials that disagrees
+scatters by 0.5. It is the half event that Jeffreys' prior adds to a rate. Without it a handful of trials that
+happened to agree would make any flip look certain (`benchmarks/aa_false_alarms.py`)."""
 
 _TIE = 1e-9
 
@@ -58,8 +59,8 @@ def fit(groups: Sequence[Sequence[float]]) -> Null | None:
     """Fit the null model to groups of scores in 0..1: one group an item and version.
 
     Moments of the beta-binomial (Kleinman 1973): with mean m and within-item variance w = E[p(1−p)],
-    a + b = w / (m(1−m) − w), a = m(a+b). Both moments are shrunk: the mean by one half pass and one half
-    failure (Jeffreys), the variance by `PRIOR_DEGREES` pseudo-observations of independent trials.
+    a + b = w / (m(1−m) − w), a = m(a+b). Both moments hold half-observations: the mean half a pass and half a
+    failure (Jeffreys), the variance half a flip (`PRIOR_SCATTER`).
     None where no item was tried twice by one version: the noise is unknown.
     """
     within, degrees = pooled_within(groups)
@@ -69,8 +70,8 @@ def fit(groups: Sequence[Sequence[float]]) -> Null | None:
     count = sum(len(group) for group in groups)
     mean = (total + 0.5) / (count + 1)
     most = mean * (1 - mean)
-    shrunk = (within * degrees + PRIOR_DEGREES * most) / (degrees + PRIOR_DEGREES)
-    share = min(shrunk / most, 1 - 1e-6)
+    cautious = (within * degrees + PRIOR_SCATTER) / (degrees + 1)
+    share = min(cautious / most, 1 - 1e-6)
     size = share / (1 - share)
     return Null(a=mean * size, b=(1 - mean) * size, noise=math.sqrt(within), degrees=degrees)
 

@@ -1,0 +1,230 @@
+"""One metric over the items it applies to: the verdict on each, and the paired figures over all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diff.graders.base import SCORE_PREFIX, built_in
+from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict
+from diff.slices import cluster
+from diff.statistics import noise, paired, power
+from diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model
+from replay.errors import UnknownNameError
+from replay.model import GradeState, Item, Lane, Run, Status
+from replay.settings import Settings
+
+_SIDES = (Lane.OLD, Lane.NEW)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One item with all its finished, graded trials."""
+
+    item: Item
+    lanes: dict[Lane, tuple[GradedTrial, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """One metric worked out over the items it applies to."""
+
+    delta: MetricDelta
+    by_item: dict[str, ItemMetric]
+    null: noise.Null | None
+
+
+def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str]) -> list[str]:
+    """The metrics to show.
+
+    Raises:
+        UnknownNameError: one was asked for that nothing in the run has a grade of.
+    """
+    lanes: dict[str, set[Lane]] = {}
+    for block in blocks:
+        for lane, graded in block.lanes.items():
+            for trial in graded:
+                for name in trial.grades:
+                    lanes.setdefault(name, set()).add(lane)
+        for grader in built_in():
+            if grader.applies(block.item):
+                lanes.setdefault(grader.name, set()).update(run.lanes)
+    for name in asked:
+        if name not in lanes and blocks:
+            raise UnknownNameError("metric", name, lanes, f"in run {run.id}")
+    if asked:
+        return list(dict.fromkeys(name for name in asked if name in lanes))
+    order = {grader.name: place for place, grader in enumerate(built_in())}
+    sides = {lane for lane in _SIDES if lane in run.lanes}
+    # A score that came with recorded traces alone has nothing on the replayed side to be compared with.
+    comparable = [name for name, seen in lanes.items() if sides <= seen or not name.startswith(SCORE_PREFIX)]
+    return sorted(comparable, key=lambda name: (order.get(name, len(order)), name))
+
+
+def _applies(name: str, block: Block) -> bool:
+    """Whether a metric has anything to grade in an item."""
+    for grader in built_in():
+        if grader.name == name:
+            return grader.applies(block.item)
+    trials = [trial for graded in block.lanes.values() for trial in graded]
+    return any(name in trial.grades for trial in trials) or all(
+        trial.trial.status is not Status.OK for trial in trials
+    )
+
+
+def _sample(name: str, block: Block) -> Sample:
+    scores: dict[Lane, tuple[float, ...]] = {}
+    for lane, graded in block.lanes.items():
+        found = [trial.grades.get(name) for trial in graded]
+        scores[lane] = tuple(
+            grade.score
+            for grade in found
+            if grade is not None and grade.state is GradeState.SCORED and grade.score is not None
+        )
+    unscored = {lane: len(graded) - len(scores[lane]) for lane, graded in block.lanes.items()}
+    return Sample(
+        old=scores.get(Lane.OLD, ()),
+        new=scores.get(Lane.NEW, ()),
+        again=scores.get(Lane.OLD2, ()),
+        old_unscored=unscored.get(Lane.OLD, 0),
+        new_unscored=unscored.get(Lane.NEW, 0),
+    )
+
+
+def work(name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated: bool) -> Worked:
+    """One metric over the items it applies to."""
+    gate = settings.gate
+    held = [block for block in blocks if _applies(name, block)]
+    samples = [_sample(name, block) for block in held]
+    scale = Scale.of(score for sample in samples for score in (*sample.old, *sample.new, *sample.again))
+    null = null_model(samples, scale)
+    if all(lane in run.lanes for lane in _SIDES):
+        judged = judge(samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence)
+    else:
+        alone = Lane.NEW if Lane.NEW in run.lanes else Lane.OLD
+        judged = [
+            judge_alone(sample.new, sample.new_unscored)
+            if alone is Lane.NEW
+            else judge_alone(sample.old, sample.old_unscored)
+            for sample in samples
+        ]
+    by_item = {
+        block.item.id: ItemMetric(
+            old=sample.old_mean,
+            new=sample.new_mean,
+            delta=sample.delta,
+            verdict=verdict.verdict,
+            reason=_reason(name, block, sample, verdict),
+        )
+        for block, sample, verdict in zip(held, samples, judged, strict=True)
+    }
+    return Worked(
+        delta=_delta(name, run, held, samples, scale, null, judged, settings, gated),
+        by_item=by_item,
+        null=null,
+    )
+
+
+def _delta(
+    name: str,
+    run: Run,
+    held: Sequence[Block],
+    samples: Sequence[Sample],
+    scale: Scale,
+    null: noise.Null | None,
+    judged: Sequence[Judged],
+    settings: Settings,
+    gated: bool,
+) -> MetricDelta:
+    one_lane = not all(lane in run.lanes for lane in _SIDES)
+    pairs = [
+        (block.item, sample, delta)
+        for block, sample in zip(held, samples, strict=True)
+        if (delta := sample.delta) is not None
+    ]
+    deltas = [delta for _, _, delta in pairs]
+    grouped = paired.clusters(deltas, [cluster(item) for item, _, _ in pairs])
+    confidence, reach = settings.gate.confidence, scale.reach
+    se = paired.standard_error(grouped)
+    bounds = [pair for sample in samples if (pair := sample.delta_bounds(scale.low, scale.high)) is not None]
+    verdicts = [one.verdict for one in judged]
+    counted = samples if one_lane else [sample for _, sample, _ in pairs]
+    return MetricDelta(
+        old=_mean([value for sample in counted if (value := sample.old_mean) is not None]),
+        new=_mean([value for sample in counted if (value := sample.new_mean) is not None]),
+        delta=_mean(deltas),
+        se=se,
+        ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=run.seed),
+        p=paired.sign_flip(grouped, seed=run.seed),
+        mde=power.smallest_effect(se, len(grouped.sums), confidence=confidence, reach=reach),
+        noise=None if null is None else null.noise * reach,
+        bounds=None
+        if not bounds
+        else (
+            math.fsum(low for low, _ in bounds) / len(bounds),
+            math.fsum(high for _, high in bounds) / len(bounds),
+        ),
+        month=paired.weighted_mean(deltas, [item.weight for item, _, _ in pairs]) if run.sample else None,
+        improved=verdicts.count(Verdict.IMPROVED),
+        regressed=verdicts.count(Verdict.REGRESSED),
+        unchanged=verdicts.count(Verdict.UNCHANGED),
+        inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
+        pass_hat_k={lane: paired.pass_hat_k(_outcomes(name, held, lane)) for lane in run.lanes},
+        gated=gated,
+    )
+
+
+def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
+    return [
+        [
+            grade.passed
+            for trial in block.lanes[lane]
+            if (grade := trial.grades.get(name)) is not None and grade.passed is not None
+        ]
+        for block in held
+    ]
+
+
+def _reason(name: str, block: Block, sample: Sample, judged: Judged) -> str:
+    """`old 3/3, new 0/3: called cancel_order without get_order_status first`."""
+    parts = []
+    for lane, scores, unscored in (
+        (Lane.OLD, sample.old, sample.old_unscored),
+        (Lane.NEW, sample.new, sample.new_unscored),
+    ):
+        if lane in block.lanes:
+            parts.append(f"{lane.value} {_tally(scores, unscored)}")
+    text = ", ".join(parts)
+    worse = Lane.OLD if judged.verdict is Verdict.IMPROVED else Lane.NEW
+    said = _said(name, block, worse) or _said(name, block, Lane.OLD if worse is Lane.NEW else Lane.NEW)
+    if said:
+        text += f": {said}"
+    return f"{text} ({judged.note})" if judged.note else text
+
+
+def _tally(scores: Sequence[float], unscored: int) -> str:
+    if not scores:
+        return "without a score"
+    if all(score in (0.0, 1.0) for score in scores):
+        text = f"{sum(score >= 1 for score in scores)}/{len(scores)}"
+    else:
+        text = f"{math.fsum(scores) / len(scores):.2f}"
+    return f"{text} and {unscored} without a score" if unscored else text
+
+
+def _said(name: str, block: Block, lane: Lane) -> str | None:
+    """What the first failing trial of a lane did wrong: its grade's reason, else why it errored."""
+    for trial in block.lanes.get(lane, ()):
+        grade = trial.grades.get(name)
+        if grade is not None and not grade.passed and grade.reason:
+            return f"{lane.value}: {grade.reason}" if lane is Lane.OLD else grade.reason
+    for trial in block.lanes.get(lane, ()):
+        if trial.trial.status.is_error:
+            why = f" ({trial.trial.reason})" if trial.trial.reason else ""
+            return f"{lane.value} ended in {trial.trial.status.value}{why}"
+    return None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
