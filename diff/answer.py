@@ -158,7 +158,8 @@ def _why_not(evidence: Evidence, name: str) -> str:
 def _figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.delta is None or metric.old is None or metric.new is None:
         return f"{name} has no figure"
-    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {_items(evidence.counts.compared)}"
+    count = metric.improved + metric.regressed + metric.unchanged + metric.inconclusive
+    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {_items(count)}"
     if metric.ci is None:
         return text
     low, high = metric.ci

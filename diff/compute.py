@@ -53,7 +53,8 @@ def compute(
 ) -> DiffResult:
     """What changed between the lanes of a run.
 
-    `metrics` are those to show, in their order; without any, all that have grades. `gate` are the conditions
+    `metrics` are those to show, in their order (those that decide are always shown); without any, all that
+    have grades. `gate` are the conditions
     asked for; None asks for `default` where the settings have a `[gate]`, and for none otherwise.
 
     Raises:
@@ -81,7 +82,7 @@ def compute(
             lanes[trial.lane].append(GradedTrial(trial=trial, grades=grades))
         blocks.append(Block(item=item, lanes={lane: tuple(graded) for lane, graded in lanes.items()}))
 
-    names = metrics_of(run, blocks, metrics)
+    names = metrics_of(run, blocks, metrics, settings.gate.metrics)
     judge_standing = standing(settings, stored)
     worked = {
         name: work(name, run, blocks, settings, _may_gate(name, settings, stored, judge_standing))
@@ -95,7 +96,8 @@ def compute(
     counts = _counts(total, items)
     deltas = {name: metric.delta for name, metric in worked.items()}
     summaries = {
-        lane: tally.summary(run.lanes[lane], witnesses[lane].fidelity) for lane, tally in tallies.items()
+        lane: tally.summary(run.lanes[lane], _fidelity(run, lane, witnesses))
+        for lane, tally in tallies.items()
     }
     unknown = frozenset(name for name, metric in worked.items() if metric.null is None)
     distrust = validity.distrust(run, witnesses)
@@ -165,6 +167,11 @@ def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: Standi
     if settings.gate.metrics and name not in settings.gate.metrics:
         return False
     return name not in stored.judges or judge.may_gate
+
+
+def _fidelity(run: Run, lane: Lane, witnesses: dict[Lane, validity.Witness]) -> float | None:
+    """A recording is not a replay: an observed lane has no fidelity."""
+    return None if run.lanes[lane].kind is VersionKind.OBSERVED else witnesses[lane].fidelity
 
 
 def _verdicts(blocks: Sequence[Block], worked: dict[str, Worked]) -> tuple[ItemVerdict, ...]:

@@ -35,8 +35,8 @@ class Worked:
     null: noise.Null | None
 
 
-def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str]) -> list[str]:
-    """The metrics to show.
+def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str], deciding: Sequence[str]) -> list[str]:
+    """The metrics to show: those asked for and those that are to decide, else all that have grades.
 
     Raises:
         UnknownNameError: one was asked for that nothing in the run has a grade of.
@@ -54,7 +54,7 @@ def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str]) -> list[
         if name not in lanes and blocks:
             raise UnknownNameError("metric", name, lanes, f"in run {run.id}")
     if asked:
-        return list(dict.fromkeys(name for name in asked if name in lanes))
+        return [name for name in dict.fromkeys((*asked, *deciding)) if name in lanes]
     order = {grader.name: place for place, grader in enumerate(built_in())}
     sides = {lane for lane in _SIDES if lane in run.lanes}
     # A score that came with recorded traces alone has nothing on the replayed side to be compared with.

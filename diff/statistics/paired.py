@@ -140,7 +140,8 @@ def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:
                 spread[:shift] += mass * chance[-shift:]
         chance = spread
     sums = np.abs(np.arange(-span, span + 1)) * common
-    return float(min(1.0, chance[sums >= observed].sum()))
+    # Rounded, for a sum of chances that is 1 comes out a hair off it.
+    return round(float(min(1.0, chance[sums >= observed].sum())), 12)
 
 
 def weighted_mean(deltas: Sequence[float], weights: Sequence[float]) -> float | None:
