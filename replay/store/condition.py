@@ -56,9 +56,7 @@ class _Compiler:
         node = statement["node"]
         bare = node["type"] == "SELECT_NODE" and len(node["select_list"]) == 1
         if not bare or {**node, "select_list": []} != self._parse("SELECT (1)")["node"] | {"select_list": []}:
-            raise InputError(
-                f"the condition {shown(self._where)} is more than one condition; write a single one"
-            )
+            raise self._error("is more than one condition; write a single one")
         node["select_list"] = [self._rewrite(node["select_list"][0], "boolean")]
         found = self._con.execute(
             "SELECT json_deserialize_sql(?::JSON)", [json.dumps({"error": False, "statements": [statement]})]
@@ -71,17 +69,17 @@ class _Compiler:
         assert found is not None  # noqa: S101 - as above
         parsed = json.loads(found[0])
         if parsed["error"]:
-            raise InputError(
-                f"the condition {shown(self._where)} cannot be read: "
-                f"{' '.join(parsed['error_message'].split())}; "
+            raise self._error(
+                f"cannot be read: {' '.join(parsed['error_message'].split())}; "
                 "it is an SQL expression, like release = '2.1' AND metadata.plan = 'gold'"
             )
         if len(parsed["statements"]) != 1:
-            raise InputError(
-                f"the condition {shown(self._where)} is more than one statement; write a single one"
-            )
+            raise self._error("is more than one statement; write a single one")
         statement: dict[str, Any] = parsed["statements"][0]
         return statement
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"the condition {shown(self._where)} {problem}")
 
     def _expression(self, sql: str) -> Any:
         return self._parse(f"SELECT {sql}")["node"]["select_list"][0]
@@ -102,17 +100,12 @@ class _Compiler:
             return listed
         if parts:
             read = _reading(parts, exact=kind in _EQUALITIES)
-            return {
-                key: self._rewrite(value, read) if key in _OPERAND_KEYS else value
-                for key, value in node.items()
-            }
+            operands = {key: self._rewrite(node[key], read) for key in _OPERAND_KEYS & node.keys()}
+            return {**node, **operands}
         if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR", "OPERATOR_NOT"):
             return {**node, "children": self._rewrite(node["children"], "boolean")}
         if node.get("function_name") in _ENDLESS:
-            name = node["function_name"]
-            raise InputError(
-                f"the condition {shown(self._where)} calls {name}(), which is not allowed in conditions"
-            )
+            raise self._error(f"calls {node['function_name']}(), which is not allowed in conditions")
         read = "text"
         if node.get("function_name") in _ARITHMETIC:
             read = "number"

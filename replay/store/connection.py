@@ -76,8 +76,8 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
         )
     if present > newest:
         raise StoreVersionError(
-            f"the store {path} has schema version {present}, and replaydiff {__version__} knows versions up to "
-            f"{newest}; upgrade replaydiff (`pip install -U replaydiff`)"
+            f"the store {path} has schema version {present}, and replaydiff {__version__} knows versions "
+            f"up to {newest}; upgrade replaydiff (`pip install -U replaydiff`)"
         )
     return present
 
@@ -108,7 +108,8 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"the folder {folder} for the store cannot be made: {error.strerror}; name another place with --db"
+            f"the folder {folder} for the store cannot be made: {error.strerror}; "
+            "name another place with --db"
         ) from None
 
 
@@ -145,8 +146,8 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
         )
     if "replaying WAL" in problem:
         return StoreError(
-            f"the store {path} cannot be opened, its last writes in {path.name}.wal are damaged; restore both "
-            "files from a copy, or move the .wal file away to go on without those writes"
+            f"the store {path} cannot be opened, its last writes in {path.name}.wal are damaged; restore "
+            "both files from a copy, or move the .wal file away to go on without those writes"
         )
     what = "read" if read_only else "opened for writing"
     reason = problem.splitlines()[0].removeprefix("IO Error: ").replace(f' "{path}"', "")

@@ -20,7 +20,7 @@ class Migration(NamedTuple):
 
 
 def known() -> list[Migration]:
-    """The migrations of this release, in order; their numbers run from 1 without a gap (a test holds that)."""
+    """The migrations of this release, in order; their numbers run from 1 without a gap."""
     found = []
     for file in sorted(FOLDER.glob("*.sql")):
         number, _, name = file.stem.partition("_")

@@ -122,7 +122,8 @@ def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
     position = 0
     while True:
         rows = cursor.execute(
-            "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ? ORDER BY position",
+            "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ?"
+            " ORDER BY position",
             [run_id, position, position + _BATCH],
         ).fetchall()
         for (text,) in rows:
@@ -141,8 +142,8 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
     """
     table = "(SELECT item_id FROM run_items WHERE run_id = $run)"
     found = con.execute(
-        f"SELECT item_id FROM {table} WHERE item_id = $item OR (length($item) >= 6 AND starts_with(item_id, $item))"
-        " ORDER BY item_id = $item DESC, item_id LIMIT 3",
+        f"SELECT item_id FROM {table} WHERE item_id = $item"
+        " OR (length($item) >= 6 AND starts_with(item_id, $item)) ORDER BY item_id = $item DESC, item_id LIMIT 3",
         {"run": run_id, "item": item_id},
     ).fetchall()
     ids = [str(row[0]) for row in found]

@@ -43,12 +43,12 @@ def clean_text(text: str) -> str:
 
 
 def encode(value: Any) -> str:
-    """Clean JSON text of a domain type or JSON value (the encoder itself writes NaN and infinities as null)."""
+    """Clean JSON text of a domain type or JSON value (the encoder writes NaN and infinities as null)."""
     try:
         text = _encoder.encode(value).decode()
     except UnicodeEncodeError:
         return encode(clean(msgspec.to_builtins(value)))
-    # A NUL is always written as this escape (which may also be a backslash before `u0000`: cleaning leaves that).
+    # A NUL is always written as this escape (it may also be a backslash before `u0000`: that stays).
     if "\\u0000" in text:
         return _encoder.encode(clean(msgspec.json.decode(text))).decode()
     return text

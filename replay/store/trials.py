@@ -31,8 +31,9 @@ _TRIAL = {
 }
 _KEY = ("run_id", "item_id", "lane", "index")
 _CONFLICT = (
-    f"ON CONFLICT DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _TRIAL if name not in _KEY)}"
-    f" WHERE trials.status = '{Status.CANCELLED.value}'"
+    "ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _TRIAL if name not in _KEY)
+    + f" WHERE trials.status = '{Status.CANCELLED.value}'"
 )
 _READ_BATCH = 500
 

@@ -71,7 +71,9 @@ _DERIVED = {
     "month": "strftime(started_at, '%Y-%m')",
     "tools": "CASE WHEN tool_path = '-' THEN [] ELSE string_split(tool_path, '>') END",
 }
-SOURCE = f"(SELECT {', '.join(f'{_DERIVED[c]} AS {c}' if c in _DERIVED else c for c in COLUMNS)} FROM traces) AS traces"
+_SELECTED = ", ".join(f"{_DERIVED[name]} AS {name}" if name in _DERIVED else name for name in COLUMNS)
+SOURCE = f"(SELECT {_SELECTED} FROM traces) AS traces"
+"""The traces as a condition sees them."""
 
 
 def matching_ids(
