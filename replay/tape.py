@@ -13,8 +13,8 @@ because it was next in line:
                get_order_status(order_id="2")    miss: already used
                get_order_status(order_id="3")    miss: never recorded; the nearest recorded calls are named
 
-The tape is pure and belongs to one trial. It does not ask what a tool does: an item's own recording may answer
-write tools too. Answers from other traces, from a model or from the real tool are not its business.
+The tape is pure and belongs to one trial. It does not ask what a tool does: an item's own recording may
+answer write tools too. Answers from other traces, from a model or from the real tool are not its business.
 """
 
 from __future__ import annotations
@@ -102,10 +102,10 @@ class Tape:
         if not same_name:
             return f"{asked}: never recorded; {self._other_tools(name)}"
         ignored = self._ignored(name)
-        distinct = {canonical_args(call.args, ignored): call.args for call in reversed(same_name)}
-        ranked = sorted(
-            reversed(distinct.values()), key=lambda recorded: len(_differing(args, recorded, ignored))
-        )
+        distinct: dict[str, JsonObject] = {}
+        for call in same_name:
+            distinct.setdefault(canonical_args(call.args, ignored), call.args)
+        ranked = sorted(distinct.values(), key=lambda recorded: len(_differing(args, recorded, ignored)))
         nearest = sorted(ranked[:COMPARED_CALLS], key=lambda recorded: _distance(args, recorded, ignored))
         shown = [
             f"{show_call(name, recorded)} ({_differences(args, recorded, ignored)})"

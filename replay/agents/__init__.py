@@ -1,8 +1,8 @@
 """Agent adapters: how a version is run.
 
-Is it Python we import? Then it needs no adapter: one function in `replay/worker/shapes.py` recognises the
-target, calls it and reads its answer. Is it something we talk to? Then it is one module here with a class that
-fits `replay.agents.base.Agent`, and one line in `build`.
+Is it Python we import? Then it needs no adapter: one function in `replay/worker/shapes.py` recognises
+the target, calls it and reads its answer. Is it something we talk to? Then it is one module here with a
+class that fits `replay.agents.base.Agent`, and one line in `build`.
 """
 
 from __future__ import annotations

@@ -58,4 +58,4 @@ class Agent(Protocol):
         """Interpreter and package versions, once started: `{"python": "3.11.7", "anthropic": "2.11.0"}`."""
 
     async def close(self) -> None:
-        """End everything that was started; no process is left behind. May be called at any time, and twice."""
+        """End everything that was started; no process is left. May be called at any time, and twice."""

@@ -1,0 +1,146 @@
+"""The workers of a version: started when they are wanted, reused, replaced when they die.
+
+A worker has *seats*: one for a sync agent, as many as trials may be in flight for an async one. Whoever takes
+a seat gives it back. The pool grows while trials wait longer for a seat than a worker takes to start, so
+an agent that answers at once is served by one process and a slow one by as many as are allowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from replay.agents.worker import Worker
+from replay.errors import VersionError
+
+LONGEST_PATIENCE_S = 1.0
+"""A trial that has waited this long gets a new worker, however long starting takes."""
+
+
+class Pool:
+    """Workers that are all alike."""
+
+    def __init__(
+        self, start: Callable[[], Awaitable[Worker]], *, seats: int, limit: int, start_s: float
+    ) -> None:
+        """An empty pool.
+
+        Args:
+            start: gives a new worker.
+            seats: how many trials a worker runs at a time.
+            limit: the most workers at a time.
+            start_s: about how long starting one takes.
+        """
+        self._start, self._seats, self._limit = start, seats, limit
+        self._workers: list[Worker] = []
+        self._free: list[Worker] = []
+        self._waiting: deque[tuple[float, asyncio.Future[Worker]]] = deque()
+        self._growing: asyncio.Task[None] | None = None
+        self._patience = start_s
+        self._closed = False
+
+    def add(self, worker: Worker) -> None:
+        """Take in a worker that was started elsewhere."""
+        self._workers.append(worker)
+        for _ in range(self._seats):
+            self._hand_out(worker)
+
+    @asynccontextmanager
+    async def seat(self) -> AsyncIterator[Worker]:
+        """A seat at a living worker.
+
+        Raises:
+            VersionError: there is no worker and none can be started.
+        """
+        worker = await self._take()
+        try:
+            yield worker
+        finally:
+            self._hand_out(worker)
+
+    async def close(self) -> None:
+        """End every worker, and whoever waits for one."""
+        self._closed = True
+        if self._growing is not None:
+            self._growing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._growing
+        for _, waiting in self._waiting:
+            waiting.cancel()
+        self._waiting.clear()
+        self._free.clear()
+        workers, self._workers = self._workers, []
+        await asyncio.gather(*(worker.stop() for worker in workers))
+
+    async def _take(self) -> Worker:
+        while self._free:
+            worker = self._free.pop()
+            if worker.alive:
+                return worker
+        waiting: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        self._waiting.append((time.monotonic(), waiting))
+        self._grow()
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                self._hand_out(waiting.result())
+            raise
+
+    def _hand_out(self, worker: Worker) -> None:
+        """Give a free seat to whoever has waited longest."""
+        if not worker.alive:
+            self._grow()
+            return
+        while self._waiting:
+            _, waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(worker)
+                return
+        self._free.append(worker)
+
+    def _grow(self) -> None:
+        if self._waiting and not self._closed and (self._growing is None or self._growing.done()):
+            self._growing = asyncio.get_running_loop().create_task(self._start_while_wanted())
+
+    async def _start_while_wanted(self) -> None:
+        while self._waiting:
+            self._workers = [worker for worker in self._workers if worker.alive]
+            room = self._limit - len(self._workers)
+            if room <= 0:
+                return
+            if self._workers:
+                patience = min(self._patience, LONGEST_PATIENCE_S)
+                waited = time.monotonic() - self._waiting[0][0]
+                if waited < patience:
+                    await asyncio.sleep(patience - waited)
+                    continue
+            wanted = -(-len(self._waiting) // self._seats)
+            await self._start_some(min(room, wanted, os.cpu_count() or 1))
+
+    async def _start_some(self, number: int) -> None:
+        began = time.monotonic()
+        starts = [asyncio.ensure_future(self._start()) for _ in range(number)]
+        try:
+            started = await asyncio.gather(*starts, return_exceptions=True)
+        except asyncio.CancelledError:
+            done = await asyncio.gather(*starts, return_exceptions=True)
+            await asyncio.gather(*(worker.kill() for worker in done if isinstance(worker, Worker)))
+            raise
+        self._patience = time.monotonic() - began
+        for worker in started:
+            if isinstance(worker, Worker):
+                self.add(worker)
+        failures = [failure for failure in started if isinstance(failure, BaseException)]
+        if failures:
+            self._limit = max(1, len(self._workers))
+        if failures and not self._workers:
+            for _, waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_exception(VersionError(str(failures[0])))
+            self._waiting.clear()

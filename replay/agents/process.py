@@ -1,0 +1,287 @@
+"""The process of one worker: started, watched, and ended for certain.
+
+A worker leads a session and process group of its own, so that ending it ends what it started. Processes that
+left the group are found by a mark in their environment (on Linux). It ends by itself when its parent dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from replay.errors import VersionError
+from replay.model import JsonObject
+
+WORKER = Path(__file__).resolve().parent.parent / "worker" / "main.py"
+MARK = "REPLAY_WORKER"
+"""Environment variable by which a worker's processes are known."""
+TAIL_BYTES = 16 * 1024
+"""How much of what a worker printed is kept."""
+LAST_WORDS_S = 1.0
+"""Seconds that are waited for what a process wrote before it ended."""
+
+DEFAULT_ENVIRONMENT = {
+    # Replays are not production: they must not appear among the traces of the next sample.
+    "ANTHROPIC_OPEN_TELEMETRY": "false",
+    "LANGFUSE_TRACING_ENABLED": "false",
+    "LANGSMITH_TRACING": "false",
+    "OTEL_SDK_DISABLED": "true",
+}
+"""Set for every worker, unless the command's or the version's own environment says otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a version's workers are started."""
+
+    python: str
+    folder: str
+    environment: Mapping[str, str]
+    """Beside the command's own."""
+    order: JsonObject
+    """The worker's first message: entrypoint, factory, tools, args."""
+
+
+class Process:
+    """A running worker process and its channels. Made by `Process.spawn`."""
+
+    ending: str | None = None
+    """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
+    killed = False
+    """It was ended from here."""
+    _watch: asyncio.Task[None]
+
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str, life: int) -> None:
+        self._popen, self._mark, self._life = popen, mark, life
+        self._tail = _Tail()
+        self._transports: list[asyncio.BaseTransport] = []
+        self._control_closed = asyncio.Event()
+        self._gone = asyncio.Event()
+
+    @classmethod
+    async def spawn(
+        cls,
+        launch: Launch,
+        *,
+        on_control: Callable[[bytes], None],
+        on_tools: Callable[[bytes], None],
+        on_end: Callable[[], None],
+    ) -> Process:
+        """Start a process. Lines of its two channels are handed on; `on_end` is called once it is gone.
+
+        Raises:
+            VersionError: interpreter or folder cannot be used.
+        """
+        control, control_theirs = socket.socketpair()
+        tools, tools_theirs = socket.socketpair()
+        life_theirs, life = os.pipe()
+        printed, printed_theirs = os.pipe()
+        mark = secrets.token_hex(16)
+        theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
+        try:
+            popen = subprocess.Popen(
+                [launch.python, str(WORKER), *map(str, theirs)],
+                cwd=launch.folder,
+                env={**DEFAULT_ENVIRONMENT, **os.environ, **launch.environment, MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=printed_theirs,
+                stderr=printed_theirs,
+                pass_fds=theirs,
+                start_new_session=True,
+            )
+        except OSError as error:
+            control.close()
+            tools.close()
+            os.close(life)
+            os.close(printed)
+            raise VersionError(_no_start(launch, error)) from None
+        finally:
+            control_theirs.close()
+            tools_theirs.close()
+            os.close(life_theirs)
+            os.close(printed_theirs)
+        process = cls(popen, mark, life)
+        process._watch = asyncio.get_running_loop().create_task(process._wait_for_end(on_end))
+        await process._connect(control, tools, printed, on_control, on_tools)
+        return process
+
+    def send_control(self, line: bytes) -> None:
+        """Write to the control channel; what a dead process cannot read is dropped."""
+        self._control.write(line)
+
+    def send_tools(self, line: bytes) -> None:
+        """Write to the tools channel."""
+        self._tools.write(line)
+
+    def forget_printed(self) -> None:
+        """Start a new tail."""
+        self._tail.clear()
+
+    async def printed(self) -> str | None:
+        """The end of what was printed since `forget_printed`; None for nothing."""
+        # What was printed before a reply is in another pipe, and one round of the loop behind it.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return self._tail.text()
+
+    async def stop(self, grace_s: float) -> None:
+        """Let it end by itself for so many seconds, then end it."""
+        if self.ending is None:
+            self._control.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self._gone.wait()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End it, its group, and what left the group. Returns when the process is gone."""
+        self.killed = True
+        self._kill_process()
+        await self._gone.wait()
+        for transport in self._transports:
+            transport.close()
+        if self._life >= 0:
+            os.close(self._life)
+            self._life = -1
+
+    async def _connect(
+        self,
+        control: socket.socket,
+        tools: socket.socket,
+        printed: int,
+        on_control: Callable[[bytes], None],
+        on_tools: Callable[[bytes], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._control, _ = await loop.create_connection(
+            lambda: _Lines(on_control, self._control_closed.set), sock=control
+        )
+        self._tools, _ = await loop.create_connection(lambda: _Lines(on_tools), sock=tools)
+        output, _ = await loop.connect_read_pipe(lambda: self._tail, os.fdopen(printed, "rb", 0))
+        self._transports = [self._control, self._tools, output]
+
+    async def _wait_for_end(self, on_end: Callable[[], None]) -> None:
+        try:
+            await _exited(self._popen)
+            self._kill_strays()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await self._control_closed.wait()
+        finally:
+            self._kill_process()
+            self.ending = _describe_exit(self._popen.wait(), self.killed)
+            self._gone.set()
+            on_end()
+
+    def _kill_process(self) -> None:
+        # Until it is collected, nobody else can have its number.
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+
+    def _kill_strays(self) -> None:
+        """What it started and what outlived it: in its group, or carrying its mark."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        if sys.platform == "linux":
+            for pid in _marked(f"{MARK}={self._mark}".encode()):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+class _Lines(asyncio.Protocol):
+    """Cuts what arrives into lines."""
+
+    def __init__(self, receive: Callable[[bytes], None], closed: Callable[[], None] | None = None) -> None:
+        self._receive, self._closed = receive, closed
+        self._parts: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        first, *rest = data.split(b"\n")
+        self._parts.append(first)
+        for part in rest:
+            line = b"".join(self._parts)
+            self._parts = [part]
+            self._receive(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._closed:
+            self._closed()
+
+
+class _Tail(asyncio.Protocol):
+    """Drains what a worker prints, and keeps the end of it."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) > 4 * TAIL_BYTES:
+            del self._kept[:-TAIL_BYTES]
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+    def text(self) -> str | None:
+        return bytes(self._kept[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
+
+
+def _no_start(launch: Launch, error: OSError) -> str:
+    what, field = (
+        ("the interpreter", "python")
+        if error.filename == launch.python
+        else ("the folder", "path")
+        if error.filename == launch.folder
+        else ("a worker process", "concurrency")
+    )
+    named = f" {error.filename}" if error.filename else ""
+    return f"{what}{named} cannot be started: {error.strerror}; check `{field}`"
+
+
+async def _exited(popen: subprocess.Popen[bytes]) -> None:
+    """Wait until a process has ended, without collecting it."""
+    if sys.platform == "linux":
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(popen.pid)
+        ended = asyncio.Event()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        return
+    while popen.poll() is None:
+        await asyncio.sleep(0.05)
+
+
+def _describe_exit(code: int, expected: bool) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    if -code == signal.SIGKILL and not expected:
+        return "killed by SIGKILL (mostly: out of memory)"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Processes with this in the environment they were started with."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found

@@ -1,0 +1,204 @@
+"""The other end of a worker: sends it trials, answers its tool calls, tells when it is lost.
+
+The messages are described in `replay/worker/main.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from replay.agents.process import Launch, Process
+from replay.errors import VersionError
+from replay.messages import parse
+from replay.model import JsonObject
+
+START_TIMEOUT_S = 120.0
+"""Seconds that importing the agent may take."""
+STOP_GRACE_S = 1.0
+"""Seconds between asking a worker to end and ending it."""
+TOO_DEEP = "nested too deeply to be read"
+_TRIAL = re.compile(rb'\{"trial": (\d+)')
+
+
+class WorkerDied(Exception):  # noqa: N818 - an event, told to whoever waited for the worker
+    """The worker's process is gone; the text says how it ended: `exit code 3`, `killed by SIGSEGV`."""
+
+    def __init__(self, ending: str, *, alone: bool, began: bool) -> None:
+        self.alone = alone
+        """No other trial was running in it, and it was not ended from here: this trial ended it."""
+        self.began = began
+        """The trial had begun to run; False where it still waited for its turn."""
+        super().__init__(ending)
+
+
+class Trial(Protocol):
+    """Who is told about a trial while it runs."""
+
+    def begin(self) -> None:
+        """The trial's turn has come."""
+
+    def answer(self, call: JsonObject) -> JsonObject:
+        """Answer a tool call: `{"result": …}`, `{"error": text}` or `{"stop": why}`."""
+
+
+@dataclass(slots=True)
+class _Running:
+    trial: Trial
+    reply: asyncio.Future[JsonObject]
+    began: bool
+
+
+class Worker:
+    """A worker that has imported its agent. Made by `Worker.start`."""
+
+    mode: str
+    """`sync` (one trial at a time) or `async` (many)."""
+    takes: str
+    """`text` or `messages`: what a trial must bring."""
+    versions: dict[str, str]
+    """Interpreter and packages, where they were asked for."""
+    _process: Process
+
+    def __init__(self) -> None:
+        self._running: dict[int, _Running] = {}
+        self._ready: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def start(cls, launch: Launch, *, report_packages: bool = False) -> Worker:
+        """Start a worker and wait until its agent is imported.
+
+        Raises:
+            VersionError: the process does not start, or the agent cannot be used.
+        """
+        worker = cls()
+        worker._process = process = await Process.spawn(
+            launch, on_control=worker._on_control, on_tools=worker._on_tool_call, on_end=worker._on_end
+        )
+        process.send_control(_encode({**launch.order, "packages": report_packages}))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                first: Any = await worker._ready
+            if "failed" in first:
+                raise VersionError(str(first["failed"]))
+        except TimeoutError:
+            await process.kill()
+            raise VersionError(
+                f"importing {launch.order['entrypoint']} took more than {START_TIMEOUT_S:.0f} seconds; "
+                "a module must not start work when it is imported"
+            ) from None
+        except WorkerDied as died:
+            last = (await process.printed() or "").splitlines()
+            said = f": {last[-1].strip()}" if last else ""
+            await process.kill()
+            raise VersionError(f"{launch.python} ended while importing the agent, {died}{said}") from None
+        except BaseException:
+            await process.kill()
+            raise
+        ready = first["ready"]
+        worker.mode, worker.takes, worker.versions = ready["mode"], ready["takes"], ready["versions"]
+        return worker
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes trials."""
+        return self._process.ending is None and not self._process.killed
+
+    @property
+    def in_flight(self) -> int:
+        """How many trials it has been sent and has not ended."""
+        return len(self._running)
+
+    def begin(self, number: int, request: JsonObject, trial: Trial) -> asyncio.Future[JsonObject]:
+        """Send a trial. The future gets the worker's reply, or WorkerDied where the process ends first."""
+        if not self._running:
+            self._process.forget_printed()
+        running = _Running(trial, asyncio.get_running_loop().create_future(), began=self.mode == "sync")
+        if not self.alive:
+            running.reply.set_exception(WorkerDied("it is being ended", alone=False, began=False))
+            return running.reply
+        self._running[number] = running
+        self._process.send_control(_encode({"trial": number, **request}))
+        if running.began:
+            trial.begin()
+        return running.reply
+
+    def cancel(self, number: int) -> asyncio.Future[JsonObject]:
+        """Ask an async worker to give up a trial; the future gets its last reply, or WorkerDied."""
+        running = self._running[number]
+        running.reply = asyncio.get_running_loop().create_future()
+        self._process.send_control(_encode({"cancel": number}))
+        return running.reply
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for this trial any more."""
+        self._running.pop(number, None)
+
+    async def printed(self) -> str | None:
+        """The end of what was printed since the worker was last idle."""
+        return await self._process.printed()
+
+    async def stop(self) -> None:
+        """End it, giving it a moment to end by itself."""
+        await self._process.stop(STOP_GRACE_S)
+
+    async def kill(self) -> None:
+        """End it at once."""
+        await self._process.kill()
+
+    def _on_control(self, line: bytes) -> None:
+        message = _decode(line)
+        if "trial" in message:
+            running = self._running.pop(message["trial"], None)
+            if running is not None and not running.reply.done():
+                running.reply.set_result(message)
+        elif "began" in message:
+            running = self._running.get(message["began"])
+            if running is not None:
+                running.began = True
+                running.trial.begin()
+        elif not self._ready.done():
+            self._ready.set_result(message)
+
+    def _on_tool_call(self, line: bytes) -> None:
+        message = _decode(line)
+        running = self._running.get(message["trial"])
+        if running is None:
+            answer: JsonObject = {"stop": "the trial is over"}
+        elif "failed" in message:
+            answer = {"error": f"the arguments are {TOO_DEEP}"}
+        else:
+            answer = running.trial.answer(message)
+        self._process.send_tools(_encode(answer))
+
+    def _on_end(self) -> None:
+        """Tell everyone who waits for something of the process that it is gone."""
+        ending = self._process.ending or ""
+        alone = len(self._running) == 1 and not self._process.killed
+        for running in self._running.values():
+            if not running.reply.done():
+                running.reply.set_exception(WorkerDied(ending, alone=alone, began=running.began))
+        self._running.clear()
+        if not self._ready.done():
+            self._ready.set_exception(WorkerDied(ending, alone=True, began=False))
+
+
+def _encode(message: JsonObject) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def _decode(line: bytes) -> Any:
+    """A message. Of one that cannot be read, the trial's number is; a failure takes the answer's place."""
+    try:
+        return parse(line)
+    except ValueError:
+        number = _TRIAL.match(line)
+        failed = {
+            "status": "agent_error",
+            "reason": f"the agent's answer is {TOO_DEEP}",
+            "retry_after_s": None,
+        }
+        return {"trial": int(number[1]) if number else -1, "ms": None, "failed": failed}

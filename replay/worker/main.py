@@ -1,0 +1,350 @@
+"""The worker: runs an agent in its own interpreter and folder, one JSON line a message.
+
+Started as `PYTHON main.py CONTROL TOOLS LIFE`, three file descriptors; standard output and error belong to
+the agent. Two of them are sockets:
+
+control   in   {"entrypoint", "factory", "tools", "args", "packages": bool}          once, first
+          out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "versions": {…}}}
+               or {"failed": "one sentence"}, and the worker ends
+          in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}
+          out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
+               or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}
+          async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
+tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
+          in   {"result": …}, {"error": "…"} or {"stop": "why"}
+
+A sync agent gets one trial at a time, an async one many. The worker ends when its control socket closes, and
+takes its process group with it when LIFE, a pipe nobody writes to, does: so it cannot outlive its parent.
+Works on Python 3.9 and later; imports the standard library and its neighbours, and those by path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import faulthandler
+import importlib.util
+import inspect
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs every start 10 ms
+
+if TYPE_CHECKING:
+    from replay.worker import failures, patch, replies, shapes
+else:
+
+    def _neighbour(name: str) -> Any:
+        """A module beside this file, under a name that no module of a user has."""
+        private = f"_replaydiff_worker_{name}"
+        spec = importlib.util.spec_from_file_location(private, os.path.join(FOLDER, f"{name}.py"))  # noqa: PTH118
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[private] = module
+        spec.loader.exec_module(module)
+        return module
+
+    # A script's own folder is the first place Python looks: `import main` of an agent would find this file.
+    if sys.path and os.path.abspath(sys.path[0] or ".") == FOLDER:  # noqa: PTH100
+        del sys.path[0]
+    failures = _neighbour("failures")
+    replies = _neighbour("replies")
+    shapes = _neighbour("shapes")
+    answers = _neighbour("answers")
+    holders = _neighbour("holders")
+    patch = _neighbour("patch")
+
+LARGEST_LINE = 64 * 1024 * 1024
+"""Bytes of the longest message; a longer answer is the agent's error."""
+
+PACKAGES = (
+    "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
+    "langchain", "langchain-core", "langgraph", "openai-agents", "pydantic-ai", "pydantic-ai-slim",
+    "claude-agent-sdk", "google-adk", "strands-agents", "crewai", "llama-index-core", "smolagents",
+    "autogen-agentchat", "semantic-kernel", "haystack-ai", "dspy", "instructor", "mcp",
+)  # fmt: skip
+"""Distributions whose version can change what an agent does; those that are installed are reported."""
+
+TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
+"""The trial that the running code belongs to."""
+
+
+def encode(message: Any) -> bytes:
+    """One line of JSON. What is no JSON value is written as `replies.plain` sees it."""
+    try:
+        text = json.dumps(message, default=replies.plain)
+    except TypeError:
+        text = json.dumps(replies.with_text_keys(message), default=replies.plain)
+    return text.encode() + b"\n"
+
+
+class Tools:
+    """The tools channel: one question and its answer at a time, from any thread or coroutine."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._answers = channel.makefile("rb")
+        self._lock = threading.Lock()
+        self._forked = False
+        self.running: set[int] = set()
+        """Trials that have begun and not ended."""
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def ask(self, name: str, args: dict[str, Any]) -> Any:
+        """What the tool answers.
+
+        Raises:
+            RuntimeError: the recorded error of the tool, or the call could not be answered.
+            patch.Stopped: the trial ends here.
+        """
+        trial = self._trial(name)
+        try:
+            line = encode({"trial": trial, "name": name, "args": args})
+        except (ValueError, RecursionError) as error:
+            raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
+        if len(line) > LARGEST_LINE:
+            raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
+        with self._lock:
+            self._channel.sendall(line)
+            reply = self._answers.readline()
+        if not reply:
+            os._exit(1)
+        answer = json.loads(reply)
+        if "stop" in answer:
+            raise patch.Stopped(answer["stop"])
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def _trial(self, name: str) -> int:
+        if self._forked:
+            raise RuntimeError(f"{name} was called in a forked process, where replay cannot answer it")
+        trial = TRIAL.get()
+        if trial is None and len(self.running) == 1:
+            # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
+            trial = next(iter(self.running))
+        if trial is None:
+            raise RuntimeError(f"{name} was called from a thread that belongs to no trial")
+        if trial not in self.running:
+            print(f"replay: {name} was called from a thread of an earlier trial; stopped", file=sys.stderr)
+            raise patch.Stopped("the trial is over")
+        return trial
+
+    def _after_fork(self) -> None:
+        self._forked = True
+
+
+def carry_trial_into_threads() -> None:
+    """Threads start with the context of whoever started them, so their tool calls know their trial."""
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    def start_in_context(self: threading.Thread) -> None:
+        context, run = contextvars.copy_context(), self.run
+
+        def run_in_context() -> None:
+            context.run(run)
+
+        self.run = run_in_context  # type: ignore[method-assign]
+        start(self)
+
+    def submit_in_context(self: ThreadPoolExecutor, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return submit(self, contextvars.copy_context().run, function, *args, **kwargs)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign,assignment]
+
+
+def end_with_parent(life: int) -> None:
+    """Wait until the other end of the pipe closes, then end the whole process group."""
+
+    def wait() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(life, 1):
+                pass
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=wait, name="replay-life", daemon=True).start()
+
+
+def versions() -> dict[str, str]:
+    """The interpreter, and those packages that are installed and matter."""
+    from importlib import metadata
+
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+class Worker:
+    """The agent, and how its trials are run."""
+
+    def __init__(self, control: socket.socket, tools: socket.socket) -> None:
+        self.control = control
+        self.tools = Tools(tools)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._sending = threading.Lock()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """One loop for the worker's whole life: clients that an agent keeps are bound to it."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        return self._loop
+
+    def send(self, message: dict[str, Any]) -> None:
+        line = encode(message)
+        if len(line) > LARGEST_LINE:
+            reason = f"the agent's answer is longer than {LARGEST_LINE >> 20} MB"
+            line = encode({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
+        with self._sending:
+            self.control.sendall(line)
+
+    def start(self, order: dict[str, Any]) -> shapes.Target:
+        """Import the entrypoint, put the patches in place, and see how the agent is called.
+
+        Raises:
+            shapes.Unusable: with one sentence that says why this version can never run.
+        """
+        module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint")
+        patch.apply(order["tools"], self.tools.ask)
+        target = shapes.resolve(module, order["entrypoint"], order["factory"], order["args"], self._wait)
+        ready = {"mode": "async" if target.is_async else "sync", "takes": target.takes}
+        self.send({"ready": {**ready, "versions": versions() if order["packages"] else {}}})
+        return target
+
+    def _wait(self, awaitable: Any) -> Any:
+        async def outcome() -> Any:
+            return await awaitable
+
+        return self.loop.run_until_complete(outcome())
+
+    def run_one_by_one(self, target: shapes.Target, lines: Any) -> None:
+        """Trials of a sync agent, in the main thread."""
+        for line in lines:
+            order = json.loads(line)
+            contextvars.copy_context().run(self._run_sync, target, order)
+
+    def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        trial = order["trial"]
+        TRIAL.set(trial)
+        self.tools.running.add(trial)
+        began = time.perf_counter()
+        try:
+            value = target.call(order)
+            if inspect.isawaitable(value):
+                value = self._wait(value)
+            took = time.perf_counter() - began
+            outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+        except BaseException as error:
+            took = time.perf_counter() - began
+            outcome = {"failed": failures.describe(error)}
+        self._finish(trial, took, outcome)
+
+    def run_together(self, target: shapes.Target, lines: Any) -> None:
+        """Trials of an async agent, as tasks of one loop."""
+        del lines  # nothing is sent between the first line and `ready`, so nothing is left in its buffer
+        loop, buffer = self.loop, bytearray()
+
+        def read() -> None:
+            try:
+                chunk = self.control.recv(1 << 20, socket.MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                return
+            if not chunk:
+                loop.stop()
+                return
+            buffer.extend(chunk)
+            if b"\n" not in chunk:
+                return
+            *complete, rest = bytes(buffer).split(b"\n")
+            buffer[:] = rest
+            for line in complete:
+                self._take(target, json.loads(line))
+
+        loop.add_reader(self.control, read)
+        while True:
+            try:
+                loop.run_forever()
+            except SystemExit:
+                # asyncio lets it through every loop; the trial's own task reports it.
+                continue
+            return
+
+    def _take(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        if "cancel" in order:
+            task = self._tasks.get(order["cancel"])
+            if task:
+                task.cancel()
+            return
+        trial = order["trial"]
+        self.tools.running.add(trial)
+        self._tasks[trial] = self.loop.create_task(self._run_async(target, order))
+
+    async def _run_async(self, target: shapes.Target, order: dict[str, Any]) -> None:
+        trial = order["trial"]
+        TRIAL.set(trial)
+        self.send({"began": trial})
+        began = time.perf_counter()
+        try:
+            value = await target.call(order)
+            took = time.perf_counter() - began
+            outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+        except BaseException as error:
+            took = time.perf_counter() - began
+            outcome = {"failed": failures.describe(error)}
+        del self._tasks[trial]
+        self._finish(trial, took, outcome)
+
+    def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
+        self.tools.running.discard(trial)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        message = {"trial": trial, "ms": took * 1000, **outcome}
+        try:
+            self.send(message)
+        except (ValueError, RecursionError, TypeError) as error:
+            reason = f"the agent's answer cannot be written as JSON: {error}"
+            self.send({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
+
+
+def main() -> None:
+    """Serve until the control socket closes."""
+    control, tools, life = (int(number) for number in sys.argv[1:4])
+    del sys.argv[1:]
+    for descriptor in (control, tools, life):
+        # A process that the agent starts must not keep our channels open.
+        os.set_inheritable(descriptor, False)
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    for stream in (sys.stdout, sys.stderr):
+        # An agent may print anything, and what it printed before it died is what explains the death.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    faulthandler.enable()
+    end_with_parent(life)
+    carry_trial_into_threads()
+    worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools))
+    lines = worker.control.makefile("rb")
+    try:
+        target = worker.start(json.loads(lines.readline()))
+    except shapes.Unusable as unusable:
+        worker.send({"failed": str(unusable)})
+        return
+    if target.is_async:
+        worker.run_together(target, lines)
+    else:
+        worker.run_one_by_one(target, lines)
+
+
+if __name__ == "__main__":
+    main()

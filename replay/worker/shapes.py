@@ -1,0 +1,198 @@
+"""The shapes of an agent: what an entrypoint may be, and how it is called. Its answer: see `replies`.
+
+An entrypoint is a function, a class, an object, or (with `factory`) a function that gives an object. Of an
+object, the first of its `METHODS` is called. All of them sync or async. The agent gets the item as
+
+- the OpenAI-shaped list of messages, where it has a parameter `messages` that is its first or is required;
+- `{"messages": […]}`, where it is an `invoke` (LangChain, LangGraph);
+- else the user's text, as its first parameter.
+
+`args` of the version go to the factory or class where that names them, else to the call. To support one more
+kind of agent, add a function here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replay.worker import failures, replies
+else:
+    failures = sys.modules["_replaydiff_worker_failures"]
+    replies = sys.modules["_replaydiff_worker_replies"]
+
+METHODS = ("run", "solve", "answer", "chat", "invoke", "__call__")
+
+
+class Unusable(Exception):  # noqa: N818 - it reads as what it says of a version
+    """The version can never run; the text is one sentence that says why."""
+
+
+@dataclasses.dataclass
+class Target:
+    """An agent, and how to call it."""
+
+    takes: str
+    """`text` or `messages`: what the trial must bring."""
+    is_async: bool
+    call: Callable[[dict[str, Any]], Any]
+    """Calls the agent with a trial's message; gives its answer, or an awaitable of it."""
+
+
+def import_module(name: str, what: str) -> Any:
+    """Import a module of the user's.
+
+    Raises:
+        Unusable: with the error of the import and its place.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise Unusable(f"the {what}'s module {name!r} is not in {os.getcwd()}") from None  # noqa: PTH109
+        raise Unusable(
+            f"the {what}'s module {name!r} does not import: {failures.sentence(error)}; "
+            f"{error.name} is not installed for {sys.executable}"
+        ) from None
+    except SystemExit as error:
+        raise Unusable(f"importing {name!r} calls sys.exit({error.code!r}){failures.where(error)}") from None
+    except BaseException as error:
+        raise Unusable(f"the {what}'s module {name!r} does not import: {failures.sentence(error)}") from None
+
+
+def attribute(owner: Any, name: str, path: str) -> Any:
+    """An attribute of a module, class or object.
+
+    Raises:
+        Unusable: it is not there; names the nearest that is.
+    """
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        import difflib
+
+        known = [other for other in dir(owner) if not other.startswith("__")]
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known[:10]) or 'nothing'}"
+        raise Unusable(f"{path} has no {name!r}; {hint}") from None
+
+
+def resolve(
+    module: Any, entrypoint: str, factory: bool, args: dict[str, Any], wait: Callable[[Any], Any]
+) -> Target:
+    """The agent that `module:attr[.attr…]` names.
+
+    `wait` gives the value of an awaitable, for factories that are async.
+
+    Raises:
+        Unusable: there is nothing of that name, or nothing that can be called as an agent.
+    """
+    path, _, attributes = entrypoint.partition(":")
+    found = module
+    for name in attributes.split("."):
+        owner, found = found, attribute(found, name, path)
+        path = f"{path}.{name}"
+        if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, name)):
+            found = getattr(_construct(owner, path, args, wait), name)
+    if factory or inspect.isclass(found):
+        found = _construct(found, path, args, wait)
+    return _target(found, path, args)
+
+
+def _construct(make: Callable[..., Any], path: str, args: dict[str, Any], wait: Callable[[Any], Any]) -> Any:
+    """Call a factory or class with those `args` that it names; they are taken out of `args`."""
+    named = {name: args.pop(name) for name in _parameters(make) or () if name in args}
+    try:
+        made = make(**named)
+        return wait(made) if inspect.isawaitable(made) else made
+    except BaseException as error:
+        raise Unusable(f"{path}() does not give an agent: {failures.sentence(error)}") from None
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter] | None:
+    """The parameters of a callable; None where it does not tell."""
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling it gives something to await: a coroutine function, or an object called as one."""
+    called = None if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__", None)
+    return any(inspect.iscoroutinefunction(one) for one in (function, inspect.unwrap(function), called))
+
+
+def _target(found: Any, path: str, args: dict[str, Any]) -> Target:
+    call, name = found, "__call__"
+    if not inspect.isroutine(found):
+        name = next((name for name in METHODS if callable(getattr(found, name, None))), "")
+        if not name:
+            raise Unusable(
+                f"{path} is {replies.in_words(found)} and cannot be called; an agent is a function, or an object "
+                f"with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
+            )
+        if name != "__call__":
+            call, path = getattr(found, name), f"{path}.{name}"
+    parameters = _parameters(call)
+    _refuse_unknown(args, parameters, path)
+    awaits = is_async(call)
+    if name == "invoke":
+        return Target("messages", awaits, lambda trial: call({"messages": trial["messages"]}, **args))
+    if parameters is None:
+        return Target("text", awaits, lambda trial: call(trial["input"], **args))
+    return _by_parameters(call, path, parameters, args, awaits)
+
+
+def _by_parameters(
+    call: Callable[..., Any],
+    path: str,
+    parameters: Mapping[str, inspect.Parameter],
+    args: dict[str, Any],
+    awaits: bool,
+) -> Target:
+    open_ = [
+        parameter
+        for parameter in parameters.values()
+        if parameter.name not in args and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    if not open_:
+        raise Unusable(f"{path}() has no parameter for the user's message")
+    first, wanted = open_[0], next((one for one in open_ if one.name == "messages"), None)
+    if wanted is not None and (wanted is first or wanted.default is wanted.empty):
+        takes, field, chosen = "messages", "messages", wanted
+    else:
+        takes, field, chosen = "text", "input", first
+    missing = [
+        other.name
+        for other in open_
+        if other is not chosen and other.default is other.empty and other.kind is not other.VAR_POSITIONAL
+    ]
+    if missing:
+        raise Unusable(
+            f"{path}() also needs {', '.join(missing)}; give them as args of the version, "
+            "or name an entrypoint that needs the user's message alone"
+        )
+    leads = chosen is next(iter(parameters.values())) and chosen.kind is not chosen.KEYWORD_ONLY
+    if leads or chosen.kind in (chosen.POSITIONAL_ONLY, chosen.VAR_POSITIONAL):
+        return Target(takes, awaits, lambda trial: call(trial[field], **args))
+    return Target(takes, awaits, lambda trial: call(**{chosen.name: trial[field]}, **args))
+
+
+def _refuse_unknown(
+    args: dict[str, Any], parameters: Mapping[str, inspect.Parameter] | None, path: str
+) -> None:
+    if parameters is None or any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    known = [
+        one.name for one in parameters.values() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    ]
+    for name in args:
+        if name not in known:
+            raise Unusable(f"{path}() takes no argument {name!r}; it takes {', '.join(known) or 'none'}")
