@@ -1,7 +1,7 @@
 """What an importer is: a module with a name that turns files of one source into traces.
 
-To add one: write `importers/acme.py` with what `Importer` lists (`NAME`, `SUMMARY`, `read_files` …), add a line
-to `BUILTIN`, and put sample records with the traces a person reads from them under
+To add one: write `importers/acme.py` with what `Importer` lists (`NAME`, `SUMMARY`, `read_files` …), add a
+line to `BUILTIN`, and put sample records with the traces a person reads from them under
 `tests/importers/samples/acme/`. The choices of `replay import`, `auto` and the contract suite follow from
 the table. Another distribution names its module in the entry-point group `replaydiff.importers`.
 
@@ -25,6 +25,7 @@ GROUP = "replaydiff.importers"
 BUILTIN = {
     "jsonl": "importers.jsonl",
     "openai": "importers.openai",
+    "langfuse": "importers.langfuse.files",
 }
 """Name → module."""
 

@@ -18,6 +18,7 @@ from replay.model import Json, JsonObject, Message, ToolCall
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
 _REQUEST_TYPES = {"tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "server_tool_call", "tool-call"}
 _RESULT_TYPES = {"tool_result", "mcp_tool_result", "tool_call_response", "tool-result"}
+_ARGS = {"arguments", "input"}
 _SILENT_TYPES = {"thinking", "redacted_thinking", "reasoning"}
 """Parts that are the model's own and no answer."""
 
@@ -87,7 +88,8 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
             return _call(inner["name"], _first(inner, "args", "input", "arguments"), inner)
     kind = part.get("type")
     function = part.get("function", part.get("custom"))
-    if isinstance(function, dict) and isinstance(function.get("name"), str):
+    # Without arguments it is the definition of a tool, not a call.
+    if isinstance(function, dict) and isinstance(function.get("name"), str) and _ARGS & function.keys():
         return _call(function["name"], function.get("arguments", function.get("input")), part)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
         if kind in _RESULT_TYPES or "result" in part or "output" in part:

@@ -87,7 +87,9 @@ def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
 
 
 def _is_bare_call(item: Mapping[str, Any]) -> bool:
-    return "role" not in item and item.get("type") in {"tool_call", None} and read_call(item) is not None
+    if "role" in item or item.get("type") not in {"tool_call", "function", "custom", None}:
+        return False
+    return read_call(item) is not None
 
 
 def _from_parts(values: list[Json]) -> Iterator[Message]:

@@ -1,0 +1,100 @@
+"""Langfuse files: pages of the API, table exports, scheduled blob exports, downloads of single traces.
+
+There is no trace record in an observations export: its rows are grouped by trace id over all files, on disk.
+Traces of evaluations and experiments (environments `sdk-experiment` and `langfuse-…`) are left out.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from importers.base import InputFile, Item, Note, RecordError, Skipped
+from importers.convert import guarded, refused, reject
+from importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
+from importers.langfuse.spool import Group, Spool
+from importers.langfuse.trace import NOT_PRODUCTION, environment, trace
+from importers.reading import Broken, Record, records
+from replay.model import Json
+
+NAME = "langfuse"
+SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
+TELL = "records are observations, traces or scores of Langfuse"
+
+
+def recognises(record: Json) -> float:
+    """By the sort of its first rows."""
+    try:
+        found = [sort_of(camel_keys({k: v for k, v in row.items() if v is not None})) for row in rows(record)]
+    except RecordError:
+        return 0.0
+    sorts = [sort for sort in found if sort]
+    if not sorts:
+        return 0.0
+    share = len(sorts) / len(found)
+    # A trace row alone has little that only Langfuse has: an id and a timestamp.
+    only_traces = set(sorts) == {Sort.TRACE}
+    return (0.6 if only_traces else 0.95) * share
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """One trace for each trace id in the files."""
+    with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
+        spool = Spool(Path(folder))
+        try:
+            for number, file in enumerate(files):
+                yield from _spooled(spool, file, number)
+            for group in spool.groups():
+                yield from _grouped(group, files)
+        finally:
+            spool.close()
+
+
+def _spooled(spool: Spool, file: InputFile, number: int) -> Iterator[Item]:
+    inside = 0
+    for found in records(file):
+        if isinstance(found, Broken):
+            yield reject(NAME, file, found)
+            continue
+        try:
+            own = list(rows(found.value))
+        except RecordError as error:
+            yield refused(NAME, file, found, str(error))
+            continue
+        for values in own:
+            # Rows inside a page have no line of their own: they are numbered through the file.
+            inside += 1
+            record = found if values is found.value else Record(inside, values)
+            try:
+                row = read_row(values)
+            except RecordError as error:
+                yield refused(NAME, file, record, str(error))
+                continue
+            if row.sort is Sort.MANIFEST:
+                yield Skipped("manifests of a blob export")
+            elif not row.trace_id:
+                yield Skipped("scores of a session or dataset run, which belong to no trace")
+            else:
+                spool.add(row, number, record.line)
+
+
+def _grouped(group: Group, files: Sequence[InputFile]) -> Iterator[Item]:
+    name = environment(group)
+    if name is not None and name.startswith(NOT_PRODUCTION):
+        yield Skipped(f"traces of evaluations and experiments (environment {name})")
+        return
+    if not group.observations and not group.traces:
+        yield Skipped("scores of traces that are not in these files")
+        return
+    record = Record(group.line, (group.observations or group.traces)[0])
+    yield from guarded(NAME, files[group.file], record, lambda _value, _file: _made(group))
+
+
+def _made(group: Group) -> Iterator[Item]:
+    if not group.observations:
+        yield Note("no observations of the trace in these files: its tool calls are not known")
+    made = trace(group, NAME)
+    if not made.input:
+        yield Note("no input was recorded: contents may be switched off where the traces are made")
+    yield made

@@ -1,0 +1,63 @@
+"""Scores of a trace: rows of their own, a list on the trace, or columns of a table export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from importers.langfuse.spool import Group
+from replay.messages import decode
+from replay.model import Json, Score
+
+_OWN_TEXTS = {"input", "output", "metadata", "name", "traceName", "statusMessage"}
+_OWN_LISTS = {"tags", "comments", "scores", "corrections", "observations", "toolCalls", "toolCallNames"}
+_LISTS = _OWN_TEXTS | _OWN_LISTS
+"""Columns of Langfuse's own that may hold a list, or text that reads like one; any other list is a score."""
+
+
+def scores(group: Group) -> dict[str, Score]:
+    """Scores by name; of two of one name the later one counts."""
+    found: dict[str, Score] = {}
+    for holder in (*group.observations, *group.traces):
+        found.update(_columns(holder))
+    for row in (*_listed(group), *group.scores):
+        value = _value(row)
+        if value is not None:
+            found[str(row["name"])] = value
+    return found
+
+
+def _listed(group: Group) -> Iterator[Mapping[str, Any]]:
+    """Scores that a trace carries whole; the trace list of the API has only their ids."""
+    for trace in group.traces:
+        listed = decode(trace.get("scores"))
+        for row in listed if isinstance(listed, list) else ():
+            if isinstance(row, dict) and isinstance(row.get("name"), str):
+                yield row
+
+
+def _value(row: Mapping[str, Any]) -> Score | None:
+    kind = str(row.get("dataType", "")).upper()
+    value, text = row.get("value"), row.get("stringValue")
+    if kind == "BOOLEAN":
+        return value if isinstance(value, bool) else str(text or value).lower() in ("true", "1", "1.0")
+    if kind in ("CATEGORICAL", "TEXT", "CORRECTION") and isinstance(text, str) and text:
+        return text
+    return _score(value if value is not None else text)
+
+
+def _columns(row: Mapping[str, Any]) -> Iterator[tuple[str, Score]]:
+    for name, cell in row.items():
+        if name in _LISTS:
+            continue
+        values = decode(cell)
+        if isinstance(values, list) and values:
+            score = _score(values[-1])
+            if score is not None:
+                yield name, score
+
+
+def _score(value: Json) -> Score | None:
+    if isinstance(value, bool | str):
+        return value
+    return float(value) if isinstance(value, int | float) else None

@@ -1,0 +1,229 @@
+"""One trace from its rows.
+
+Input and final response are the roots' own, where they can be understood; else the last user message of the
+first model call, and the last text of a model call that asked for no tool. What a trace says of itself (name,
+user, session, release, environment, tags) is taken from its trace row, else from the roots, else from any
+observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from importers import fields
+from importers.base import RecordError
+from importers.langfuse.calls import tool_calls, tool_runs
+from importers.langfuse.observations import Observation, observations
+from importers.langfuse.rows import table
+from importers.langfuse.scores import scores
+from importers.langfuse.spool import Group
+from replay.messages import canonical_args, conversation, decode, read_messages, read_text
+from replay.model import Json, JsonObject, Message, Step, StepKind, Trace, Usage
+
+NOT_PRODUCTION = ("sdk-experiment", "langfuse-")
+"""Environments of evaluations and experiments, or how their names begin."""
+
+
+def environment(group: Group) -> str | None:
+    """The environment of a trace; Langfuse writes `default` where none was set."""
+    found = next(
+        (row["environment"] for row in (*group.traces, *group.observations) if row.get("environment")), None
+    )
+    return str(found) if found not in (None, "default") else None
+
+
+def trace(group: Group, source: str) -> Trace:
+    """The trace of these rows.
+
+    Raises:
+        RecordError: a time or number in them cannot be read.
+    """
+    found = observations(group.observations)
+    roots = [one for one in found if one.is_root]
+    own = group.traces[-1] if group.traces else {}
+    holders = [own, *(one.row for one in roots), *(one.row for one in found)]
+    given = {one.id: read_messages(one.input) or () for one in found if one.is_model_call}
+    said = {one.id: _new(read_messages(one.output)) for one in found if one.is_model_call}
+    started_at = _first_time(found, roots, own)
+    ended_at = max((one.ended_at for one in roots or found if one.ended_at), default=None)
+    metadata = _metadata(own, roots)
+    version = _said(holders, "version")
+    if version is not None:
+        metadata.setdefault("version", version)
+    asked, answered = _input(own, roots, given), _final_response(own, roots, found, said)
+    models = [one.model for one in found if one.is_model_call and one.model]
+    costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
+    return Trace(
+        trace_id=group.trace_id,
+        source=source,
+        started_at=started_at,
+        ended_at=ended_at,
+        name=_said([own], "name") or _said(holders, "traceName") or (roots[0].name if roots else None),
+        session_id=_said(holders, "sessionId"),
+        user_id=_said(holders, "userId"),
+        environment=environment(group),
+        release=_said(holders, "release"),
+        model=models[-1] if models else None,
+        tags=_tags(holders),
+        input=asked,
+        messages=_conversation(own, roots, found, given, said, asked, answered),
+        final_response=answered,
+        steps=tuple(_steps(found, given)),
+        tool_calls=tool_calls(found, given, said),
+        usage=_total([one.usage for one in found if one.is_model_call and one.usage]),
+        cost_usd=sum(costs) if costs else fields.number(own, "totalCost"),
+        latency_ms=fields.elapsed_ms(started_at, ended_at),
+        error=next((one.error for one in roots if one.error), None),
+        scores=scores(group),
+        metadata=metadata,
+    )
+
+
+def _new(messages: tuple[Message, ...] | None) -> tuple[Message, ...]:
+    """What a model call added: some SDKs record the whole history as its output."""
+    found = messages or ()
+    last_user = max((index for index, message in enumerate(found) if message.role == "user"), default=-1)
+    return tuple(message for message in found[last_user + 1 :] if message.role == "assistant")
+
+
+def _first_time(found: Sequence[Observation], roots: Sequence[Observation], own: JsonObject) -> datetime:
+    if roots or found:
+        return min(one.started_at for one in roots or found)
+    at = fields.time(own, "timestamp")
+    if at is None:
+        raise RecordError("the trace has neither observations nor a timestamp")
+    return at
+
+
+def _said(rows: Sequence[JsonObject], key: str) -> str | None:
+    for row in rows:
+        found = fields.text(row, key)
+        if found is not None:
+            return found
+    return None
+
+
+def _tags(rows: Sequence[JsonObject]) -> tuple[str, ...]:
+    for row in rows:
+        found = decode(row.get("tags"))
+        if isinstance(found, list) and found:
+            return tuple(str(tag) for tag in found)
+    return ()
+
+
+def _metadata(own: JsonObject, roots: Sequence[Observation]) -> JsonObject:
+    found: JsonObject = {}
+    for one in reversed(roots):
+        found.update(one.metadata)
+    noise = {"attributes", "resourceAttributes", "scope"}
+    found.update({key: decode(value) for key, value in table(own, "metadata").items() if key not in noise})
+    return found
+
+
+def _is_empty(value: Json) -> bool:
+    return value is None or value == "" or value == {} or value == [] or value == "null"
+
+
+def _input(own: JsonObject, roots: Sequence[Observation], given: dict[str, tuple[Message, ...]]) -> str:
+    for value in (own.get("input"), *(root.input for root in roots)):
+        if _is_empty(value):
+            continue
+        messages = read_messages(value)
+        text = conversation(messages).input if messages else read_text(value)
+        if text:
+            return text
+    return next(
+        (conversation(messages, asked_only=True).input for messages in given.values() if messages), ""
+    )
+
+
+def _final_response(
+    own: JsonObject,
+    roots: Sequence[Observation],
+    found: Sequence[Observation],
+    said: dict[str, tuple[Message, ...]],
+) -> str | None:
+    for value in (own.get("output"), *(root.output for root in reversed(roots))):
+        if _is_empty(value):
+            continue
+        messages = read_messages(value)
+        if messages:
+            last = messages[-1]
+            return last.text or None if last.role == "assistant" and not last.tool_calls else None
+        text = read_text(value)
+        if text is None:
+            decoded = decode(value)
+            text = canonical_args(decoded) if isinstance(decoded, dict) else str(value)
+        return text
+    for one in sorted(
+        (one for one in found if one.is_model_call), key=lambda one: one.ended_at or one.started_at
+    )[::-1]:
+        answer = said[one.id]
+        if answer and answer[-1].text and not answer[-1].tool_calls:
+            return answer[-1].text
+        if not answer and isinstance(one.output, str) and one.output:
+            return read_text(one.output)
+    return None
+
+
+def _conversation(
+    own: JsonObject,
+    roots: Sequence[Observation],
+    found: Sequence[Observation],
+    given: dict[str, tuple[Message, ...]],
+    said: dict[str, tuple[Message, ...]],
+    asked: str,
+    answered: str | None,
+) -> tuple[Message, ...]:
+    """The longest message list of the trace, with what was answered to it; else input and final response."""
+    lists = [(*given[one.id], *said[one.id]) for one in found if one.is_model_call]
+    longest = max(lists, key=len, default=())
+    for value in (own.get("output"), *(root.output for root in roots)):
+        state = read_messages(value) if not _is_empty(value) else None
+        if state and len(state) > len(longest) and any(message.role == "user" for message in state):
+            longest = state
+    if longest:
+        return longest
+    texts = (("user", asked), ("assistant", answered or ""))
+    return tuple(Message(role=role, text=text) for role, text in texts if text)
+
+
+def _total(usages: Sequence[Usage]) -> Usage | None:
+    if not usages:
+        return None
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
+    )
+
+
+def _steps(found: Sequence[Observation], given: dict[str, tuple[Message, ...]]) -> Iterator[Step]:
+    index_of = {one.id: index for index, one in enumerate(found)}
+    runs = {run.id for run, _ in tool_runs(found, set())}
+    for index, one in enumerate(found):
+        kind = (
+            StepKind.LLM
+            if one.type == "GENERATION"
+            else StepKind.TOOL
+            if one.id in runs
+            else StepKind.AGENT
+            if one.type == "AGENT"
+            else StepKind.OTHER
+        )
+        yield Step(
+            index=index,
+            kind=kind,
+            name=one.name or one.type.lower(),
+            parent=index_of.get(one.parent) if one.parent else None,
+            messages=given.get(one.id, ()),
+            output=decode(one.output) if kind is StepKind.LLM else one.output,
+            model=one.model,
+            usage=one.usage,
+            started_at=one.started_at,
+            ended_at=one.ended_at,
+            error=one.error,
+            source_span_id=one.id,
+        )
