@@ -1,0 +1,180 @@
+"""Statistics against brute force, and against statsmodels where both define the same thing."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from diff.statistics import noise, paired, power
+
+halves = st.sampled_from([-1.0, -2 / 3, -0.5, -1 / 3, 0.0, 1 / 3, 0.5, 2 / 3, 1.0])
+
+
+def singles(deltas: list[float]) -> paired.Clusters:
+    return paired.clusters(deltas, range(len(deltas)))
+
+
+def test_standard_error_of_single_items_is_that_of_the_mean() -> None:
+    deltas = [0.0, 1.0, -1.0, 0.5, 0.0]
+    assert paired.standard_error(singles(deltas)) == pytest.approx(stats.sem(deltas))
+
+
+def test_standard_error_of_clusters_is_that_of_statsmodels() -> None:
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(3)
+    keys = rng.integers(0, 12, 60)
+    deltas = rng.normal(size=60) + rng.normal(size=12)[keys]
+    fitted = sm.OLS(deltas, np.ones(60)).fit(
+        cov_type="cluster", cov_kwds={"groups": keys, "use_correction": False}
+    )
+    count = len(set(keys))
+    theirs = fitted.bse[0] * math.sqrt(count / (count - 1))
+    assert paired.standard_error(paired.clusters(list(deltas), list(keys))) == pytest.approx(theirs)
+
+
+def test_repeating_items_within_sessions_adds_nothing() -> None:
+    deltas = [0.0, 1.0, -1.0, 0.5]
+    once = paired.standard_error(singles(deltas))
+    thrice = paired.standard_error(paired.clusters(deltas * 3, [0, 1, 2, 3] * 3))
+    assert thrice == pytest.approx(once)
+
+
+def test_below_two_clusters_nothing_is_known() -> None:
+    for grouped in (singles([]), singles([1.0]), paired.clusters([1.0, 0.0], ["s", "s"])):
+        assert paired.standard_error(grouped) is None
+        assert paired.interval(grouped) is None
+    assert paired.sign_flip(singles([])) is None
+    assert power.smallest_effect(None, 1) is None
+
+
+def test_interval_is_reproducible_and_holds_the_mean() -> None:
+    deltas = [1.0] * 6 + [-1.0] * 2 + [0.0] * 42
+    first = paired.interval(singles(deltas), seed=1)
+    assert first == paired.interval(singles(deltas), seed=1)
+    assert first != paired.interval(singles(deltas), seed=2)
+    assert first is not None
+    low, high = first
+    assert -0.05 < low < 0.08 < high < 0.25
+
+
+@pytest.mark.parametrize("items", [10, 20, 50, 200])
+def test_no_change_at_all_is_no_proof_of_no_change(items: int) -> None:
+    """Near ±2.5/n: what the Jeffreys interval says of a rate that was never seen."""
+    low, high = paired.interval(singles([0.0] * items)) or (0, 0)
+    jeffreys = stats.beta.ppf(0.975, 0.5, items + 0.5)
+    assert -1.35 * jeffreys < low < -0.8 * jeffreys
+    assert 0.8 * jeffreys < high < 1.35 * jeffreys
+
+
+def test_interval_grows_with_confidence_and_with_what_an_item_can_change() -> None:
+    deltas = [0.0, 0.5, -0.5, 1.0] * 5
+
+    def width(**options: float) -> float:
+        low, high = paired.interval(singles(deltas), **options) or (0, 0)  # type: ignore[arg-type]
+        return high - low
+
+    assert width(confidence=0.8) < width(confidence=0.95) < width(confidence=0.99)
+    assert width(reach=1.0) < width(reach=5.0)
+
+
+def test_sessions_widen_the_interval() -> None:
+    deltas = [1.0] * 10 + [0.0] * 10
+    low, high = paired.interval(singles(deltas)) or (0, 0)
+    wide_low, wide_high = paired.interval(paired.clusters(deltas, [i // 5 for i in range(20)])) or (0, 0)
+    assert wide_high - wide_low > 1.5 * (high - low)
+
+
+@given(st.lists(halves, min_size=1, max_size=8))
+def test_sign_flip_is_what_enumeration_finds(deltas: list[float]) -> None:
+    observed = abs(sum(deltas))
+    signs = list(product([-1, 1], repeat=len(deltas)))
+    reached = sum(
+        abs(sum(s * d for s, d in zip(sign, deltas, strict=True))) >= observed - 1e-9 for sign in signs
+    )
+    assert paired.sign_flip(singles(deltas)) == pytest.approx(reached / len(signs))
+
+
+def test_sign_flip_of_single_trials_is_mcnemar() -> None:
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    deltas = [1.0] * 9 + [-1.0] * 2 + [0.0] * 30
+    theirs = mcnemar([[15, 2], [9, 15]], exact=True).pvalue
+    assert paired.sign_flip(singles(deltas)) == pytest.approx(theirs)
+
+
+def test_sign_flip_of_graded_scores_is_close_to_the_t_test() -> None:
+    deltas = list(np.random.default_rng(5).normal(0.3, 1, 80))
+    assert paired.sign_flip(singles(deltas)) == pytest.approx(stats.ttest_1samp(deltas, 0).pvalue, abs=0.01)
+
+
+def test_pass_hat_k_counts_subsets() -> None:
+    outcomes = [[True, True, False], [True, True, True], [False], []]
+    for k, value in paired.pass_hat_k(outcomes).items():
+        shares = [
+            np.mean([all(chosen) for chosen in combinations(trials, k)])
+            for trials in outcomes
+            if len(trials) >= k
+        ]
+        assert value == pytest.approx(np.mean(shares))
+    assert paired.pass_hat_k([[], []]) == {}
+
+
+def test_weighted_mean() -> None:
+    assert paired.weighted_mean([1.0, 0.0], [1.0, 3.0]) == 0.25
+    assert paired.weighted_mean([], []) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_corrections_are_those_of_statsmodels(p_values: list[float]) -> None:
+    from statsmodels.stats.multitest import multipletests
+
+    assert noise.holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+    assert noise.false_discovery(p_values) == pytest.approx(multipletests(p_values, method="fdr_bh")[1])
+
+
+def test_noise_is_the_mean_square_within() -> None:
+    groups = [[1.0, 1.0, 0.0], [0.0, 0.0], [1.0]]
+    variance, degrees = noise.pooled_within(groups)
+    assert (variance, degrees) == (pytest.approx((2 / 3) / 3), 3)
+    null = noise.fit(groups)
+    assert null is not None
+    assert null.noise == pytest.approx(math.sqrt(variance))
+
+
+def test_noise_is_unknown_where_nothing_was_tried_twice() -> None:
+    assert noise.fit([[1.0], [0.0]]) is None
+
+
+def test_fit_finds_the_agent_it_was_shown() -> None:
+    rng = np.random.default_rng(2)
+    rates = rng.beta(2, 1, 3000)
+    groups = [list((rng.random(4) < rate).astype(float)) for rate in rates]
+    null = noise.fit(groups)
+    assert null is not None
+    assert (null.a, null.b) == (pytest.approx(2, rel=0.1), pytest.approx(1, rel=0.1))
+
+
+def test_surprise_is_what_simulation_finds() -> None:
+    null = noise.Null(a=0.6, b=0.4, noise=0.3, degrees=10)
+    rng = np.random.default_rng(4)
+    rates = rng.beta(0.6, 0.4, 200_000)
+    change = rng.binomial(3, rates) / 3 - rng.binomial(4, rates) / 4
+    for delta in (-1.0, -0.5, 0.25, 2 / 3):
+        share = np.mean(change <= delta + 1e-9) if delta < 0 else np.mean(change >= delta - 1e-9)
+        assert noise.surprise(null, 4, 3, delta) == pytest.approx(share, abs=0.004)
+    assert noise.surprise(null, 4, 3, 0.0) == 1.0
+
+
+def test_smallest_effect() -> None:
+    quantiles = stats.t.ppf(0.975, 49) + stats.norm.ppf(0.8)
+    assert power.smallest_effect(0.1, 50) == pytest.approx(quantiles * 0.1)
+    still = power.smallest_effect(0.0, 50)
+    assert still is not None
+    assert 0.04 < still < 0.08
