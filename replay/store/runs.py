@@ -143,7 +143,8 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
     table = "(SELECT item_id FROM run_items WHERE run_id = $run)"
     found = con.execute(
         f"SELECT item_id FROM {table} WHERE item_id = $item"
-        " OR (length($item) >= 6 AND starts_with(item_id, $item)) ORDER BY item_id = $item DESC, item_id LIMIT 3",
+        " OR (length($item) >= 6 AND starts_with(item_id, $item))"
+        " ORDER BY item_id = $item DESC, item_id LIMIT 3",
         {"run": run_id, "item": item_id},
     ).fetchall()
     ids = [str(row[0]) for row in found]

@@ -152,7 +152,9 @@ def field_text(name: str) -> str:
     if column in JSON_COLUMNS and keys:
         return json_text(column, keys)
     if keys or column not in COLUMNS:
-        raise UnknownNameError("field", name, [*COLUMNS, "metadata.NAME", "scores.NAME"])
+        raise UnknownNameError(
+            "field", name, COLUMNS, f"a field of the metadata is metadata.{name}, a score scores.{name}"
+        )
     if column in LIST_COLUMNS:
         return f"array_to_string(list_sort({column}), ',')"
     return f"{column}::VARCHAR"
