@@ -33,13 +33,12 @@ import socket
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs every start 10 ms
+FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
 if TYPE_CHECKING:
-    from replay.worker import failures, patch, replies, shapes
+    from replay.worker import calls, failures, patch, replies, shapes
 else:
 
     def _neighbour(name: str) -> Any:
@@ -57,12 +56,10 @@ else:
     failures = _neighbour("failures")
     replies = _neighbour("replies")
     shapes = _neighbour("shapes")
+    calls = _neighbour("calls")
     answers = _neighbour("answers")
     holders = _neighbour("holders")
     patch = _neighbour("patch")
-
-LARGEST_LINE = 64 * 1024 * 1024
-"""Bytes of the longest message; a longer answer is the agent's error."""
 
 PACKAGES = (
     "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
@@ -71,94 +68,6 @@ PACKAGES = (
     "autogen-agentchat", "semantic-kernel", "haystack-ai", "dspy", "instructor", "mcp",
 )  # fmt: skip
 """Distributions whose version can change what an agent does; those that are installed are reported."""
-
-TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
-"""The trial that the running code belongs to."""
-
-
-def encode(message: Any) -> bytes:
-    """One line of JSON. What is no JSON value is written as `replies.plain` sees it."""
-    try:
-        text = json.dumps(message, default=replies.plain)
-    except TypeError:
-        text = json.dumps(replies.with_text_keys(message), default=replies.plain)
-    return text.encode() + b"\n"
-
-
-class Tools:
-    """The tools channel: one question and its answer at a time, from any thread or coroutine."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
-        self._answers = channel.makefile("rb")
-        self._lock = threading.Lock()
-        self._forked = False
-        self.running: set[int] = set()
-        """Trials that have begun and not ended."""
-        os.register_at_fork(after_in_child=self._after_fork)
-
-    def ask(self, name: str, args: dict[str, Any]) -> Any:
-        """What the tool answers.
-
-        Raises:
-            RuntimeError: the recorded error of the tool, or the call could not be answered.
-            patch.Stopped: the trial ends here.
-        """
-        trial = self._trial(name)
-        try:
-            line = encode({"trial": trial, "name": name, "args": args})
-        except (ValueError, RecursionError) as error:
-            raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
-        if len(line) > LARGEST_LINE:
-            raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
-        with self._lock:
-            self._channel.sendall(line)
-            reply = self._answers.readline()
-        if not reply:
-            os._exit(1)
-        answer = json.loads(reply)
-        if "stop" in answer:
-            raise patch.Stopped(answer["stop"])
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer["result"]
-
-    def _trial(self, name: str) -> int:
-        if self._forked:
-            raise RuntimeError(f"{name} was called in a forked process, where replay cannot answer it")
-        trial = TRIAL.get()
-        if trial is None and len(self.running) == 1:
-            # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
-            trial = next(iter(self.running))
-        if trial is None:
-            raise RuntimeError(f"{name} was called from a thread that belongs to no trial")
-        if trial not in self.running:
-            print(f"replay: {name} was called from a thread of an earlier trial; stopped", file=sys.stderr)
-            raise patch.Stopped("the trial is over")
-        return trial
-
-    def _after_fork(self) -> None:
-        self._forked = True
-
-
-def carry_trial_into_threads() -> None:
-    """Threads start with the context of whoever started them, so their tool calls know their trial."""
-    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
-
-    def start_in_context(self: threading.Thread) -> None:
-        context, run = contextvars.copy_context(), self.run
-
-        def run_in_context() -> None:
-            context.run(run)
-
-        self.run = run_in_context  # type: ignore[method-assign]
-        start(self)
-
-    def submit_in_context(self: ThreadPoolExecutor, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return submit(self, contextvars.copy_context().run, function, *args, **kwargs)
-
-    threading.Thread.start = start_in_context  # type: ignore[method-assign]
-    ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign,assignment]
 
 
 def end_with_parent(life: int) -> None:
@@ -189,7 +98,7 @@ class Worker:
 
     def __init__(self, control: socket.socket, tools: socket.socket) -> None:
         self.control = control
-        self.tools = Tools(tools)
+        self.tools = calls.Tools(tools)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._sending = threading.Lock()
@@ -203,10 +112,10 @@ class Worker:
         return self._loop
 
     def send(self, message: dict[str, Any]) -> None:
-        line = encode(message)
-        if len(line) > LARGEST_LINE:
-            reason = f"the agent's answer is longer than {LARGEST_LINE >> 20} MB"
-            line = encode({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
+        line = calls.encode(message)
+        if len(line) > calls.LARGEST_LINE:
+            reason = f"the agent's answer is longer than {calls.LARGEST_LINE >> 20} MB"
+            line = calls.encode({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
         with self._sending:
             self.control.sendall(line)
 
@@ -237,7 +146,7 @@ class Worker:
 
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
-        TRIAL.set(trial)
+        calls.TRIAL.set(trial)
         self.tools.running.add(trial)
         began = time.perf_counter()
         try:
@@ -293,7 +202,7 @@ class Worker:
 
     async def _run_async(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
-        TRIAL.set(trial)
+        calls.TRIAL.set(trial)
         self.send({"began": trial})
         began = time.perf_counter()
         try:
@@ -332,7 +241,7 @@ def main() -> None:
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     faulthandler.enable()
     end_with_parent(life)
-    carry_trial_into_threads()
+    calls.carry_trial_into_threads()
     worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools))
     lines = worker.control.makefile("rb")
     try:

@@ -46,10 +46,6 @@ DISPATCHER_ARGS = {
 DISPATCHER_CALLS = {"call", "tool_call", "function_call", "tool_use", "block", "tool_block"}
 
 
-class Stopped(BaseException):
-    """The trial ends at this tool call. No `except Exception` of an agent catches it."""
-
-
 def apply(points: list[str], ask: Ask) -> None:
     """Put every patch point's tools in the hands of `ask`.
 

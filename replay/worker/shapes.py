@@ -135,8 +135,8 @@ def _target(found: Any, path: str, args: dict[str, Any]) -> Target:
         name = next((name for name in METHODS if callable(getattr(found, name, None))), "")
         if not name:
             raise Unusable(
-                f"{path} is {replies.in_words(found)} and cannot be called; an agent is a function, or an object "
-                f"with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
+                f"{path} is {replies.in_words(found)} and cannot be called; "
+                f"an agent is a function, or an object with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
             )
         if name != "__call__":
             call, path = getattr(found, name), f"{path}.{name}"

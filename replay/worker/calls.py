@@ -1,0 +1,112 @@
+"""The tools channel: a tool call goes out, its answer comes in, from any thread or coroutine of the agent."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import os
+import socket
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replay.worker import replies
+else:
+    replies = sys.modules["_replaydiff_worker_replies"]
+
+LARGEST_LINE = 64 * 1024 * 1024
+"""Bytes of the longest message; a longer answer is the agent's error."""
+
+TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
+"""The trial that the running code belongs to."""
+
+
+class Stopped(BaseException):
+    """The trial ends at this tool call. No `except Exception` of an agent catches it."""
+
+
+def encode(message: Any) -> bytes:
+    """One line of JSON. What is no JSON value is written as `replies.plain` sees it."""
+    try:
+        text = json.dumps(message, default=replies.plain)
+    except TypeError:
+        text = json.dumps(replies.with_text_keys(message), default=replies.plain)
+    return text.encode() + b"\n"
+
+
+class Tools:
+    """The tools channel: one question and its answer at a time, from any thread or coroutine."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._answers = channel.makefile("rb")
+        self._lock = threading.Lock()
+        self._forked = False
+        self.running: set[int] = set()
+        """Trials that have begun and not ended."""
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def ask(self, name: str, args: dict[str, Any]) -> Any:
+        """What the tool answers.
+
+        Raises:
+            RuntimeError: the recorded error of the tool, or the call could not be answered.
+            Stopped: the trial ends here.
+        """
+        trial = self._trial(name)
+        try:
+            line = encode({"trial": trial, "name": name, "args": args})
+        except (ValueError, RecursionError) as error:
+            raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
+        if len(line) > LARGEST_LINE:
+            raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
+        with self._lock:
+            self._channel.sendall(line)
+            reply = self._answers.readline()
+        if not reply:
+            os._exit(1)
+        answer = json.loads(reply)
+        if "stop" in answer:
+            raise Stopped(answer["stop"])
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def _trial(self, name: str) -> int:
+        if self._forked:
+            raise RuntimeError(f"{name} was called in a forked process, where replay cannot answer it")
+        trial = TRIAL.get()
+        if trial is None and len(self.running) == 1:
+            # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
+            trial = next(iter(self.running))
+        if trial is None:
+            raise RuntimeError(f"{name} was called from a thread that belongs to no trial")
+        if trial not in self.running:
+            print(f"replay: {name} was called from a thread of an earlier trial; stopped", file=sys.stderr)
+            raise Stopped("the trial is over")
+        return trial
+
+    def _after_fork(self) -> None:
+        self._forked = True
+
+
+def carry_trial_into_threads() -> None:
+    """Threads start with the context of whoever started them, so their tool calls know their trial."""
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+
+    def start_in_context(self: threading.Thread) -> None:
+        context, run = contextvars.copy_context(), self.run
+
+        def run_in_context() -> None:
+            context.run(run)
+
+        self.run = run_in_context  # type: ignore[method-assign]
+        start(self)
+
+    def submit_in_context(self: ThreadPoolExecutor, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return submit(self, contextvars.copy_context().run, function, *args, **kwargs)
+
+    threading.Thread.start = start_in_context  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_in_context  # type: ignore[method-assign,assignment]
