@@ -27,7 +27,7 @@ from replay.model import Lane
 DEFAULT = "default"
 
 _FORM = re.compile(
-    r"\s*(?P<figure>\S.*?)\s*(?P<op><=|>=|==|!=|<|>)\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*"
+    r"\s*(?P<figure>[^<>=!\s][^<>=!]*?)\s*(?P<op><=|>=|==|!=|<|>)\s*(?P<number>[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?)\s*"
 )
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,

@@ -10,7 +10,7 @@ from diff.graders.base import SCORE_PREFIX, built_in
 from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict
 from diff.slices import cluster
 from diff.statistics import noise, paired, power
-from diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model
+from diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model, settled
 from replay.errors import UnknownNameError
 from replay.model import GradeState, Item, Lane, Run, Status
 from replay.settings import Settings
@@ -153,7 +153,7 @@ def _delta(
     return MetricDelta(
         old=_mean([value for sample in counted if (value := sample.old_mean) is not None]),
         new=_mean([value for sample in counted if (value := sample.new_mean) is not None]),
-        delta=_mean(deltas),
+        delta=settled(grouped.mean) if deltas else None,
         se=se,
         ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=run.seed),
         p=paired.sign_flip(grouped, seed=run.seed),

@@ -3,11 +3,12 @@
 For one metric and item, delta = mean(new trials) − mean(old trials); trial i is never paired with trial i.
 
     regressed, improved   |delta| ≥ `min_delta`, and a difference this large is not what the noise gives: its
-                          one-sided chance under the null model of `diff.statistics.noise`, in which trials of
-                          the old version and its repeat count together, survives Benjamini–Hochberg over the
-                          metric's items at 1 − `confidence`. So among the items announced as regressed at
-                          most that share is expected to be a false alarm, and a comparison of a version with
-                          itself announces none in that share of runs.
+                          one-sided chance under the null model of `diff.statistics.noise` survives
+                          Benjamini–Hochberg over the metric's items at 1 − `confidence`. In that chance the
+                          trials of the old version and of its repeat count together, and trials without a
+                          score speak against the change. Of the items announced as regressed at most that
+                          share are expected to be false alarms, and a version compared with itself has any
+                          announced in at most that share of runs.
     inconclusive          |delta| ≥ `min_delta` within the noise; or a lane without a score; or trials without
                           a score (errors, divergence, abstention) that could have made it another verdict
     unchanged             otherwise
@@ -34,6 +35,7 @@ from diff.statistics import noise
 
 SINGLE_TRIAL = "single trial: noise unknown"
 _TIE = 1e-9
+_DUST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class Sample:
     def delta(self) -> float | None:
         """mean(new) − mean(old); None where a lane has no score."""
         old, new = self.old_mean, self.new_mean
-        return None if old is None or new is None else new - old
+        return None if old is None or new is None else settled(new - old)
 
     def delta_bounds(self, low: float, high: float) -> tuple[float, float] | None:
         """The delta with every unscored trial at the new lane's disadvantage, and at its advantage.
@@ -76,6 +78,14 @@ class Sample:
         if old_worst is None or old_best is None or new_worst is None or new_best is None:
             return None
         return new_worst - old_worst, new_best - old_best
+
+    def against(self, sign: int, scale: Scale) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Scores of both versions with every unscored trial speaking against a change to this side."""
+        old, new = (scale.low, scale.high) if sign < 0 else (scale.high, scale.low)
+        return (
+            (*self.old, *[old] * self.old_unscored, *self.again),
+            (*self.new, *[new] * self.new_unscored),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,14 +173,12 @@ def _announced(
         return [True] * len(samples)
     chances = []
     for sample in samples:
-        before = _mean((*sample.old, *sample.again))
-        after = sample.new_mean
-        difference = 0.0 if before is None or after is None else (after - before) / scale.reach
-        if difference * sign <= 0:
+        before, after = sample.against(sign, scale)
+        difference = (_mean(after) or 0.0) - (_mean(before) or 0.0)
+        if not before or not after or difference * sign <= 0:
             chances.append(1.0)
             continue
-        trials = len(sample.old) + len(sample.again)
-        chances.append(noise.surprise(null, trials, len(sample.new), difference))
+        chances.append(noise.surprise(null, len(before), len(after), difference / scale.reach))
     return [chance <= level for chance in noise.false_discovery(chances)]
 
 
@@ -192,12 +200,17 @@ def _one(sample: Sample, scale: Scale, unknown: bool, beyond: bool, min_delta: f
     if unknown:
         return Judged(verdict=verdict, note=SINGLE_TRIAL)
     if not beyond:
-        return Judged(verdict=Verdict.INCONCLUSIVE, note="within the noise of repeated trials")
+        return Judged(verdict=Verdict.INCONCLUSIVE, note=gap or "within the noise of repeated trials")
     return Judged(verdict=verdict, note=gap)
 
 
 def _unscored(count: int, total: int, lane: str) -> str:
     return f"{count} of {total}{' ' + lane if lane else ''} trials have no score" if count else ""
+
+
+def settled(delta: float) -> float:
+    """The difference without what floating point left of 0: 2/3 − 2/3 from other sums is no change."""
+    return 0.0 if abs(delta) < _DUST else delta
 
 
 def _mean(values: Sequence[float]) -> float | None:
