@@ -1,0 +1,118 @@
+"""SHIP, HOLD and CAN'T TELL, each with its reason and its next command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from diff.answer import Evidence, decide
+from diff.compute import compute
+from diff.result import DiffResult
+from replay.cli import COMMANDS, cli
+from replay.model import Item
+from replay.settings import GateSection
+from replay.store.connection import open_store
+from tests.diff.build import RUN_ID, case, item, settings, store, trials
+
+
+def answered(
+    folder: Path, lanes: list[dict[str, str]], *, cases: bool = False, gate: GateSection | None = None
+) -> DiffResult:
+    """Items in their lanes, a dict each."""
+    make = case if cases else item
+    items: list[Item] = [make(f"t{n}") for n in range(len(lanes))]
+    done = [t for one, outcomes in zip(items, lanes, strict=True) for t in trials(one, **outcomes)]
+    path = store(folder, items, done)
+    with open_store(path, read_only=True) as con:
+        return compute(con, RUN_ID, settings(folder, **({"gate": gate} if gate else {})))
+
+
+SAME = {"old": "111", "new": "111"}
+BETTER = {"old": "000", "new": "111"}
+WORSE = {"old": "111", "new": "000"}
+NOISY = [{"old": "101", "new": "010"}, {"old": "010", "new": "101"}, {"old": "011", "new": "110"}]
+
+
+def test_fifty_items_that_stayed_the_same_ship(tmp_path: Path) -> None:
+    result = answered(tmp_path, [SAME] * 50)
+    assert result.answer.value == "SHIP"
+    assert (
+        result.reason == "tool_calls 1.00 → 1.00 on 50 items (95% interval -0.05 to +0.04); no item regressed"
+    )
+    assert result.next == f"replay report {RUN_ID} --format html -o report.html"
+
+
+def test_twenty_items_that_stayed_the_same_show_too_little(tmp_path: Path) -> None:
+    result = answered(tmp_path, [SAME] * 20)
+    assert result.answer.value == "CAN'T TELL"
+    assert result.reason == (
+        "tool_calls 1.00 → 1.00 on 20 items (95% interval -0.12 to +0.12): "
+        "a loss of more than 0.05 cannot be excluded"
+    )
+
+
+def test_what_got_better_is_to_be_kept(tmp_path: Path) -> None:
+    result = answered(tmp_path, [BETTER] * 5 + [SAME] * 20)
+    # The old version's tool path is the recorded one in 20 of 25 items: it is a witness.
+    assert result.answer.value == "SHIP"
+    assert result.next == f"replay promote t0 t1 t2 t3 t4 --run {RUN_ID}"
+
+
+def test_more_regressions_may_be_allowed(tmp_path: Path) -> None:
+    lanes = [WORSE] * 2 + [SAME] * 100
+    assert answered(tmp_path, lanes).answer.value == "HOLD"
+    (tmp_path / "two").mkdir()
+    lenient = answered(tmp_path / "two", lanes, gate=GateSection(max_regressed=2, tolerance=0.1))
+    assert lenient.answer.value == "SHIP"
+    assert lenient.reason.endswith("; 2 items regressed")
+
+
+def test_a_loss_over_all_items_holds_without_a_single_certain_one(tmp_path: Path) -> None:
+    """Every item a little worse: none beyond its own noise, all together beyond doubt."""
+    lanes = [{"old": "101", "new": "001"}, {"old": "110", "new": "010"}] * 20
+    result = answered(tmp_path, lanes, cases=True)
+    assert result.counts.regressed == 0
+    assert result.answer.value == "HOLD"
+    assert result.reason.endswith(": worse by more than 0.05")
+
+
+def test_noise_is_no_reason_to_hold(tmp_path: Path) -> None:
+    result = answered(tmp_path, NOISY * 10, cases=True)
+    assert result.counts.regressed == 0
+    assert result.answer.value == "CAN'T TELL"
+
+
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        [SAME] * 50,
+        [SAME] * 5,
+        [BETTER] * 5 + [SAME] * 20,
+        [WORSE] + [SAME] * 20,
+        NOISY * 10,
+        [{"old": "1", "new": "0"}] + [{"old": "1", "new": "1"}] * 9,
+        [{"old": "E", "new": "E"}] * 3,
+        [{"old": "1", "new": "C"}],
+        [{"new": "1"}, {"new": "0"}],
+    ],
+)
+def test_the_next_command_is_one_that_parses(tmp_path: Path, lanes: list[dict[str, str]]) -> None:
+    words = shlex.split(answered(tmp_path, lanes, cases=True).next)
+    known = {name for section in COMMANDS.values() for name in section}
+    assert words[0] == "replay"
+    assert words[1] in known
+    command = cli.get_command(click.Context(cli), words[1])
+    assert command is not None
+    command.make_context(words[1], words[2:])
+
+
+def test_every_part_of_the_reason_fits_one_line(tmp_path: Path) -> None:
+    for n, lanes in enumerate(([SAME] * 9, [WORSE] * 9, NOISY)):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        assert "\n" not in answered(folder, lanes).reason
+    assert decide.__doc__
+    assert Evidence.__doc__

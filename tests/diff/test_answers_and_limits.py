@@ -1,0 +1,75 @@
+"""The graders of a case's answer and of its budget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diff.graders.base import free_grades
+from replay.model import Status
+from replay.settings import Settings
+from tests.diff.build import case, trial
+
+SETTINGS = Settings(root=Path())
+
+
+@pytest.mark.parametrize(
+    ("answer", "tolerance", "response", "passed"),
+    [
+        ("Paris", "exact_match", "  paris. ", True),
+        ("Paris", "exact_match", "It is Paris", False),
+        ("Paris", None, "Paris", True),
+        ("1234.5", "numeric_close", "It comes to $1,234.50 in all.", True),
+        ("1234.5", "numeric_close", "It comes to 1246 euros.", True),
+        ("1234.5", "numeric_close", "It comes to 1247 euros.", False),
+        ("100", "numeric_close", "101", True),
+        ("100", "numeric_close", "98.9", False),
+        ("-5", "numeric_close", "minus: −5", True),
+        ("0", "numeric_close", "0.01", True),
+        ("0", "numeric_close", "0.02", False),
+        ("12 %", "numeric_close", "12.1 %", True),
+        ("42", None, "The answer is 42.", True),
+        ("42", "numeric_close", "no idea", False),
+    ],
+)
+def test_answers(answer: str, tolerance: str | None, response: str, passed: bool) -> None:
+    wanted = case("c", answer=answer, tolerance=tolerance)
+    found = free_grades(wanted, trial("c", "new", final_response=response), SETTINGS)["answer"]
+    assert found.passed is passed
+    assert bool(found.reason) is not passed
+
+
+def test_what_only_a_model_can_compare_is_not_graded_here() -> None:
+    for fields in (
+        {"answer": "kind words", "tolerance": "semantic_similar"},
+        {"answer": "many", "tolerance": "numeric_close"},
+    ):
+        assert "answer" not in free_grades(case("c", **fields), trial("c", "new"), SETTINGS)
+
+
+def test_a_stopped_trial_has_no_answer() -> None:
+    stopped = trial("c", "new", status=Status.DIVERGED, final_response=None)
+    assert "answer" not in free_grades(case("c", answer="x"), stopped, SETTINGS)
+
+
+@pytest.mark.parametrize(("took", "passed"), [(500.0, True), (501.0, False)])
+def test_latency(took: float, passed: bool) -> None:
+    found = free_grades(case("c", max_latency_ms=500.0), trial("c", "new", latency_ms=took), SETTINGS)
+    assert found["latency"].passed is passed
+
+
+def test_an_unknown_latency_is_not_graded() -> None:
+    limited = case("c", max_latency_ms=500.0)
+    assert "latency" not in free_grades(limited, trial("c", "new", latency_ms=None), SETTINGS)
+
+
+def test_scores_of_observed_trials_are_metrics() -> None:
+    made = trial("c", "new", scores={"reward": 0.5, "solved": True, "comment": "fine"})
+    grades = free_grades(case("c"), made, SETTINGS)
+    assert {name: grade.score for name, grade in grades.items() if name.startswith("score:")} == {
+        "score:reward": 0.5,
+        "score:solved": 1.0,
+    }
+    assert grades["score:solved"].passed
+    assert grades["score:reward"].passed is False

@@ -1,0 +1,83 @@
+"""The gate: conditions, what they may name, and the exit codes they end in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diff.compute import compute
+from diff.gate import check_form, exit_code
+from diff.result import DiffResult
+from replay.errors import ExitCode, SettingsError, UnknownNameError
+from replay.settings import GateSection, Settings
+from replay.store.connection import open_store
+from tests.diff.build import RUN_ID, item, settings, store, trials
+
+
+def gated(
+    folder: Path, *gate: str, new: str = "111", touched: int = 2, given: Settings | None = None
+) -> DiffResult:
+    items = [item(f"t{n}") for n in range(60)]
+    done = [
+        t for n, one in enumerate(items) for t in trials(one, old="111", new=new if n < touched else "111")
+    ]
+    path = store(folder, items, done)
+    with open_store(path, read_only=True) as con:
+        return compute(con, RUN_ID, given or settings(folder), gate=gate or None)
+
+
+@pytest.mark.parametrize(
+    ("new", "expressions", "held", "code"),
+    [
+        ("111", ["default"], True, ExitCode.OK),
+        ("000", ["default"], False, ExitCode.GATE_FAILED),
+        ("000", ["regressed<=2"], True, ExitCode.OK),
+        ("000", ["regressed<2"], False, ExitCode.GATE_FAILED),
+        ("000", ["tool_calls.delta>=-0.05", "tool_calls.ci_low >= -0.2"], True, ExitCode.OK),
+        ("000", ["tool_calls.new>=0.9", "regressed==0"], False, ExitCode.GATE_FAILED),
+        ("000", ["tool_calls.month>=0"], None, ExitCode.CANNOT_TELL),
+        ("000", ["tool_calls.month>=0", "regressed<=0"], False, ExitCode.GATE_FAILED),
+        ("EEE", ["errors<=0"], False, ExitCode.GATE_FAILED),
+        ("111", ["fidelity.new>=1", "latency_p95.new<=100", "compared==60"], True, ExitCode.OK),
+        ("111", ["cost.new<1"], None, ExitCode.CANNOT_TELL),
+    ],
+)
+def test_gates(tmp_path: Path, new: str, expressions: list[str], held: bool | None, code: ExitCode) -> None:
+    gate = gated(tmp_path, *expressions, new=new).gate
+    assert (gate.asked, gate.held) == (True, held)
+    assert [condition.expression for condition in gate.conditions] == expressions
+    assert exit_code(gate) is code
+
+
+def test_a_gate_that_cannot_be_decided(tmp_path: Path) -> None:
+    gate = gated(tmp_path, "default", new="EEE", touched=6).gate
+    assert (gate.held, exit_code(gate)) == (None, ExitCode.CANNOT_TELL)
+
+
+def test_without_a_gate_nothing_is_decided(tmp_path: Path) -> None:
+    gate = gated(tmp_path, new="000").gate
+    assert (gate.asked, gate.held, gate.conditions) == (False, None, ())
+    assert exit_code(gate) is ExitCode.OK
+
+
+def test_a_gate_in_the_settings_is_asked_for(tmp_path: Path) -> None:
+    given = Settings(root=tmp_path, gate=GateSection(max_regressed=2), given=frozenset({"gate"}))
+    result = gated(tmp_path, new="000", given=given)
+    assert result.gate.asked
+
+
+def test_floating_point_does_not_decide(tmp_path: Path) -> None:
+    condition = gated(tmp_path, f"tool_calls.new>={58 / 60:.12f}", new="000").gate.conditions[0]
+    assert condition.held
+
+
+@pytest.mark.parametrize("expression", ["regressed", "regressed<=few", "<=2", "regressed=<2", ""])
+def test_what_is_no_condition(expression: str) -> None:
+    with pytest.raises(SettingsError, match="is no condition; write `default`, or a figure"):
+        check_form([expression])
+
+
+def test_a_misspelt_figure_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match=r"no figure 'regresed'; did you mean 'regressed'\?"):
+        gated(tmp_path, "regresed<=2")
