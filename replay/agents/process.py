@@ -26,6 +26,8 @@ MARK = "REPLAY_WORKER"
 """Environment variable by which a worker's processes are known."""
 TAIL_BYTES = 16 * 1024
 """How much of what a worker printed is kept."""
+STRAY_ROUNDS = 20
+"""How often processes that left a worker's group are looked for."""
 LAST_WORDS_S = 1.0
 """Seconds that are waited for what a process wrote before it ended."""
 
@@ -172,7 +174,7 @@ class Process:
     async def _wait_for_end(self, on_end: Callable[[], None]) -> None:
         try:
             await _exited(self._popen)
-            self._kill_strays()
+            await self._kill_strays()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
                     await self._control_closed.wait()
@@ -188,14 +190,19 @@ class Process:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
-    def _kill_strays(self) -> None:
+    async def _kill_strays(self) -> None:
         """What it started and what outlived it: in its group, or carrying its mark."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
-        if sys.platform == "linux":
-            for pid in _marked(f"{MARK}={self._mark}".encode()):
+        # One that forks while it is looked for is only found the next time.
+        for _ in range(STRAY_ROUNDS):
+            strays = _marked(f"{MARK}={self._mark}".encode()) if sys.platform == "linux" else []
+            if not strays:
+                return
+            for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.01)
 
 
 class _Lines(asyncio.Protocol):

@@ -165,8 +165,9 @@ class PythonAgent:
                 pass
             except WorkerDied as died:
                 return died.alone
+        # Trials caught in the same hang come here too, once the first of them is ending the process.
+        alone = worker.alive and worker.in_flight == 1
         worker.forget(number)
-        alone = worker.in_flight == 0
         await worker.kill()
         return alone
 

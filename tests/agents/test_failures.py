@@ -1,0 +1,228 @@
+"""What goes wrong in an agent is told apart, and never harms the next trial."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from replay.agents import python
+from replay.model import Status
+from tests.agents.running import AGENTS, run, run_one
+
+
+def test_an_exception_is_the_agents_error_with_its_place() -> None:
+    outcome = run_one("misbehaving:raises")
+    line = 1 + (AGENTS / "misbehaving.py").read_text().splitlines().index('    return {}["order"]')
+    assert outcome.status is Status.AGENT_ERROR
+    assert outcome.reason == f"KeyError: 'order' (misbehaving.py:{line})"
+
+
+def test_a_long_exception_is_shortened_to_one_line() -> None:
+    outcome = run_one("misbehaving:raises_long")
+    assert outcome.reason is not None
+    assert outcome.reason.startswith("ValueError: line one line two xxx")
+    assert len(outcome.reason) < 600
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "reason"),
+    [
+        ("raises_unreadable", "UnreadableError: (its text cannot be read: ValueError)"),
+        ("raises_interrupt", "KeyboardInterrupt: "),
+        ("raises_hidden", "RuntimeError: bug of the agent"),
+    ],
+)
+def test_whatever_an_agent_raises_is_its_error(entrypoint: str, reason: str) -> None:
+    outcome = run_one(f"misbehaving:{entrypoint}")
+    assert outcome.status is Status.AGENT_ERROR
+    assert outcome.reason is not None
+    assert outcome.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "input_", "status", "retry_after"),
+    [
+        ("raises_status", "429 3", "infra_error", 3.0),
+        ("raises_status", "529", "infra_error", None),
+        ("raises_status", "500 soon", "infra_error", None),
+        ("raises_status", "408", "infra_error", None),
+        ("raises_status", "400", "agent_error", None),
+        ("raises_status", "404 5", "agent_error", None),
+        ("raises_connection", "", "infra_error", None),
+        ("raises_refused", "", "infra_error", None),
+        ("raises_url", "503", "infra_error", 2.0),
+        ("raises_url", "404", "agent_error", None),
+        ("raises_from", "", "infra_error", 1.5),
+    ],
+)
+def test_faults_of_provider_and_network_are_told_apart(
+    entrypoint: str, input_: str, status: str, retry_after: float | None
+) -> None:
+    outcome = run_one(f"misbehaving:{entrypoint}", input_)
+    assert (outcome.status.value, outcome.retry_after_s) == (status, retry_after)
+
+
+def test_retry_after_may_be_a_date() -> None:
+    [outcome] = run("misbehaving:raises_status", "429 Fri, 01 Jan 2999 00:00:00 GMT")
+    assert outcome.retry_after_s is not None
+    assert outcome.retry_after_s > 1e9
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "said"),
+    [
+        ("returns_int", "an int (42)"),
+        ("returns_none", "None"),
+        ("returns_list", "a list"),
+        ("returns_empty_dict", "a dict with status, id"),
+        ("returns_object", "an Order with id, at"),
+        ("returns_class", "the class Order"),
+    ],
+)
+def test_nonsense_is_named_with_what_is_allowed(entrypoint: str, said: str) -> None:
+    outcome = run_one(f"misbehaving:{entrypoint}")
+    assert outcome.status is Status.AGENT_ERROR
+    assert outcome.reason == (
+        f"the agent returned {said}; allowed is a string, or a mapping or object with final_response, text, "
+        "content, result, answer, final_output or output"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "input_", "reason"),
+    [
+        ("dies", "3", "the agent's process ended: exit code 3"),
+        ("segfaults", "", "the agent's process ended: killed by SIGSEGV"),
+        ("killed", "", "the agent's process ended: killed by SIGKILL (mostly: out of memory)"),
+        ("exits", "4", "the agent called sys.exit(4) (misbehaving.py:"),
+    ],
+)
+def test_a_dead_process_is_a_crash_and_the_next_trial_goes_on(
+    entrypoint: str, input_: str, reason: str
+) -> None:
+    outcome, after = run("misbehaving:" + entrypoint, input_, "0", concurrency=1)
+    assert outcome.status is Status.CRASHED
+    assert outcome.reason is not None
+    assert outcome.reason.startswith(reason)
+    assert after.status is Status.CRASHED
+
+
+def test_what_a_crashed_agent_printed_is_kept() -> None:
+    assert run_one("misbehaving:dies", "3").stderr == "last words"
+    stack = run_one("misbehaving:segfaults").stderr
+    assert stack is not None
+    assert "Segmentation fault" in stack
+    assert "misbehaving.py" in stack
+
+
+def test_a_crash_after_a_miss_is_diverged(tmp_path: Path) -> None:
+    source = "import os\ndef f(): ...\ndef run(text):\n    try: f()\n    except BaseException: os._exit(1)\n"
+    (tmp_path / "dying.py").write_text(source)
+    outcome = run_one("dying:run", folder=tmp_path, tools=("dying:f",))
+    assert outcome.status is Status.DIVERGED
+    assert outcome.reason == "f(): never recorded; the recording has no tool calls"
+
+
+@pytest.mark.parametrize("entrypoint", ["sleeps", "ignores_signals", "closes_its_channels"])
+def test_a_trial_that_hangs_is_timed_out_and_its_process_ended(entrypoint: str) -> None:
+    began = time.monotonic()
+    outcome, after = run(f"misbehaving:{entrypoint}", "60", "60", timeout_s=0.5, concurrency=2)
+    assert outcome.status is Status.TIMEOUT
+    assert outcome.reason == "no answer within 0.5 seconds"
+    assert outcome.stderr == ("still here" if entrypoint == "ignores_signals" else None)
+    assert after.status is Status.TIMEOUT
+    assert time.monotonic() - began < 5
+
+
+def test_after_a_time_out_the_next_trial_gets_a_new_process() -> None:
+    outcomes = run("misbehaving:sleeps", "0", "60", "0", timeout_s=1.0, concurrency=1)
+    assert [outcome.status.value for outcome in outcomes] == ["ok", "timeout", "ok"]
+    assert outcomes[0].final_response != outcomes[2].final_response
+
+
+@pytest.mark.parametrize("input_", ["", "hang"])
+def test_children_are_ended_too(input_: str) -> None:
+    # The fixture of this folder finds any that are left.
+    outcome = run_one("misbehaving:leaves_children", input_, timeout_s=1.0)
+    assert outcome.status is (Status.TIMEOUT if input_ else Status.OK)
+
+
+def test_a_flood_of_prints_harms_nobody() -> None:
+    outcome = run_one("misbehaving:floods", "20")
+    assert (outcome.status, outcome.final_response, outcome.stderr) == (Status.OK, "done", None)
+
+
+def test_an_answer_of_many_megabytes_arrives() -> None:
+    outcome = run_one("misbehaving:answers_at_length", "10")
+    assert outcome.final_response == "é" * (10 * 1024 * 1024)
+
+
+def test_an_answer_without_end_is_the_agents_error() -> None:
+    outcome = run_one("misbehaving:answers_at_length", "11", timeout_s=60.0)
+    assert outcome.status is Status.AGENT_ERROR
+    assert outcome.reason == "the agent's answer is longer than 64 MB"
+
+
+def test_values_that_are_no_json_are_written_as_well_as_can_be() -> None:
+    outcome = run_one("misbehaving:answers_oddly")
+    assert outcome.status is Status.OK
+    assert outcome.served[0].call.args == {"1": [1, 2], "at": "2026-01-02", "o": {"id": 1, "at": None}}
+    assert outcome.usage is not None
+    assert outcome.usage.output_tokens == 3
+
+
+@pytest.mark.parametrize("entrypoint", ["answers_in_circles"])
+def test_what_cannot_be_written_is_the_agents_error(entrypoint: str) -> None:
+    outcome = run_one(f"misbehaving:{entrypoint}")
+    assert outcome.status is Status.AGENT_ERROR
+    assert outcome.reason is not None
+    assert "the agent's answer cannot be written as JSON" in outcome.reason
+
+
+def test_text_that_cannot_be_stored_is_mended() -> None:
+    outcome = run_one("misbehaving:answers_half_a_character")
+    assert outcome.final_response == "\ufffd and \ufffd"
+
+
+def test_deep_nesting_is_an_answer_or_an_error_but_no_hang() -> None:
+    assert run_one("misbehaving:answers_deeply", timeout_s=5.0).status in (Status.OK, Status.AGENT_ERROR)
+
+
+# --- async agents: one process for many -----------------------------------------------------------
+
+
+def test_async_trials_share_a_process_and_its_time() -> None:
+    began = time.monotonic()
+    outcomes = run("misbehaving:sleeps_async", *["0.5"] * 20, concurrency=20)
+    assert [outcome.status for outcome in outcomes] == [Status.OK] * 20
+    assert time.monotonic() - began < 5
+
+
+def test_an_async_time_out_ends_that_trial_alone() -> None:
+    outcomes = run("misbehaving:does", "sleep 60", "sleep 1.2", timeout_s=1.5)
+    assert [outcome.status.value for outcome in outcomes] == ["timeout", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("culprit", "status"), [("die", "crashed"), ("block 60", "timeout"), ("stubborn", "timeout")]
+)
+def test_who_takes_the_process_down_is_found_and_the_others_are_run_again(
+    culprit: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python, "AFTER_CANCEL_S", 0.3)
+    others = ["sleep 0.6"] * 3
+    outcomes = run("misbehaving:does", others[0], culprit, *others[1:], timeout_s=1.0)
+    assert [outcome.status.value for outcome in outcomes] == ["ok", status, "ok", "ok"]
+
+
+@pytest.mark.parametrize("word", ["exit", "subtask"])
+def test_an_async_agent_that_exits_harms_nobody_else(word: str) -> None:
+    outcomes = run("misbehaving:does", "sleep 0.3", word)
+    assert [outcome.status.value for outcome in outcomes] == ["ok", "crashed"]
+    assert outcomes[1].reason is not None
+    assert outcomes[1].reason.startswith("the agent called sys.exit(5)")
+
+
+def test_an_async_agent_that_blocks_gives_each_trial_its_own_time() -> None:
+    outcomes = run("misbehaving:blocks", *["0.4"] * 6, timeout_s=1.0, concurrency=6)
+    assert [outcome.status.value for outcome in outcomes] == ["ok"] * 6
