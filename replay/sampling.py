@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replay.errors import InputError
 from replay.model import Sample, SampleItem
-from replay.store.bulk import utc_now
+from replay.store.clock import utc_now
 from replay.store.where import field_text, guarded, selection
 
 if TYPE_CHECKING:

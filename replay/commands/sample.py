@@ -112,7 +112,7 @@ def _name(name: str | None, month: str | None) -> str:
 
 def _month(con: DuckDBPyConnection, month: str | None) -> str | None:
     """The month to draw from; says which where it was left to be found."""
-    from replay.store.bulk import utc_now
+    from replay.store.clock import utc_now
     from replay.store.traces import trace_months
     from replay.store.where import month_range
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-
-from replay.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -34,11 +31,6 @@ def insert(
     con.execute(f"INSERT INTO {table} ({names}) SELECT {values} {conflict}", lists)
 
 
-def batches(rows: Sequence[T], size: int) -> list[Sequence[T]]:
-    """The rows in slices of at most `size`."""
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
-
-
 def reader(type_: type[T]) -> Callable[[str], T]:
     """A function that reads stored JSON text as that type."""
     return partial(_decode, msgspec.json.Decoder(type_))
@@ -59,32 +51,3 @@ def real(number: float | None) -> float | None:
         return None if number is None else float(number)
     except OverflowError:
         return None
-
-
-def utc_now() -> datetime:
-    """Now, as the store keeps times: naive UTC, to the microsecond."""
-    from datetime import UTC
-
-    return datetime.now(UTC).replace(tzinfo=None)
-
-
-def resolve(con: DuckDBPyConnection, table: str, column: str, name: str, kind: str, hint: str) -> str:
-    """The full id for an id or its unique beginning of at least six characters.
-
-    Raises:
-        UnknownNameError: nothing is called that.
-        InputError: several begin with it.
-    """
-    exact = con.execute(f"SELECT {column} FROM {table} WHERE {column} = ?", [name]).fetchone()
-    if exact:
-        return str(exact[0])
-    if len(name) >= 6:
-        matching = f"SELECT {column} FROM {table} WHERE starts_with({column}, ?) ORDER BY 1 LIMIT 4"
-        found = [str(row[0]) for row in con.execute(matching, [name]).fetchall()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
-            raise InputError(f"several {kind}s begin with {name!r}: {some}; type more of the id")
-    near = f"SELECT {column} FROM {table} ORDER BY jaro_winkler_similarity({column}, ?) DESC, 1 LIMIT 3"
-    raise UnknownNameError(kind, name, [str(row[0]) for row in con.execute(near, [name]).fetchall()], hint)

@@ -25,7 +25,8 @@ _CONFIG = {
     "allow_community_extensions": "false",
     "enable_external_access": "false",
     "python_enable_replacements": "false",
-    "memory_limit": "1GB",
+    "memory_limit": "640MB",
+    "checkpoint_threshold": "128MB",
 }
 _LOCK_WAIT_S = 1.0
 _SQLITE_MAGIC = b"SQLite format 3\x00"

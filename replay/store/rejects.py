@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from replay.store import bulk
+from replay.store.clock import utc_now
 from replay.store.text import clean_text
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class StoredReject:
 
 def write_rejects(con: DuckDBPyConnection, rejects: Sequence[Reject]) -> None:
     """Keep rejects; of two for one source, file and line the last one counts."""
-    now = bulk.utc_now()
+    now = utc_now()
     rows = {
         (reject.source, reject.file, reject.line): (
             clean_text(reject.source),

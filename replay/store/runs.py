@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replay.errors import InputError, UnknownNameError
 from replay.model import Item, Lane, Mode, Run, Version
 from replay.store import bulk
+from replay.store.ids import resolve
 from replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def get_run(con: DuckDBPyConnection, run_id: str) -> Run:
         UnknownNameError: there is none.
         InputError: several begin with it.
     """
-    full = bulk.resolve(con, "runs", "run_id", run_id, "run", _HINT)
+    full = resolve(con, "runs", "run_id", run_id, "run", _HINT)
     return _runs(con, "WHERE run_id = ?", [full])[0]
 
 

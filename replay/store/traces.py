@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from replay.errors import UnknownNameError
 from replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
 from replay.store import bulk
+from replay.store.clock import utc_now
+from replay.store.ids import resolve
 from replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
     Memory is a few times the batch's own size: import in batches of some thousand traces.
     """
     latest = {(trace.source, trace.trace_id): trace for trace in traces}
-    now = bulk.utc_now()
+    now = utc_now()
     rows: list[list[Any]] = []
     calls: list[tuple[Any, ...]] = []
     con.begin()
@@ -133,7 +135,7 @@ def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
         UnknownNameError: there is none.
         InputError: several begin with it.
     """
-    full = bulk.resolve(con, "traces", "trace_id", trace_id, "trace", _HINT)
+    full = resolve(con, "traces", "trace_id", trace_id, "trace", _HINT)
     return next(iter_traces(con, [full]))
 
 

@@ -1,4 +1,5 @@
 -- Key columns are typed, payloads are JSON text. All timestamps are naive UTC.
+-- Long texts say how they are compressed: left to choose, DuckDB spends most of an import on trying the others.
 CREATE TABLE traces (
     trace_id       VARCHAR PRIMARY KEY,
     source         VARCHAR NOT NULL,
@@ -15,28 +16,28 @@ CREATE TABLE traces (
     model          VARCHAR,
     tags           VARCHAR[] NOT NULL,
     tool_path      VARCHAR NOT NULL,
-    input          VARCHAR NOT NULL,
-    final_response VARCHAR,
+    input          VARCHAR USING COMPRESSION zstd NOT NULL,
+    final_response VARCHAR USING COMPRESSION zstd,
     input_tokens   BIGINT,
     output_tokens  BIGINT,
     cost_usd       DOUBLE,
     latency_ms     DOUBLE,
-    error          VARCHAR,
+    error          VARCHAR USING COMPRESSION zstd,
     usage          JSON,
     scores         JSON NOT NULL,
-    metadata       JSON NOT NULL,
-    messages       JSON NOT NULL,
-    steps          JSON NOT NULL
+    metadata       JSON USING COMPRESSION zstd NOT NULL,
+    messages       JSON USING COMPRESSION zstd NOT NULL,
+    steps          JSON USING COMPRESSION zstd NOT NULL
 );
 
 CREATE TABLE tool_calls (
     trace_id    VARCHAR NOT NULL,
     index       INTEGER NOT NULL,
     name        VARCHAR NOT NULL,
-    args        JSON NOT NULL,
+    args        JSON USING COMPRESSION zstd NOT NULL,
     call_id     VARCHAR,
-    result      JSON,
-    error       VARCHAR,
+    result      JSON USING COMPRESSION zstd,
+    error       VARCHAR USING COMPRESSION zstd,
     answered    BOOLEAN NOT NULL,
     started_at  TIMESTAMP,
     duration_ms DOUBLE,
@@ -96,7 +97,7 @@ CREATE TABLE run_items (
     case_id  VARCHAR,
     stratum  VARCHAR NOT NULL,
     weight   DOUBLE NOT NULL,
-    item     JSON NOT NULL,
+    item     JSON USING COMPRESSION zstd NOT NULL,
     PRIMARY KEY (run_id, item_id)
 );
 
@@ -106,16 +107,16 @@ CREATE TABLE trials (
     lane           VARCHAR NOT NULL,
     index          INTEGER NOT NULL,
     status         VARCHAR NOT NULL,
-    reason         VARCHAR,
-    final_response VARCHAR,
-    served         JSON NOT NULL,
+    reason         VARCHAR USING COMPRESSION zstd,
+    final_response VARCHAR USING COMPRESSION zstd,
+    served         JSON USING COMPRESSION zstd NOT NULL,
     usage          JSON,
     cost_usd       DOUBLE,
     latency_ms     DOUBLE,
     started_at     TIMESTAMP,
     attempts       INTEGER NOT NULL,
     scores         JSON NOT NULL,
-    stderr         VARCHAR,
+    stderr         VARCHAR USING COMPRESSION zstd,
     PRIMARY KEY (run_id, item_id, lane, index)
 );
 
@@ -131,9 +132,9 @@ CREATE TABLE grades (
     state          VARCHAR NOT NULL,
     score          DOUBLE,
     passed         BOOLEAN,
-    reason         VARCHAR,
-    detail         JSON NOT NULL,
-    votes          JSON NOT NULL,
+    reason         VARCHAR USING COMPRESSION zstd,
+    detail         JSON USING COMPRESSION zstd NOT NULL,
+    votes          JSON USING COMPRESSION zstd NOT NULL,
     cost_usd       DOUBLE,
     PRIMARY KEY (run_id, item_id, lane, trial, grader, grader_version)
 );
