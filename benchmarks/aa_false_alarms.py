@@ -22,13 +22,13 @@ from diff.verdicts import Sample, Scale, judge, null_model
 
 AGENTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "certain": lambda rng, n: rng.integers(0, 2, n).astype(float),
-    "98 % each": lambda rng, n: np.full(n, 0.98),
-    "95 % each": lambda rng, n: np.full(n, 0.95),
+    "98 % each": lambda _rng, n: np.full(n, 0.98),
+    "95 % each": lambda _rng, n: np.full(n, 0.95),
     "90 % certain, 10 % coins": lambda rng, n: np.where(rng.random(n) < 0.1, 0.5, 1.0),
     "70 % certain, 30 % coins": lambda rng, n: np.where(rng.random(n) < 0.3, 0.5, 1.0),
     "Beta(0.5, 0.5)": lambda rng, n: rng.beta(0.5, 0.5, n),
     "Beta(2, 1)": lambda rng, n: rng.beta(2, 1, n),
-    "coins": lambda rng, n: np.full(n, 0.5),
+    "coins": lambda _rng, n: np.full(n, 0.5),
 }
 DESIGNS = [(20, 1, True), (50, 1, True), (20, 3, False), (50, 3, False), (50, 3, True), (200, 3, False)]
 SCALE = Scale()
@@ -60,7 +60,9 @@ def alarms(rng: np.random.Generator, rates: np.ndarray, k: int, aa: bool) -> tup
 
 def main(runs: int) -> None:
     print(f"{runs} runs a row; standard error of a share near 5 %: {np.sqrt(0.05 * 0.95 / runs):.1%}")
-    print(f"{'agent':28}{'items':>6}{'k':>3}{'A/A':>5}{'item':>8}{'interval':>10}{'HOLD':>8}{'covers':>9}{'naive':>8}")
+    print(
+        f"{'agent':28}{'items':>6}{'k':>3}{'A/A':>5}{'item':>8}{'interval':>10}{'HOLD':>8}{'covers':>9}{'naive':>8}"
+    )
     for name, draw in AGENTS.items():
         for n, k, aa in DESIGNS:
             rng = np.random.default_rng([n, k, aa])
