@@ -1,6 +1,6 @@
 """How often a version compared with itself raises an alarm, and how often the interval holds the truth.
 
-    python benchmarks/aa_false_alarms.py [RUNS]        # default 300 simulated runs a row, about three minutes
+    python benchmarks/aa_false_alarms.py [RUNS]        # default 300 simulated runs a row, under a minute
 
 Simulates agents with known pass rates per item, the same for old and new, and puts the trials through the
 verdicts and the interval that `replay diff` uses. Columns: share of runs that announce any regressed item

@@ -57,10 +57,7 @@ class Given:
 def decide(evidence: Evidence) -> Given:
     """Apply the rule."""
     if not evidence.counts.compared:
-        return _cannot(
-            "no item has finished trials in every lane",
-            "replay run --resume" if evidence.run.finished_at is None else _show(evidence),
-        )
+        return _nothing(evidence.run)
     if evidence.distrust:
         return _cannot(evidence.distrust, _show(evidence))
     gated = {name: metric for name, metric in evidence.metrics.items() if metric.gated}
@@ -73,6 +70,18 @@ def decide(evidence: Evidence) -> Given:
     if len(evidence.run.lanes) == 1:
         return _alone(evidence, gated)
     return _compare(evidence, gated)
+
+
+def _nothing(run: Run) -> Given:
+    """No item has all its lanes."""
+    if any(version.kind is VersionKind.OBSERVED for version in run.lanes.values()):
+        return _cannot(
+            "no item has a trace in every lane; look at the lanes' conditions and --pair-by", "replay traces"
+        )
+    return _cannot(
+        "no item has finished trials in every lane",
+        f"replay report {shlex.quote(run.id)}" if run.finished_at else "replay run --resume",
+    )
 
 
 def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:

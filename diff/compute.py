@@ -8,7 +8,7 @@ every figure, and said to be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -54,8 +54,8 @@ def compute(
     """What changed between the lanes of a run.
 
     `metrics` are those to show, in their order (those that decide are always shown); without any, all that
-    have grades. `gate` are the conditions
-    asked for; None asks for `default` where the settings have a `[gate]`, and for none otherwise.
+    have grades. `gate` are the conditions asked for; None asks for `default` where the settings have a
+    `[gate]`, and for none otherwise.
 
     Raises:
         UnknownNameError: an unknown run, metric or figure of a gate.
@@ -63,44 +63,26 @@ def compute(
     """
     run = get_run(con, run_id)
     stored = StoredGrades.read(con, run)
-    tallies = {lane: LaneTally() for lane in run.lanes}
-    witnesses = {lane: validity.Witness() for lane in run.lanes}
-    blocks: list[Block] = []
-    total = 0
-    for item, trials in _by_item(con, run):
-        total += 1
-        for trial in trials:
-            tallies[trial.lane].add(trial)
-        if not _whole(run, trials):
-            continue
-        lanes: dict[Lane, list[GradedTrial]] = {lane: [] for lane in run.lanes}
-        for trial in trials:
-            if trial.status is Status.CANCELLED:
-                continue
-            witnesses[trial.lane].add(item, trial)
-            grades = {**free_grades(item, trial, settings), **stored.of(trial)}
-            lanes[trial.lane].append(GradedTrial(trial=trial, grades=grades))
-        blocks.append(Block(item=item, lanes={lane: tuple(graded) for lane, graded in lanes.items()}))
-
-    names = metrics_of(run, blocks, metrics, settings.gate.metrics)
+    read = _read(con, run, settings, stored)
+    names = metrics_of(run, read.blocks, metrics, settings.gate.metrics)
     judge_standing = standing(settings, stored)
     worked = {
-        name: work(name, run, blocks, settings, _may_gate(name, settings, stored, judge_standing))
+        name: work(name, run, read.blocks, settings, _may_gate(name, settings, stored, judge_standing))
         for name in names
     }
     for name in stored.judges & worked.keys():
         metric = worked[name]
         worked[name] = replace(metric, delta=replace(metric.delta, calibration=judge_standing.document))
 
-    items = _verdicts(blocks, worked)
-    counts = _counts(total, items)
+    items = _verdicts(read.blocks, worked)
+    counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in worked.items()}
     summaries = {
-        lane: tally.summary(run.lanes[lane], _fidelity(run, lane, witnesses))
-        for lane, tally in tallies.items()
+        lane: tally.summary(run.lanes[lane], _fidelity(run, lane, read.witnesses))
+        for lane, tally in read.tallies.items()
     }
     unknown = frozenset(name for name, metric in worked.items() if metric.null is None)
-    distrust = validity.distrust(run, witnesses)
+    distrust = validity.distrust(run, read.witnesses)
     given = answers.decide(
         answers.Evidence(
             run=run,
@@ -114,13 +96,13 @@ def compute(
             threshold=settings.cases.threshold,
         )
     )
-    errors = sum(tally.errors for tally in tallies.values())
+    errors = sum(tally.errors for tally in read.tallies.values())
     if gate is None and "gate" in settings.given:
         gate = (gates.DEFAULT,)
     kind = _noise(run, len(unknown) < len(worked))
     warnings = [
         *([distrust] if distrust else []),
-        *validity.divergence(run, witnesses),
+        *validity.divergence(run, read.witnesses),
         *_warnings(run, counts, deltas, kind, errors, settings, judge_standing, stored),
     ]
     return DiffResult(
@@ -140,6 +122,42 @@ def compute(
         warnings=tuple(warnings),
         errors=errors,
     )
+
+
+@dataclass(slots=True)
+class _Read:
+    """What one walk over a run's items and trials leaves."""
+
+    items: int
+    """Items of the run, whether their blocks are whole or not."""
+    blocks: list[Block]
+    tallies: dict[Lane, LaneTally]
+    witnesses: dict[Lane, validity.Witness]
+
+
+def _read(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredGrades) -> _Read:
+    """Walk over the run once, grading what costs nothing."""
+    read = _Read(
+        items=0,
+        blocks=[],
+        tallies={lane: LaneTally() for lane in run.lanes},
+        witnesses={lane: validity.Witness() for lane in run.lanes},
+    )
+    for item, trials in _by_item(con, run):
+        read.items += 1
+        for trial in trials:
+            read.tallies[trial.lane].add(trial)
+        if not _whole(run, trials):
+            continue
+        lanes: dict[Lane, list[GradedTrial]] = {lane: [] for lane in run.lanes}
+        for trial in trials:
+            if trial.status is Status.CANCELLED:
+                continue
+            read.witnesses[trial.lane].add(item, trial)
+            grades = {**free_grades(item, trial, settings), **stored.of(trial)}
+            lanes[trial.lane].append(GradedTrial(trial=trial, grades=grades))
+        read.blocks.append(Block(item=item, lanes={lane: tuple(graded) for lane, graded in lanes.items()}))
+    return read
 
 
 def _by_item(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item, list[Trial]]]:

@@ -31,6 +31,7 @@ from replay.store.runs import create_run
 from replay.store.trials import write_trials
 
 RUN_ID = "20261120-221305-ab12"
+WHEN = datetime(2026, 11, 20, 22, 13, 5)
 
 CALLS = (
     ToolCall(name="get_order_status", args={"order_id": "1"}, result="shipped"),
@@ -111,7 +112,7 @@ def store(
         lane: version("candidate" if lane is Lane.NEW else "prod") for lane in Lane if lane in present
     }
     given: dict[str, Any] = {
-        "created_at": datetime(2026, 11, 20, 22, 13, 5),
+        "created_at": WHEN,
         "finished_at": datetime(2026, 11, 20, 22, 20),
         "trials": max((trial.index + 1 for trial in done), default=1),
         "seed": 7,

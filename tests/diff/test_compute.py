@@ -14,10 +14,11 @@ from diff.compute import compute
 from diff.document import to_json
 from diff.result import Answer, DiffResult, Noise, Verdict
 from replay.errors import UnknownNameError
-from replay.model import Grade, Item, Lane, Rule, Status, ToolCall, Trial, VersionKind
+from replay.model import Grade, Item, Lane, Rule, Sample, SampleItem, Status, ToolCall, Trial, VersionKind
 from replay.settings import GateSection
 from replay.store.connection import open_store
-from tests.diff.build import RUN_ID, case, item, judged, settings, store, trial, trials, version
+from replay.store.samples import write_sample
+from tests.diff.build import RUN_ID, WHEN, case, item, judged, settings, store, trial, trials, version
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema/diff.schema.json").read_text())
 
@@ -306,11 +307,61 @@ def test_one_lane_is_held_against_the_threshold(tmp_path: Path, outcomes: str, a
 
 
 def test_the_month_is_estimated_by_weights(tmp_path: Path) -> None:
+    """Nine of ten traces of the month are like `a`, one is like `b`; the sample has one of each."""
     items = [item("a", weight=90.0, stratum="common"), item("b", weight=10.0, stratum="rare")]
     done = [*trials("a", old="1", new="1"), *trials("b", old="1", new="0")]
-    golden = diffed(tmp_path, items, done)
-    assert golden.metrics["tool_calls"].month is None
-    assert golden.metrics["tool_calls"].delta == -0.5
+    drawn = Sample(
+        name="oct",
+        created_at=WHEN,
+        month="2026-10",
+        where=None,
+        by=("tool_path",),
+        size=2,
+        seed=7,
+        population=100,
+    )
+    members = [
+        SampleItem(sample="oct", trace_id=one.id, position=n, stratum=one.stratum, weight=one.weight)
+        for n, one in enumerate(items)
+    ]
+    with open_store(tmp_path / "replay.duckdb") as con:
+        write_sample(con, drawn, members)
+    metric = diffed(tmp_path, items, done, sample="oct", golden_path=None).metrics["tool_calls"]
+    assert (metric.delta, metric.month) == (-0.5, -0.1)
+
+
+def test_a_golden_set_stands_for_no_month(tmp_path: Path) -> None:
+    result = diffed(
+        tmp_path, [case("a"), case("b")], [*trials("a", old="1", new="1"), *trials("b", old="1", new="1")]
+    )
+    assert result.metrics["tool_calls"].month is None
+
+
+def test_too_wide_an_interval_asks_for_a_larger_sample(tmp_path: Path) -> None:
+    items = [item(f"t{n}") for n in range(20)]
+    drawn = Sample(
+        name="oct",
+        created_at=WHEN,
+        month="2026-10",
+        where="model = 'm'",
+        by=("tool_path",),
+        size=20,
+        seed=7,
+        population=900,
+    )
+    members = [
+        SampleItem(sample="oct", trace_id=one.id, position=n, stratum="-", weight=45.0)
+        for n, one in enumerate(items)
+    ]
+    with open_store(tmp_path / "replay.duckdb") as con:
+        write_sample(con, drawn, members)
+    done = [t for one in items for t in trials(one, old="111", new="111")]
+    result = diffed(tmp_path, items, done, sample="oct", golden_path=None)
+    assert result.answer is Answer.CANNOT_TELL
+    assert result.next == (
+        "replay sample --month 2026-10 --where 'model = '\"'\"'m'\"'\"'' --by tool_path --seed 7"
+        " --size 120 --name oct-120"
+    )
 
 
 def test_slices_have_enough_items_and_never_all(tmp_path: Path) -> None:
