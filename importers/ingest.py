@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from importers.base import Importer, InputFile, Note, Reject, Skipped
+from importers.base import Importer, InputFile, Item, Reject, Skipped
 from replay.model import Trace
 from replay.store.rejects import forget_rejects, write_rejects
 from replay.store.traces import write_traces
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 BATCH_TRACES = 2_000
 BATCH_CHARACTERS = 16_000_000
 """A batch is written when it has this many traces, or this much text in them; each batch is one commit."""
+DATABASE_BYTES = 200_000_000
+"""What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
+DATABASE_BYTES_A_CHARACTER = 16
+"""… but a batch of one huge trace needs this much for each character."""
 _PROGRESS_EVERY = 250
 
 Progress = Callable[[int], None]
@@ -64,19 +68,20 @@ def ingest(
     """
     report = Report(importer.NAME, len(files))
     batch = _Batch(con, report)
-    forget_rejects(con, [file.name for file in files])
-    for number, item in enumerate(importer.read_files(files), start=1):
-        if isinstance(item, Trace):
-            batch.add(item)
-        elif isinstance(item, Reject):
-            batch.refuse(item)
-        elif isinstance(item, Skipped):
-            report.skipped[item.reason] += 1
-        elif isinstance(item, Note):
-            report.notes[item.text] += 1
-        if progress and number % _PROGRESS_EVERY == 0:
-            progress(report.traces + batch.waiting)
-    batch.write()
+    limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+    try:
+        forget_rejects(con, [file.name for file in files])
+        for number, item in enumerate(importer.read_files(files), start=1):
+            batch.take(item)
+            if progress and number % DATABASE_BYTES = 200_000_000
+"""What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
+DATABASE_BYTES_A_CHARACTER = 16
+"""… but a batch of one huge trace needs this much for each character."""
+_PROGRESS_EVERY == 0:
+                progress(report.traces + batch.waiting)
+        batch.write()
+    finally:
+        con.execute(f"SET memory_limit = '{limit}'")
     return report
 
 
@@ -95,7 +100,18 @@ class _Batch:
     def waiting(self) -> int:
         return len(self._traces)
 
-    def add(self, trace: Trace) -> None:
+    def take(self, item: Item) -> None:
+        """Keep or count what an importer said."""
+        if isinstance(item, Trace):
+            self._add(item)
+        elif isinstance(item, Reject):
+            self._refuse(item)
+        elif isinstance(item, Skipped):
+            self._report.skipped[item.reason] += 1
+        else:
+            self._report.notes[item.text] += 1
+
+    def _add(self, trace: Trace) -> None:
         if trace.trace_id in self._traces:
             self._report.duplicates += 1
         self._traces[trace.trace_id] = trace
@@ -103,7 +119,7 @@ class _Batch:
         if len(self._traces) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
             self.write()
 
-    def refuse(self, reject: Reject) -> None:
+    def _refuse(self, reject: Reject) -> None:
         self._report.rejected += 1
         self._report.first_reject = self._report.first_reject or reject
         self._rejects.append(reject)
@@ -111,6 +127,9 @@ class _Batch:
             self.write()
 
     def write(self) -> None:
+        """Commit what waits."""
+        room = max(DATABASE_BYTES, self._characters * DATABASE_BYTES_A_CHARACTER)
+        self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
         known = {trace_id for trace_id in self._traces if hash(trace_id) in self._calls_of}
         written = write_traces(self._con, [trace for key, trace in self._traces.items() if key not in known])
         if known:

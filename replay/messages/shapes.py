@@ -21,7 +21,7 @@ from replay.messages.content import (
     result_message,
 )
 from replay.messages.decode import decode
-from replay.model import Json, Message
+from replay.model import Json, Message, ToolCall
 
 _ROLES = {
     "human": "user",
@@ -156,10 +156,6 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
                     yield from _system(value)
                 yield from found
                 return
-    content = decode(value.get("content"))
-    if isinstance(content, list):
-        # Koog stores a model's tool calls as text in a message without a role.
-        yield from _read(content, depth)
 
 
 def _system(value: Mapping[str, Any]) -> Iterator[Message]:
@@ -188,6 +184,11 @@ def _langchain(value: dict[str, Json]) -> Iterator[Message]:
 def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
     role = _ROLES.get(role, role)
     raw = value.get("content", value.get("parts"))
+    requests = _requests_as_text(raw)
+    if requests:
+        # Koog writes what the model asked for as text, under `assistant` or under `tool`.
+        yield Message(role="assistant", tool_calls=tuple(requests))
+        return
     if role == "tool":
         yield from _tool(value, raw)
         return
@@ -199,7 +200,20 @@ def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
         yield Message(role=role, text=text, tool_calls=calls)
 
 
-def _calls(value: Mapping[str, Any], content: Content) -> Iterator:  # type: ignore[type-arg]
+def _requests_as_text(raw: Json) -> list[ToolCall]:
+    if not (isinstance(raw, str) and raw.startswith("[{") and '"function"' in raw):
+        return []
+    decoded = decode(raw)
+    calls = (
+        [read_call(entry) for entry in decoded if isinstance(entry, dict)]
+        if isinstance(decoded, list)
+        else []
+    )
+    found = [call for call in calls if call is not None]
+    return found if isinstance(decoded, list) and len(found) == len(decoded) else []
+
+
+def _calls(value: Mapping[str, Any], content: Content) -> Iterator[ToolCall]:
     yield from content.calls
     listed = value.get("tool_calls")
     extra = value.get("additional_kwargs")
