@@ -73,11 +73,7 @@ def ingest(
         forget_rejects(con, [file.name for file in files])
         for number, item in enumerate(importer.read_files(files), start=1):
             batch.take(item)
-            if progress and number % DATABASE_BYTES = 200_000_000
-"""What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
-DATABASE_BYTES_A_CHARACTER = 16
-"""… but a batch of one huge trace needs this much for each character."""
-_PROGRESS_EVERY == 0:
+            if progress and number % _PROGRESS_EVERY == 0:
                 progress(report.traces + batch.waiting)
         batch.write()
     finally:
