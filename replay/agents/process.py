@@ -244,15 +244,11 @@ class _Tail(asyncio.Protocol):
 
 
 def _no_start(launch: Launch, error: OSError) -> str:
-    what, field = (
-        ("the interpreter", "python")
-        if error.filename == launch.python
-        else ("the folder", "path")
-        if error.filename == launch.folder
-        else ("a worker process", "concurrency")
-    )
-    named = f" {error.filename}" if error.filename else ""
-    return f"{what}{named} cannot be started: {error.strerror}; check `{field}`"
+    if error.filename == launch.folder:
+        return f"its folder {launch.folder} cannot be used: {error.strerror}; check `path`"
+    if error.filename == launch.python:
+        return f"its interpreter {launch.python} cannot be started: {error.strerror}; check `python`"
+    return f"no more processes can be started: {error.strerror}; run it with less concurrency"
 
 
 async def _exited(popen: subprocess.Popen[bytes]) -> None:

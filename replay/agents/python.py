@@ -61,7 +61,7 @@ class PythonAgent:
             folder=version.path or str(Path.cwd()),
             environment=version.env,
             order={
-                "entrypoint": version.entrypoint,
+                "entrypoint": version.entrypoint or "",
                 "factory": version.factory,
                 "tools": list(version.tools),
                 "args": version.args,

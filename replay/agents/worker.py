@@ -87,7 +87,7 @@ class Worker:
         except TimeoutError:
             await process.kill()
             raise VersionError(
-                f"importing {launch.order['entrypoint']} took more than {START_TIMEOUT_S:.0f} seconds; "
+                f"importing {launch.order['entrypoint']} took more than {START_TIMEOUT_S:g} seconds; "
                 "a module must not start work when it is imported"
             ) from None
         except WorkerDied as died:

@@ -15,25 +15,35 @@ DEEPEST_HOLDER = 3
 """How many tuples, partials or bound methods around a function are rebuilt to hold its patch."""
 
 
-def replace_everywhere(swaps: list[tuple[Any, Any]]) -> None:
-    """Make every container that refers to an original refer to its patch; `swaps` are pairs of them.
+Swaps = list[tuple[Any, Any]]
+"""What is to be replaced, each with what takes its place."""
+
+
+def replace_everywhere(swaps: Swaps) -> None:
+    """Make every container that refers to an original refer to its patch.
 
     What cannot be changed (a tuple, a partial, a bound method) is rebuilt, and in turn replaced where it
     is held.
     """
-    own = {id(swap) for swap in swaps} | {id(vars(new)) for _, new in swaps}
+    # Our own pairs, and the patches, which remember what they replace, are to stay as they are.
+    own = {id(swaps)} | {id(swap) for swap in swaps} | {id(vars(new)) for _, new in swaps}
     for _ in range(DEEPEST_HOLDER):
-        table = {id(old): (old, new) for old, new in swaps}
-        holders = gc.get_referrers(*(old for old, _ in table.values())) if table else []
-        swaps = []
-        for holder in holders:
-            if id(holder) in own or holder is table or isinstance(holder, types.FrameType):
-                continue
-            rebuilt = _replace_in(holder, table)
-            if rebuilt is not None:
-                swaps.append((holder, rebuilt))
-                own |= {id(swaps[-1]), id(rebuilt)}
-        own.add(id(swaps))
+        if not swaps:
+            return
+        swaps = _replace_in_holders(swaps, own)
+        own |= {id(swaps)} | {id(swap) for swap in swaps} | {id(rebuilt) for _, rebuilt in swaps}
+
+
+def _replace_in_holders(swaps: Swaps, own: set[int]) -> Swaps:
+    """Replace in whatever refers to an original; gives those holders that had to be rebuilt."""
+    table = {id(swap[0]): swap for swap in swaps}
+    rebuilt: Swaps = []
+    for holder in gc.get_referrers(*(original for original, _ in swaps)):
+        if id(holder) not in own and not isinstance(holder, types.FrameType):
+            successor = _replace_in(holder, table)
+            if successor is not None:
+                rebuilt.append((holder, successor))
+    return rebuilt
 
 
 def _replace_in(holder: Any, table: dict[int, tuple[Any, Any]]) -> Any:
@@ -54,19 +64,32 @@ def _replace_in(holder: Any, table: dict[int, tuple[Any, Any]]) -> Any:
         return tuple(new(value) for value in holder)
     elif isinstance(holder, types.MethodType):
         return types.MethodType(new(holder.__func__), holder.__self__)
+    elif isinstance(holder, (staticmethod, classmethod)):
+        return type(holder)(new(holder.__func__))
     elif isinstance(holder, functools.partial):
         return functools.partial(new(holder.func), *holder.args, **holder.keywords)
     else:
-        for name in _slots(type(holder)):
-            if id(getattr(holder, name, None)) in table:
-                object.__setattr__(holder, name, new(getattr(holder, name)))
+        _replace_in_object(holder, table)
     return None
+
+
+def _replace_in_object(holder: Any, table: dict[int, tuple[Any, Any]]) -> None:
+    """Attributes of an object, which newer Pythons keep in the object itself, and its slots."""
+    attributes = getattr(holder, "__dict__", None)
+    if type(attributes) is dict:
+        _replace_in_dict(attributes, table)
+    for base in type(holder).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            found = table.get(id(getattr(holder, name, None)))
+            if found is not None:
+                object.__setattr__(holder, name, found[1])
 
 
 def _replace_in_dict(holder: dict[Any, Any], table: dict[int, tuple[Any, Any]]) -> None:
     found = [key for key, value in list(holder.items()) if id(value) in table]
     # Python caches the attributes of classes, so a class's own dict must be changed through the class.
-    owner = _class_of(holder) if "__module__" in holder and "__doc__" in holder else None
+    owner = _class_of(holder) if found and "__module__" in holder and "__doc__" in holder else None
     for key in found:
         patch = table[id(holder[key])][1]
         if owner is not None:
@@ -80,11 +103,3 @@ def _class_of(namespace: dict[Any, Any]) -> type | None:
         if isinstance(holder, type) and holder.__dict__.keys() == namespace.keys():
             return holder
     return None
-
-
-def _slots(cls: type) -> list[str]:
-    names: list[str] = []
-    for base in cls.__mro__:
-        slots = base.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else slots
-    return names

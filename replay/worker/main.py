@@ -125,7 +125,7 @@ class Worker:
         Raises:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
-        module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint")
+        module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
         patch.apply(order["tools"], self.tools.ask)
         target = shapes.resolve(module, order["entrypoint"], order["factory"], order["args"], self._wait)
         ready = {"mode": "async" if target.is_async else "sync", "takes": target.takes}

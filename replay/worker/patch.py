@@ -56,9 +56,9 @@ def apply(points: list[str], ask: Ask) -> None:
     for point in points:
         module_name, _, attributes = point.partition(":")
         if not attributes:
-            raise shapes.Unusable(f"the patch point {point!r} must be written module:attr")
+            raise shapes.Unusable(f"the patch point {point!r} must be written `module:attr`; check `tools`")
         owner: Any = None
-        found, path, name = shapes.import_module(module_name, "patch point"), module_name, ""
+        found, path, name = shapes.import_module(module_name, "patch point", "tools"), module_name, ""
         for name in attributes.split("."):
             owner, found = found, shapes.attribute(found, name, path)
             path = f"{path}.{name}"
@@ -88,7 +88,7 @@ def _patch(owner: Any, name: str, found: Any, point: str, ask: Ask) -> list[tupl
         swaps = [(original, new)]
     if not swaps:
         raise shapes.Unusable(
-            f"the patch point {point} is {type(found).__name__!r}; it must be a function, a method, "
+            f"the patch point {point} is {replies.in_words(found)}; it must be a function, a method, "
             "a tool object, or a dict or list of them"
         )
     return swaps

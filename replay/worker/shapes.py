@@ -45,8 +45,8 @@ class Target:
     """Calls the agent with a trial's message; gives its answer, or an awaitable of it."""
 
 
-def import_module(name: str, what: str) -> Any:
-    """Import a module of the user's.
+def import_module(name: str, what: str, setting: str) -> Any:
+    """Import a module of the user's, which is called `what` and was named in `setting`.
 
     Raises:
         Unusable: with the error of the import and its place.
@@ -55,7 +55,10 @@ def import_module(name: str, what: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
-            raise Unusable(f"the {what}'s module {name!r} is not in {os.getcwd()}") from None  # noqa: PTH109
+            folder = os.getcwd()  # noqa: PTH109
+            raise Unusable(
+                f"the {what}'s module {name!r} is not in {folder}; check `{setting}` and `path`"
+            ) from None
         raise Unusable(
             f"the {what}'s module {name!r} does not import: {failures.sentence(error)}; "
             f"{error.name} is not installed for {sys.executable}"
@@ -94,6 +97,8 @@ def resolve(
         Unusable: there is nothing of that name, or nothing that can be called as an agent.
     """
     path, _, attributes = entrypoint.partition(":")
+    if not attributes:
+        raise Unusable(f"the entrypoint {entrypoint!r} must be written `module:attr`")
     found = module
     for name in attributes.split("."):
         owner, found = found, attribute(found, name, path)

@@ -45,7 +45,7 @@ def run_one(entrypoint: str, input_: str | Item = "hello", **options: Any) -> Ou
     return outcome
 
 
-def recorded(name: str, result: Json = None, error: str | None = None, **args: Any) -> ToolCall:
+def recorded(name: str, result: Json = None, /, *, error: str | None = None, **args: Any) -> ToolCall:
     return ToolCall(name=name, args=args, result=result, error=error)
 
 
