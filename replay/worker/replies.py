@@ -115,11 +115,12 @@ def _calls(value: Any) -> list[dict[str, Any]] | None:
     for name in ("tool_calls", "steps"):
         found = _field(value, name)
         if isinstance(found, (list, tuple)):
-            return _calls_in(found)
+            return _calls_in(found, steps=name == "steps")
     return None
 
 
-def _calls_in(values: Any) -> list[dict[str, Any]]:
+def _calls_in(values: Any, *, steps: bool = False) -> list[dict[str, Any]]:
+    """The calls among these values. A step is one only where it has arguments, not just a name."""
     calls: list[dict[str, Any]] = []
     for value in values:
         inner = _field(value, "tool_calls", None)
@@ -127,7 +128,7 @@ def _calls_in(values: Any) -> list[dict[str, Any]]:
             calls += _calls_in(inner)
             continue
         call = read_call(value)
-        if call:
+        if call and not (steps and all(_field(value, name) is MISSING for name in ARGS_FIELDS)):
             calls.append(call)
     return calls
 

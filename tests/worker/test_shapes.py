@@ -1,0 +1,255 @@
+"""The shapes that agents have in the wild, called and read in a real worker."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.model import Item, Message, Status, ToolCall, Usage
+from tests.agents.running import calls, run_one
+from tests.agents.test_starting import refusal
+
+AGENTS = '''
+import dataclasses
+import functools
+import json
+
+def positional(user_message, /): return user_message
+def keyword_only(*, question, model="m"): return f"{question} {model}"
+def model_first(model, user_message): return f"{model}: {user_message}"
+def anything(*args, **kwargs): return f"{args} {sorted(kwargs)}"
+def with_history(user_message, messages=()): return f"{user_message} {len(messages)}"
+def of_messages(messages, model="m"): return json.dumps(messages)
+def needs_messages(client=None, *, messages): return json.dumps(messages)
+async def of_messages_async(messages): return json.dumps(messages)
+def no_parameter(): return "nothing"
+
+def awaited(text):
+    """A plain function that gives a coroutine."""
+    return awaited_inside(text)
+
+async def awaited_inside(text): return f"awaited {text}"
+
+partial = functools.partial(model_first, "bound")
+
+
+@dataclasses.dataclass
+class Result:
+    final_response: str
+    tool_calls: list
+    usage: dict
+
+
+def as_dataclass(text):
+    return Result(text.upper(), [{"name": "f", "args": {"a": 1}}], {"input_tokens": 3, "output_tokens": 4})
+
+
+class Solver:
+    """Keeps state per call, takes its client when it is made."""
+    def __init__(self, model="default"): self.model, self.solved = model, 0
+    def solve(self, problem, max_iterations=10):
+        self.solved += 1
+        steps = [{"name": "plan", "text": f"{self.model} {problem} {max_iterations} {self.solved}"}]
+        return {"result": 14.25, "log_file": None, "steps": steps}
+
+
+class Chat:
+    async def run(self, messages):
+        return self.answer_to(messages)
+    def answer_to(self, messages):
+        steps = [{"tool_calls": [{"name": "search", "arguments": {"q": "x"}}]}, {"text": "thinking"}]
+        return type("Reply", (), {"content": messages[-1]["content"] + "!", "steps": steps})()
+
+
+def create_agent(model="default"):
+    chat = Chat()
+    chat.model = model
+    chat.answer_to = lambda messages: f"{model}: {messages[-1]['content']}"
+    return chat
+
+
+async def create_agent_async(): return Chat()
+def create_nothing(): return 3
+def create_and_fail(): raise ValueError("no key")
+
+solver = Solver("global")
+
+
+class Graph:
+    """As LangGraph has it: state in, state out, messages of its own kind."""
+    class AI:
+        type = "ai"
+        def __init__(self, content, tool_calls=()): self.content, self.tool_calls = content, list(tool_calls)
+    def invoke(self, state, config=None):
+        earlier = [{"role": "assistant", "content": "", "tool_calls": [{"name": "old", "args": {}}]}]
+        asks = self.AI("", [{"name": "search", "args": {"q": 1}, "id": "c1"}])
+        own = [asks, self.AI([{"type": "text", "text": "found"}])]
+        return {"messages": [*earlier, *state["messages"], *own]}
+    def get_name(self): return "graph"
+
+graph = Graph()
+
+
+class Callable_:
+    def __call__(self, text): return f"called {text}"
+
+class CallableAsync:
+    async def __call__(self, text): return f"called {text}"
+
+callable_, callable_async = Callable_(), CallableAsync()
+
+
+class Usage:
+    def __init__(self): self.prompt_tokens, self.completion_tokens = 100, 7
+    class prompt_tokens_details: cached_tokens = 60
+
+
+class RunResult:
+    """As a framework has it: usage is a method, the answer is structured."""
+    def __init__(self): self.output = {"total": 3, "currency": "EUR"}
+    def usage(self):
+        cache = {"cache_read_input_tokens": 30, "cache_creation_input_tokens": 5}
+        return {"input_tokens": 10, "output_tokens": 2, **cache}
+
+
+def openai_usage(text): return {"answer": 42, "usage": Usage(), "cost_usd": 0.01}
+def framework(text): return RunResult()
+def no_text(text): return {"final_response": None, "tool_calls": [{"name": "handoff", "args": {}}]}
+def only_calls(text): return {"tool_calls": [{"name": "handoff"}]}
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "agents.py").write_text(AGENTS)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "options", "answer"),
+    [
+        ("positional", {}, "hi"),
+        ("keyword_only", {"args": {"model": "n"}}, "hi n"),
+        ("model_first", {"args": {"model": "n"}}, "n: hi"),
+        ("anything", {"args": {"a": 1}}, "('hi',) ['a']"),
+        ("with_history", {}, "hi 0"),
+        ("awaited", {}, "awaited hi"),
+        ("partial", {}, "bound: hi"),
+        ("as_dataclass", {}, "HI"),
+        ("callable_", {}, "called hi"),
+        ("callable_async", {}, "called hi"),
+        ("Callable_", {}, "called hi"),
+        ("Solver", {}, "14.25"),
+        ("Solver.solve", {}, "14.25"),
+        ("solver.solve", {}, "14.25"),
+        ("Chat", {}, "hi!"),
+        ("Chat.run", {}, "hi!"),
+        ("create_agent", {"factory": True}, "default: hi"),
+        ("create_agent", {"factory": True, "args": {"model": "n"}}, "n: hi"),
+        ("create_agent_async", {"factory": True}, "hi!"),
+        ("graph", {}, "found"),
+        ("openai_usage", {}, "42"),
+        ("framework", {}, '{"total": 3, "currency": "EUR"}'),
+        ("no_text", {}, None),
+        ("only_calls", {}, None),
+    ],
+)
+def test_shapes_that_answer(
+    entrypoint: str, options: dict[str, Any], answer: str | None, folder: Path
+) -> None:
+    outcome = run_one(f"agents:{entrypoint}", "hi", folder=folder, **options)
+    assert (outcome.status, outcome.reason, outcome.final_response) == (Status.OK, None, answer)
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "options", "sentence"),
+    [
+        ("no_parameter", {}, "agents.no_parameter() has no parameter for the user's message"),
+        ("create_nothing", {"factory": True}, "agents.create_nothing is an int (3) and cannot be called"),
+        (
+            "create_and_fail",
+            {"factory": True},
+            "agents.create_and_fail() does not give an agent: ValueError: no key",
+        ),
+        ("model_first", {}, "agents.model_first() also needs user_message"),
+        ("Solver", {"args": {"modle": "x"}}, "agents.Solver.solve() takes no argument 'modle'"),
+    ],
+)
+def test_shapes_that_cannot_be_called(
+    entrypoint: str, options: dict[str, Any], sentence: str, folder: Path
+) -> None:
+    assert refusal(f"agents:{entrypoint}", folder, **options).startswith(sentence)
+
+
+def test_arguments_are_shared_out_between_a_class_and_its_call(folder: Path) -> None:
+    outcome = run_one("agents:Solver", folder=folder, args={"model": "n", "max_iterations": 3})
+    assert outcome.status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "reported"),
+    [
+        ("as_dataclass", [("f", {"a": 1}, "live")]),
+        ("Solver", []),
+        ("Chat", [("search", {"q": "x"}, "live")]),
+        ("graph", [("search", {"q": 1}, "live")]),
+        ("no_text", [("handoff", {}, "live")]),
+        ("positional", []),
+    ],
+)
+def test_calls_that_are_reported(entrypoint: str, reported: list[Any], folder: Path) -> None:
+    assert calls(run_one(f"agents:{entrypoint}", "hi", folder=folder)) == reported
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "usage"),
+    [
+        ("as_dataclass", Usage(input_tokens=3, output_tokens=4)),
+        ("openai_usage", Usage(input_tokens=100, output_tokens=7)),
+        ("framework", Usage(input_tokens=45, output_tokens=2, cache_read_tokens=30, cache_write_tokens=5)),
+        ("positional", None),
+    ],
+)
+def test_usage_is_read_in_everyones_words(entrypoint: str, usage: Usage | None, folder: Path) -> None:
+    outcome = run_one(f"agents:{entrypoint}", "hi", folder=folder)
+    assert outcome.usage == usage
+    assert outcome.cost_usd == (0.01 if entrypoint == "openai_usage" else None)
+
+
+@pytest.mark.parametrize("entrypoint", ["of_messages", "needs_messages", "of_messages_async"])
+def test_messages_arrive_in_openai_shape_without_the_recorded_prompt(entrypoint: str, folder: Path) -> None:
+    look_up = ToolCall(name="look_up", args={"id": "ä"}, call_id="c1")
+    recorded = (
+        Message(role="system", text="the old prompt"),
+        Message(role="user", text="first"),
+        Message(role="assistant", text="one moment", tool_calls=(look_up,)),
+        Message(role="tool", text="found", tool_call_id="c1", name="look_up"),
+        Message(role="user", text="second"),
+    )
+    outcome = run_one(f"agents:{entrypoint}", Item(id="x", input="second", messages=recorded), folder=folder)
+    assert json.loads(outcome.final_response or "") == [
+        {"role": "user", "content": "first"},
+        {
+            "role": "assistant",
+            "content": "one moment",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"id": "ä"}'}}
+            ],
+        },
+        {"role": "tool", "content": "found", "tool_call_id": "c1", "name": "look_up"},
+        {"role": "user", "content": "second"},
+    ]
+
+
+def test_messages_are_made_of_the_text_where_there_are_none(folder: Path) -> None:
+    outcome = run_one("agents:of_messages", "hi", folder=folder)
+    assert json.loads(outcome.final_response or "") == [{"role": "user", "content": "hi"}]
+
+
+def test_the_worker_is_written_for_python_3_9() -> None:
+    files = list((Path(__file__).parents[2] / "replay" / "worker").glob("*.py"))
+    assert len(files) > 5
+    for file in files:
+        ast.parse(file.read_text(), feature_version=(3, 9))
