@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -46,8 +47,8 @@ def whole(number: int | None) -> int | None:
 
 
 def real(number: float | None) -> float | None:
-    """A number for a DOUBLE column: None where it has no room."""
+    """A number for a DOUBLE column: None where it has no room, and for NaN and infinities."""
     try:
-        return None if number is None else float(number)
+        return float(number) if number is not None and math.isfinite(number) else None
     except OverflowError:
         return None

@@ -141,13 +141,12 @@ def _json_path(node: Any) -> list[str] | None:
     if not isinstance(node, dict):
         return None
     if node.get("type") == "COLUMN_REF":
-        names: list[str] = node["column_names"]
-        names = names[1:] if names[0] == "traces" else names
+        names = _names(node)
         return names if len(names) > 1 and names[0] in JSON_COLUMNS else None
-    if node.get("type") == "ARRAY_EXTRACT":
+    if node.get("type") in ("ARRAY_EXTRACT", "STRUCT_EXTRACT"):
         inner, key = node["children"]
-        bare = [name for name in JSON_COLUMNS if inner.get("column_names") in ([name], ["traces", name])]
-        path = bare or _json_path(inner)
+        names = _names(inner)
+        path = names if len(names) == 1 and names[0] in JSON_COLUMNS else _json_path(inner)
         if path and _literal_kind(key) in ("STRING", "INTEGER"):
             return [*path, key["literal"]["text"]]
     return None
@@ -170,10 +169,10 @@ def _reading(parts: list[Any], *, exact: bool) -> str:
         return "boolean"
     if not kinds or not kinds <= {"INTEGER", "NUMERIC"}:
         return "text"
-    long = [p for p in parts if _literal_kind(p) == "INTEGER" and len(p["literal"]["text"]) > _EXACT_DIGITS]
-    if exact and long:
+    whole = [part for part in parts if _literal_kind(part) == "INTEGER"]
+    if exact and any(len(part["literal"]["text"]) > _EXACT_DIGITS for part in whole):
         # A DOUBLE cannot tell such ids apart; as text they are exact.
-        for part in long:
+        for part in whole:
             part["literal"] = {"kind": "STRING", "text": part["literal"]["text"]}
         return "text"
     return "number"
@@ -185,8 +184,15 @@ def _literal_kind(node: Any) -> str | None:
 
 
 def _list_column(node: Any) -> str | None:
-    names = node.get("column_names") if isinstance(node, dict) else None
-    return next((name for name in LIST_COLUMNS if names in ([name], ["traces", name])), None)
+    names = _names(node)
+    return names[0] if len(names) == 1 and names[0] in LIST_COLUMNS else None
+
+
+def _names(node: Any) -> list[str]:
+    """The parts of a column's name, without the table's, the column itself in lower case; else empty."""
+    names: list[str] = node.get("column_names", []) if isinstance(node, dict) else []
+    names = names[1:] if len(names) > 1 and names[0].lower() == "traces" else names
+    return [names[0].lower(), *names[1:]] if names else []
 
 
 def shown(where: str) -> str:

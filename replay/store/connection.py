@@ -162,6 +162,6 @@ def _holder(pid: int | None) -> str:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\x00", b" ").decode(errors="replace")
     except OSError:
         command = ""
-    words = command.strip()
+    words = " ".join("".join(c if c.isprintable() else " " for c in command).split())
     shown = words if len(words) <= 100 else words[:99] + "…"
     return f"process {pid}" + (f" (`{shown}`)" if shown else "")

@@ -93,7 +93,7 @@ def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
     """
-    latest = {(trace.source, trace.trace_id): trace for trace in traces}
+    latest = {(clean_text(trace.source), clean_text(trace.trace_id)): trace for trace in traces}
     now = utc_now()
     rows: list[list[Any]] = []
     calls: list[tuple[Any, ...]] = []
@@ -113,10 +113,8 @@ def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
             else:
                 updated += 1
                 replaced.append(trace_id)
-            rows.append(
-                [clean_text(trace_id), clean_text(source), clean_text(source_id), digest, now, *payload]
-            )
-            calls.extend((clean_text(trace_id), *call) for call in trace_calls)
+            rows.append([trace_id, source, source_id, digest, now, *payload])
+            calls.extend((trace_id, *call) for call in trace_calls)
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
         bulk.insert(con, "traces", _TRACE, rows)
@@ -172,26 +170,36 @@ class _Names:
     """Which id each trace of a batch has or gets, and the content hash stored under it."""
 
     def __init__(self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]]) -> None:
-        wanted = [name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")]
-        rows = con.execute(
-            "SELECT trace_id, source, source_id, content_hash FROM traces"
-            " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
-            [wanted],
-        ).fetchall()
-        self._taken: dict[str, tuple[str, str, str]] = {row[0]: (row[1], row[2], row[3]) for row in rows}
+        self._con = con
+        self._known: dict[str, tuple[str, str, str] | None] = {}
+        self._look_up([name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")])
 
     def of(self, source: str, source_id: str) -> tuple[str, str | None]:
         """The id, and the stored hash (None for a new trace)."""
-        qualified = f"{source}:{source_id}"
-        for name in (qualified, source_id):
-            holder = self._taken.get(name)
-            if holder and holder[:2] == (source, source_id):
-                return name, holder[2]
+        name = f"{source}:{source_id}"
+        if (holder := self._known[name]) and holder[:2] == (source, source_id):
+            return name, holder[2]
         name = source_id
-        while name in self._taken:
-            name = qualified if name == source_id else f"{source}:{name}"
-        self._taken[name] = (source, source_id, "")
+        while holder := self._holder(name):
+            if holder[:2] == (source, source_id):
+                return name, holder[2]
+            name = f"{source}:{name}"
+        self._known[name] = (source, source_id, "")
         return name, None
+
+    def _holder(self, name: str) -> tuple[str, str, str] | None:
+        if name not in self._known:
+            self._look_up([name])
+        return self._known[name]
+
+    def _look_up(self, names: list[str]) -> None:
+        self._known.update(dict.fromkeys(names))
+        rows = self._con.execute(
+            "SELECT trace_id, source, source_id, content_hash FROM traces"
+            " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
+            [names],
+        ).fetchall()
+        self._known.update({name: (source, source_id, digest) for name, source, source_id, digest in rows})
 
 
 def _encode(trace: Trace) -> tuple[list[Any], list[tuple[Any, ...]]]:

@@ -148,10 +148,12 @@ def field_text(name: str) -> str:
     Raises:
         UnknownNameError: there is no such field.
     """
-    column, *keys = [part.strip('"') for part in re.findall(r'"[^"]*"|[^."]+', name)] or [""]
-    if column in JSON_COLUMNS and keys:
+    parts = re.findall(r'"[^"]*"|[^."]+', name)
+    column, *keys = [part.strip('"') for part in parts] or [""]
+    whole = ".".join(parts) == name
+    if column in JSON_COLUMNS and keys and whole:
         return json_text(column, keys)
-    if keys or column not in COLUMNS:
+    if keys or not whole or column not in COLUMNS:
         raise UnknownNameError(
             "field", name, COLUMNS, f"a field of the metadata is metadata.{name}, a score scores.{name}"
         )

@@ -1,0 +1,264 @@
+"""Opening the store: blank, old, new, foreign, held by another, cut by a crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from replay import __version__
+from replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
+from replay.store import migrate
+from replay.store.connection import open_store
+from replay.store.traces import count_traces, write_traces
+from tests.store.build import trace
+
+
+def python(code: str, *args: object) -> subprocess.Popen[str]:
+    """Another process of the same interpreter."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+
+def test_a_writer_makes_the_folder_and_a_store_of_the_newest_schema(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / ".replay" / "replay.duckdb"
+    with open_store(path) as con:
+        tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+        records = con.execute("SELECT version, name FROM schema_migrations").fetchall()
+    assert {"traces", "tool_calls", "samples", "runs", "run_items", "trials", "grades", "decisions"} <= tables
+    assert records == [(m.version, m.name) for m in migrate.known()]
+
+
+def test_migrations_are_numbered_from_one_without_a_gap() -> None:
+    files = sorted(file.name for file in migrate.FOLDER.iterdir())
+    assert [m.file.name for m in migrate.known()] == files
+    assert [m.version for m in migrate.known()] == list(range(1, len(files) + 1))
+
+
+def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    with open_store(path) as con:
+        write_traces(con, [trace("a")])
+    with open_store(path) as con:
+        assert count_traces(con) == 1
+    with open_store(path, read_only=True) as con:
+        assert count_traces(con) == 1
+
+
+def test_times_are_utc_whatever_the_machine_says(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.duckdb") as con:
+        shown = con.cursor().execute("SELECT current_setting('TimeZone')").fetchone()
+    assert shown == ("UTC",)
+
+
+@pytest.fixture
+def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A release with one more migration than the store it will find."""
+    folder = tmp_path / "schema"
+    folder.mkdir()
+    for migration in migrate.known():
+        (folder / migration.file.name).write_bytes(migration.file.read_bytes())
+    number = len(migrate.known()) + 1
+    (folder / f"{number:04d}_colour.sql").write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR;")
+    path = tmp_path / "old.duckdb"
+    with open_store(path) as con:
+        write_traces(con, [trace("a")])
+    monkeypatch.setattr(migrate, "FOLDER", folder)
+    return path
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_older_store_is_brought_up_to_date_and_keeps_its_traces(
+    second_migration: Path, read_only: bool
+) -> None:
+    with open_store(second_migration, read_only=read_only) as con:
+        assert con.execute("SELECT trace_id, colour FROM traces").fetchall() == [("a", None)]
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(second_migration: Path) -> None:
+    newest = migrate.known()[-1].file
+    newest.write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR; SELECT * FROM nowhere;")
+    with pytest.raises(duckdb.Error):
+        open_store(second_migration)
+    newest.write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR;")
+    with open_store(second_migration) as con:
+        assert count_traces(con) == 1
+
+
+def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    with open_store(path) as con:
+        con.execute("INSERT INTO schema_migrations VALUES (99, 'later', now()::TIMESTAMP)")
+    for read_only in (False, True):
+        with pytest.raises(StoreVersionError) as refused:
+            open_store(path, read_only=read_only)
+        assert str(refused.value) == (
+            f"the store {path} has schema version 99, and replaydiff {__version__} knows versions up to "
+            f"{migrate.known()[-1].version}; upgrade replaydiff (`pip install -U replaydiff`)"
+        )
+
+
+def test_a_reader_of_no_store_is_told_to_import(tmp_path: Path) -> None:
+    path = tmp_path / "none.duckdb"
+    with pytest.raises(StoreMissingError, match="bring traces in with `replay import`"):
+        open_store(path, read_only=True)
+    assert not path.exists()
+
+
+def _sqlite(path: Path) -> None:
+    with sqlite3.connect(path) as con:
+        con.execute("CREATE TABLE t (a)")
+    con.close()
+
+
+def _duckdb(path: Path) -> None:
+    with duckdb.connect(str(path)) as con:
+        con.execute("CREATE TABLE t (a INTEGER)")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.write_text("hello\n" * 1000), "is not a DuckDB database"),
+        (lambda path: path.touch(), "is an empty file, not a store"),
+        (lambda path: path.mkdir(), "is a folder, not a store"),
+        (_sqlite, "is an SQLite database, not a store"),
+        (_duckdb, "is a DuckDB database, but not a store of replaydiff"),
+    ],
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_what_is_no_store_is_named_and_left_alone(tmp_path: Path, make, says: str, read_only: bool) -> None:
+    path = tmp_path / "thing.db"
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StoreVersionError, match=says):
+        open_store(path, read_only=read_only)
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"cannot be made: .*; name another place with --db"):
+        open_store(tmp_path / "file" / "deeper" / "s.duckdb")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_one_sentence(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreError, match="; check its permissions"):
+        open_store(tmp_path / "s.duckdb")
+
+
+HOLD = """
+    import sys, time
+    from pathlib import Path
+    from replay.store.connection import open_store
+    with open_store(Path(sys.argv[1])) as con:
+        print("open", flush=True)
+        time.sleep(float(sys.argv[2]))
+"""
+
+
+def test_a_second_process_is_told_who_holds_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    holder = python(HOLD, path, 60)
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        for read_only in (False, True):
+            with pytest.raises(StoreBusyError) as busy:
+                open_store(path, read_only=read_only)
+            assert busy.value.pid == holder.pid
+            assert f"is in use by process {holder.pid} (`{sys.executable} -c" in str(busy.value)
+            assert "\n" not in str(busy.value)
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_short_hold_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    holder = python(HOLD, path, 0.3)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with open_store(path) as con:
+        assert count_traces(con) == 0
+    holder.communicate()
+
+
+def test_the_other_mode_within_one_process_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    with open_store(path), pytest.raises(StoreBusyError, match="already has the store"):
+        open_store(path, read_only=True)
+
+
+WRITE = """
+    import sys
+    from pathlib import Path
+    from replay.store.connection import open_store
+    from replay.store.traces import write_traces
+    from tests.store.build import trace
+    with open_store(Path(sys.argv[1])) as con:
+        for batch in range(10**6):
+            write_traces(con, [trace(f"{batch}-{n}", input="x" * 2000) for n in range(50)])
+            print(batch, flush=True)
+"""
+
+
+def test_a_killed_writer_loses_nothing_it_had_reported_and_leaves_whole_batches(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    writer = python(WRITE, path)
+    assert writer.stdout is not None
+    reported = [int(writer.stdout.readline()) for _ in range(20)]
+    writer.send_signal(signal.SIGKILL)
+    rest, _ = writer.communicate()
+    reported += [int(line) for line in rest.splitlines() if line.strip()]
+    with open_store(path, read_only=True) as con:
+        rows = con.execute(
+            "SELECT split_part(trace_id, '-', 1)::INTEGER, count(*) FROM traces GROUP BY ALL"
+        ).fetchall()
+    assert set(reported) <= {batch for batch, _ in rows}
+    assert {count for _, count in rows} == {50}
+
+
+def test_a_damaged_log_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    with open_store(path) as con:
+        con.execute("CHECKPOINT")
+    writer = python(WRITE, path)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    writer.kill()
+    writer.communicate()
+    log = path.with_name(path.name + ".wal")
+    content = bytearray(log.read_bytes())
+    content[200:240] = bytes(255 - byte for byte in content[200:240])
+    log.write_bytes(bytes(content))
+    with pytest.raises(StoreError, match=r"s\.duckdb\.wal are damaged; restore both files from a copy"):
+        open_store(path)
+
+
+def test_sql_on_the_store_reaches_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    with open_store(tmp_path / "s.duckdb") as con:
+        for query in (
+            f"SELECT * FROM read_csv('{tmp_path / 'secret.csv'}')",
+            f"COPY traces TO '{tmp_path / 'out.csv'}'",
+            f"ATTACH '{tmp_path / 'other.duckdb'}'",
+            "LOAD httpfs",
+        ):
+            with pytest.raises(duckdb.Error):
+                con.execute(query).fetchall()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["s.duckdb", "secret.csv"]

@@ -1,0 +1,237 @@
+"""Traces go in and come out the same; importing again changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from duckdb import DuckDBPyConnection
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from replay.errors import InputError, UnknownNameError
+from replay.model import Message, Step, StepKind, ToolCall, Trace, Usage
+from replay.store.connection import open_store
+from replay.store.traces import Written, count_traces, get_trace, iter_traces, trace_months, write_traces
+from tests.store.build import calls, rich_trace, trace
+
+
+@pytest.fixture
+def con(tmp_path: Path) -> Iterator[DuckDBPyConnection]:
+    with open_store(tmp_path / "s.duckdb") as opened:
+        yield opened
+
+
+def test_every_field_comes_back(con: DuckDBPyConnection) -> None:
+    given_traces = [rich_trace("full"), trace("bare")]
+    assert write_traces(con, given_traces) == Written(new=2)
+    assert [get_trace(con, "full"), get_trace(con, "bare")] == given_traces
+
+
+def test_importing_again_changes_nothing(con: DuckDBPyConnection) -> None:
+    traces = [rich_trace(f"t{n}") for n in range(5)]
+    write_traces(con, traces)
+    before = con.execute("SELECT trace_id, imported_at FROM traces ORDER BY 1").fetchall()
+    assert write_traces(con, traces[::-1]) == Written(unchanged=5)
+    assert con.execute("SELECT trace_id, imported_at FROM traces ORDER BY 1").fetchall() == before
+
+
+def test_a_changed_trace_is_replaced_with_its_tool_calls(con: DuckDBPyConnection) -> None:
+    write_traces(con, [trace("a", tool_calls=calls("x", "y", "z")), trace("b", tool_calls=calls("x"))])
+    changed = trace("a", tool_calls=calls("y"), input="other")
+    assert write_traces(con, [changed, trace("b", tool_calls=calls("x")), trace("c")]) == Written(
+        new=1, updated=1, unchanged=1
+    )
+    assert get_trace(con, "a") == changed
+    assert con.execute("SELECT trace_id, name FROM tool_calls ORDER BY 1").fetchall() == [
+        ("a", "y"),
+        ("b", "x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"input": "x"},
+        {"started_at": datetime(2026, 10, 4)},
+        {"metadata": {"a": 1}},
+        {"scores": {"a": 1.0}},
+        {"tool_calls": (ToolCall(name="a", result="1"),)},
+        {"tags": ("a",)},
+        {"usage": Usage()},
+    ],
+    ids=str,
+)
+def test_any_difference_is_an_update(con: DuckDBPyConnection, change: dict[str, object]) -> None:
+    write_traces(con, [trace("a")])
+    assert write_traces(con, [trace("a", **change)]) == Written(updated=1)
+
+
+def test_of_two_with_one_id_in_a_batch_the_last_counts(con: DuckDBPyConnection) -> None:
+    assert write_traces(con, [trace("a", input="first"), trace("b"), trace("a", input="last")]) == Written(
+        new=2
+    )
+    assert get_trace(con, "a").input == "last"
+
+
+def test_an_id_taken_by_another_source_gets_its_source_in_front(con: DuckDBPyConnection) -> None:
+    write_traces(con, [trace("a", source="langfuse", input="one")])
+    second = trace("a", source="otlp", input="two", tool_calls=calls("x"))
+    assert write_traces(con, [second]) == Written(new=1)
+    assert get_trace(con, "a").input == "one"
+    assert get_trace(con, "otlp:a") == replace(second, trace_id="otlp:a")
+    assert write_traces(con, [second, trace("a", source="langfuse", input="one")]) == Written(unchanged=2)
+    assert write_traces(con, [replace(second, input="three")]) == Written(updated=1)
+    assert get_trace(con, "otlp:a").input == "three"
+
+
+def test_two_sources_with_one_id_in_one_batch(con: DuckDBPyConnection) -> None:
+    both = [trace("a", source="x", input="1"), trace("a", source="y", input="2")]
+    assert write_traces(con, both) == Written(new=2)
+    assert [t.input for t in iter_traces(con, ["a", "y:a"])] == ["1", "2"]
+    assert write_traces(con, both[::-1]) == Written(unchanged=2)
+
+
+def test_an_id_that_looks_like_a_renamed_one_is_kept_apart(con: DuckDBPyConnection) -> None:
+    write_traces(con, [trace("y:a", source="x"), trace("a", source="x")])
+    assert write_traces(con, [trace("a", source="y")]) == Written(new=1)
+    assert write_traces(con, [trace("a", source="y")]) == Written(unchanged=1)
+    assert count_traces(con) == 3
+
+
+def test_a_batch_that_fails_leaves_nothing(con: DuckDBPyConnection) -> None:
+    bad = trace("bad", started_at="no time")
+    with pytest.raises(Exception, match=r"no time|TIMESTAMP"):
+        write_traces(con, [trace("good"), bad])
+    assert count_traces(con) == 0
+    assert write_traces(con, [trace("good")]) == Written(new=1)
+
+
+def test_an_empty_batch(con: DuckDBPyConnection) -> None:
+    assert write_traces(con, []) == Written()
+
+
+def test_broken_text_and_numbers_are_stored_cleaned(con: DuckDBPyConnection) -> None:
+    write_traces(
+        con,
+        [
+            trace(
+                "a\ud800",
+                name="n\x00",
+                input="half \ud83d",
+                tags=("t\udc00",),
+                metadata={"k\ud800": math.nan, "big": 10**40},
+                tool_calls=(ToolCall(name="t\x00", args={"a": "\ud800"}, result=math.inf),),
+                usage=Usage(input_tokens=2**80),
+                cost_usd=math.nan,
+                latency_ms=10**400,
+            )
+        ],
+    )
+    read = get_trace(con, "a\ufffd")
+    assert (read.name, read.input, read.tags) == ("n\ufffd", "half \ufffd", ("t\ufffd",))
+    assert read.metadata == {"k\ufffd": None, "big": 10**40}
+    assert (read.tool_calls[0].name, read.tool_calls[0].args, read.tool_calls[0].result) == (
+        "t\ufffd",
+        {"a": "\ufffd"},
+        None,
+    )
+    assert read.usage == Usage(input_tokens=2**80)
+    assert (read.cost_usd, read.latency_ms) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "result", ["", "null", '{"a": "1"}', [], {}, 0, False, [1, "1", None], {"b": 1, "a": 2}]
+)
+def test_a_tool_result_stays_what_it_was(con: DuckDBPyConnection, result: object) -> None:
+    write_traces(con, [trace("a", tool_calls=(ToolCall(name="t", result=result),))])  # type: ignore[arg-type]
+    read = get_trace(con, "a").tool_calls[0].result
+    assert read == result
+    assert type(read) is type(result)
+
+
+@pytest.mark.parametrize("size", [100_000, 20_000_000])
+def test_large_payloads(con: DuckDBPyConnection, size: int) -> None:
+    large = trace("a", input="i" * 1000, messages=(Message(role="user", text="é" * size),))
+    write_traces(con, [large])
+    assert get_trace(con, "a") == large
+
+
+def test_a_beginning_of_six_characters_finds_a_trace(con: DuckDBPyConnection) -> None:
+    write_traces(con, [trace("abcdef-1"), trace("abcdef-2"), trace("xyz%__-9"), trace("xyzabc-9")])
+    assert get_trace(con, "xyz%__").trace_id == "xyz%__-9"
+    with pytest.raises(InputError, match="several traces begin with 'abcdef': abcdef-1, abcdef-2; type more"):
+        get_trace(con, "abcdef")
+    with pytest.raises(UnknownNameError, match="there is no trace 'abcdef-3'; did you mean"):
+        get_trace(con, "abcdef-3")
+    with pytest.raises(UnknownNameError):
+        get_trace(con, "xyz")
+
+
+def test_traces_are_read_in_the_order_asked_for(con: DuckDBPyConnection) -> None:
+    write_traces(con, [trace(f"t{n:04d}") for n in range(1000)])
+    asked = [f"t{(n * 7) % 1000:04d}" for n in range(1000)]
+    assert [t.trace_id for t in iter_traces(con, iter(asked))] == asked
+    with pytest.raises(UnknownNameError, match="there is no trace 'none'"):
+        list(iter_traces(con, ["t0001", "none"]))
+
+
+def test_months(con: DuckDBPyConnection) -> None:
+    months = [(2026, 9), (2026, 11), (2026, 9), (2025, 12)]
+    write_traces(con, [trace(str(n), started_at=datetime(*month, 1)) for n, month in enumerate(months)])
+    assert trace_months(con) == [("2025-12", 1), ("2026-09", 2), ("2026-11", 1)]
+
+
+TEXT = st.text(max_size=8)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
+TIME = st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1))
+CALL = st.builds(
+    ToolCall, name=TEXT, args=OBJECT, result=JSON, error=st.none() | TEXT, started_at=st.none() | TIME
+)
+MESSAGE = st.builds(Message, role=TEXT, text=TEXT, tool_calls=st.lists(CALL, max_size=1).map(tuple))
+STEP = st.builds(
+    Step,
+    index=st.just(0),
+    kind=st.sampled_from(StepKind),
+    name=TEXT,
+    messages=st.lists(MESSAGE, max_size=1).map(tuple),
+    output=JSON,
+)
+
+
+@given(
+    st.builds(
+        Trace,
+        trace_id=st.just("a"),
+        source=st.just("jsonl"),
+        started_at=TIME,
+        tags=st.lists(TEXT, max_size=3).map(tuple),
+        input=TEXT,
+        messages=st.lists(MESSAGE, max_size=2).map(tuple),
+        steps=st.lists(STEP, max_size=2).map(tuple),
+        tool_calls=st.lists(CALL, max_size=3).map(tuple),
+        metadata=OBJECT,
+        scores=st.dictionaries(TEXT, TEXT | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)),
+    )
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_clean_trace_comes_back_as_it_was(con: DuckDBPyConnection, given_trace: Trace) -> None:
+    numbered = replace(
+        given_trace,
+        tool_calls=tuple(replace(call, index=n) for n, call in enumerate(given_trace.tool_calls)),
+    )
+    con.execute("DELETE FROM traces; DELETE FROM tool_calls")
+    write_traces(con, [numbered])
+    read = get_trace(con, "a")
+    nul = "\x00" in repr(numbered) or "\\x00" in repr(numbered)
+    assert nul or read == numbered
+    assert write_traces(con, [numbered]) == Written(unchanged=1)
