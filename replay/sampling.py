@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replay.errors import InputError
 from replay.model import Sample, SampleItem
-from replay.store.clock import utc_now
+from replay.store import clock
 from replay.store.where import field_text, guarded, selection
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def draw(
     ]
     sample = Sample(
         name=name,
-        created_at=utc_now(),
+        created_at=clock.utc_now(),
         month=month,
         where=where,
         by=tuple(by),

@@ -112,7 +112,7 @@ def _name(name: str | None, month: str | None) -> str:
 
 def _month(con: DuckDBPyConnection, month: str | None) -> str | None:
     """The month to draw from; says which where it was left to be found."""
-    from replay.store.clock import utc_now
+    from replay.store import clock
     from replay.store.traces import trace_months
     from replay.store.where import month_range
 
@@ -126,7 +126,7 @@ def _month(con: DuckDBPyConnection, month: str | None) -> str | None:
         if month not in months:
             raise InputError(f"there are no traces of {month}; there are traces of {_listed(months)}")
         return month
-    complete = [name for name in months if name < _month_of(utc_now())]
+    complete = [name for name in months if name < _month_of(clock.utc_now())]
     if not complete:
         raise InputError(
             f"no complete month has traces yet; name one with --month: there are traces of {_listed(months)}"
@@ -147,11 +147,12 @@ def _listed(months: dict[str, int]) -> str:
 
 def _handled(con: DuckDBPyConnection, app: App) -> set[str]:
     """Ids of traces that are in the golden set, or were promoted or dismissed."""
-    from replay.golden import read_golden
     from replay.store.decisions import decisions
 
     handled = {decision.item_id for decision in decisions(con)}
     if app.settings.golden_path.exists():
+        from replay.golden import read_golden
+
         cases = read_golden(app.settings.golden_path)
         handled |= {case.provenance.trace_id for case in cases if case.provenance.trace_id}
     return handled

@@ -70,11 +70,12 @@ def _document(trace: Listed) -> dict[str, Any]:
 def _table(listed: Sequence[Listed]) -> str:
     from replay.terminal.table import Column, table, terminal_width
 
+    width = terminal_width()
     size = _id_size([trace.trace_id for trace in listed])
     columns = (
         Column("TRACE"),
         Column("STARTED (UTC)"),
-        Column("TOOLS", most=28),
+        Column("TOOLS", most=width // 4),
         Column("INPUT", grows=True, least=10),
     )
     rows = [
@@ -86,7 +87,7 @@ def _table(listed: Sequence[Listed]) -> str:
         )
         for trace in listed
     ]
-    return table(columns, rows, terminal_width())
+    return table(columns, rows, width)
 
 
 def _id_size(ids: Sequence[str]) -> int:

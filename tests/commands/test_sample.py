@@ -1,0 +1,198 @@
+"""`replay sample`: months, names, what is left out, and what a person reads."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from replay.commands import sample as command
+from replay.model import Action, Decision
+from replay.store import clock
+from replay.store.connection import open_store
+from replay.store.decisions import add_decision
+from replay.store.samples import list_samples, sample_items
+from replay.store.traces import write_traces
+from tests.commands.conftest import Replay
+from tests.store.build import WHEN, calls, trace
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """40 traces of September, 20 of October, 3 of November; today is 20 November 2026."""
+    monkeypatch.setattr(clock, "utc_now", lambda: datetime(2026, 11, 20))
+    path = tmp_path / ".replay" / "replay.duckdb"
+    months = [9] * 40 + [10] * 20 + [11] * 3
+    with open_store(path) as con:
+        write_traces(
+            con,
+            [
+                trace(
+                    f"t{n:02d}",
+                    started_at=datetime(2026, month, 5),
+                    tool_calls=calls(*["a", "b", "c"][: n % 3]),
+                    metadata={"plan": "gold" if n % 2 else "free"},
+                )
+                for n, month in enumerate(months)
+            ],
+        )
+    return path
+
+
+def names(path: Path) -> list[str]:
+    with open_store(path, read_only=True) as con:
+        return [sample.name for sample in list_samples(con)]
+
+
+def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, store: Path) -> None:
+    result = replay("sample", "--month", "--size", "6", "--seed", "3")
+    assert result.code == 0
+    assert result.err == (
+        "latest complete month with traces: 2026-10 (20 traces)\n"
+        "next: replay run --sample 2026-10 --old OLD --new NEW\n"
+    )
+    assert result.out == (
+        "2026-10: 6 of 20 traces of 2026-10, seed 3\n"
+        "TOOL_PATH             TRACES  DRAWN  WEIGHT\n"
+        "a                          7      2     3.5\n"
+        "a>b                        7      2     3.5\n"
+        "-                          6      2     3.0\n"
+    )
+    assert names(store) == ["2026-10"]
+
+
+def test_json_and_what_is_kept(replay: Replay, store: Path) -> None:
+    result = replay(
+        "sample",
+        "--month",
+        "2026-09",
+        "--size",
+        "5",
+        "--by",
+        "tool_path,metadata.plan",
+        "--name",
+        "sept",
+        "--json",
+    )
+    assert (result.code, result.err.startswith("warning: 1 of 6 strata")) == (0, True)
+    document = json.loads(result.out)
+    items = document.pop("items")
+    assert document.pop("created_at") == "2026-11-20T00:00:00"
+    assert document.pop("warnings") == [result.err.removeprefix("warning: ").rstrip("\n")]
+    assert document == {
+        "name": "sept",
+        "month": "2026-09",
+        "where": None,
+        "by": ["tool_path", "metadata.plan"],
+        "size": 5,
+        "seed": 0,
+        "population": 40,
+        "created": True,
+    }
+    assert [item["position"] for item in items] == [0, 1, 2, 3, 4]
+    assert sum(item["weight"] for item in items) == pytest.approx(40)
+    with open_store(store, read_only=True) as con:
+        assert [item.trace_id for item in sample_items(con, "sept")] == [item["trace_id"] for item in items]
+
+
+def test_without_month_all_traces_are_meant(replay: Replay, store: Path) -> None:
+    result = replay("sample", "--size", "63", "--where", "metadata.plan = 'gold'")
+    assert result.out.startswith("all: 31 of 31 traces where metadata.plan = 'gold', seed 0\n")
+
+
+def test_the_same_again_is_no_error_and_another_needs_a_name(replay: Replay, store: Path) -> None:
+    first = replay("sample", "--size", "5", "--name", "mine")
+    again = replay("sample", "--size", "5", "--name", "mine")
+    assert (again.code, again.out) == (0, first.out)
+    assert "sample 'mine' was there already, and is the same\n" in again.err
+    other = replay("sample", "--size", "6", "--name", "mine")
+    assert (other.code, other.out) == (2, "")
+    assert other.err == (
+        "error: there is another sample 'mine' already, and a sample is never changed; "
+        "choose another --name\n"
+    )
+    assert names(store) == ["mine"]
+
+
+def test_settings_decide_where_no_flag_does(replay: Replay, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "replay.toml").write_text(
+        "[sample]\nsize = 4\nseed = 9\nby = ['metadata.plan']\nwhere = \"tools = 'a'\"\n"
+    )
+    document = json.loads(replay("sample", "--json").out)
+    assert (document["size"], document["seed"], document["by"]) == (4, 9, ["metadata.plan"])
+    assert document["where"] == "tools = 'a'"
+    flags = replay("sample", "--json", "--size", "2", "--seed", "1", "--by", "month", "--name", "x")
+    assert [json.loads(flags.out)[key] for key in ("size", "seed", "by")] == [2, 1, ["month"]]
+
+
+def test_new_only_leaves_out_what_was_decided_and_what_is_a_case(
+    replay: Replay, store: Path, tmp_path: Path
+) -> None:
+    with open_store(store) as con:
+        for n, action in ((0, Action.PROMOTE), (1, Action.DISMISS)):
+            add_decision(con, Decision(item_id=f"t{n:02d}", action=action, at=WHEN, person="p"))
+    (tmp_path / "cases").mkdir()
+    case = {"id": "c", "input": "x", "expected_tools": ["a"], "metadata": {"trace_id": "t02"}}
+    (tmp_path / "cases" / "golden.jsonl").write_text(json.dumps(case) + "\n")
+    document = json.loads(replay("sample", "--new-only", "--size", "100", "--json").out)
+    assert document["population"] == 60
+    assert {item["trace_id"] for item in document["items"]} == {f"t{n:02d}" for n in range(3, 63)}
+
+
+def test_many_strata_are_folded(replay: Replay, store: Path) -> None:
+    lines = replay("sample", "--size", "63", "--by", "trace_id").out.splitlines()
+    assert len(lines) == 15
+    assert lines[-1].split() == ["51", "more", "strata", "51", "51", "1.0"]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (
+            ("--month", "2026-08"),
+            "there are no traces of 2026-08; there are traces of 2026-09 (40), 2026-10 (20), 2026-11 (3)",
+        ),
+        (("--month", "2026-8"), "'2026-8' is no month; write it as YYYY-MM, like 2026-10"),
+        (("--size", "0"), "--size must be at least 1, not 0"),
+        (("--by", "plan"), "there is no field 'plan'"),
+        (("--name", " "), "' ' is no name for a sample; use letters and digits"),
+        (("--name", "\x1b[31m"), "is no name for a sample"),
+        (("--where", "plan = 'gold'"), "(a field of the metadata is metadata.plan)"),
+        (("--where", "release = 'x'"), "there are no traces that fit `release = 'x'`"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_change_nothing(
+    replay: Replay, store: Path, args: tuple[str, ...], says: str
+) -> None:
+    result = replay("sample", *args)
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert says in result.err
+    assert names(store) == []
+
+
+def test_only_the_running_month(replay: Replay, store: Path) -> None:
+    with open_store(store) as con:
+        con.execute("DELETE FROM traces WHERE started_at < '2026-11-01'")
+    result = replay("sample", "--month")
+    assert result.code == 2
+    assert result.err == (
+        "error: no complete month has traces yet; name one with --month: there are traces of 2026-11 (3)\n"
+    )
+
+
+def test_no_store_and_an_empty_one(replay: Replay, tmp_path: Path) -> None:
+    assert "bring traces in with `replay import`" in replay("sample", "--month").err
+    assert list(tmp_path.iterdir()) == []
+    open_store(tmp_path / ".replay" / "replay.duckdb").close()
+    for args in (("--month",), ("--month", "2026-10"), ()):
+        result = replay("sample", *args)
+        assert result.code == 2
+        assert result.err.startswith("error: the store has no traces yet") or not args
+
+
+def test_help_names_every_flag_it_takes() -> None:
+    shown = {option for parameter in command.sample.params for option in parameter.opts}
+    assert {"--month", "--size", "--by", "--seed", "--where", "--name", "--new-only", "--json"} <= shown
