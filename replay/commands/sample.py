@@ -181,7 +181,7 @@ def _document(
 def _show(sample: Sample, items: Sequence[SampleItem]) -> None:
     """Strata, the biggest first; the rest folded into one line."""
     from replay.terminal.plain import one_line
-    from replay.terminal.table import Column, table, terminal_width
+    from replay.terminal.table import Column, show, table, terminal_width
 
     strata: dict[str, list[SampleItem]] = {}
     for item in items:
@@ -193,8 +193,8 @@ def _show(sample: Sample, items: Sequence[SampleItem]) -> None:
         rows.append((f"{len(ordered) - _SHOWN_STRATA} more strata", folded))
     where = f" where {one_line(sample.where, 60)}" if sample.where else ""
     month = f" of {sample.month}" if sample.month else ""
-    click.echo(f"{sample.name}: {len(items)} of {sample.population} traces{month}{where}, seed {sample.seed}")
-    click.echo(
+    show(f"{sample.name}: {len(items)} of {sample.population} traces{month}{where}, seed {sample.seed}")
+    show(
         table(
             (
                 Column(", ".join(sample.by).upper() or "STRATUM", grows=True, least=20),

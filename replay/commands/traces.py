@@ -53,7 +53,9 @@ def traces(app: App, where: str | None, month: str | None, limit: int, rejects: 
     if as_json:
         print_json([_document(trace) for trace in listed])
     elif listed:
-        click.echo(_table(listed))
+        from replay.terminal.table import show
+
+        show(_table(listed))
         _more(len(listed), total, "traces")
     else:
         say(
@@ -111,9 +113,10 @@ def _show_rejects(found: Sequence[StoredReject], limit: int, as_json: bool) -> N
         say("no record was rejected")
         return
     from replay.terminal.plain import one_line
+    from replay.terminal.table import show
 
     for reject in found[:limit]:
-        click.echo(f"{one_line(reject.file)}:{reject.line}: {one_line(reject.reason)}")
+        show(f"{one_line(reject.file)}:{reject.line}: {one_line(reject.reason)}")
     _more(min(limit, len(found)), len(found), "rejected records")
 
 

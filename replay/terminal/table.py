@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from replay.terminal.plain import one_line
+from replay.terminal.plain import encodable, one_line
 
 _GAP = 2
 
@@ -24,6 +25,13 @@ class Column(NamedTuple):
 def terminal_width() -> int:
     """The terminal's width, `COLUMNS` where that is set, 80 where neither is known."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def show(text: str) -> None:
+    """Print to stdout, with stand-ins for what its encoding cannot write."""
+    import click
+
+    click.echo(encodable(text, sys.stdout.encoding))
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -156,3 +158,14 @@ def test_an_empty_store(replay: Replay, tmp_path: Path) -> None:
     open_store(tmp_path / ".replay" / "replay.duckdb").close()
     assert replay("traces").err == "the store has no traces yet; bring some in with `replay import`\n"
     assert replay("traces", "--rejects").err == "no record was rejected\n"
+
+
+def test_a_terminal_that_knows_ascii_alone(store: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "replay", "traces", "--db", str(store)],
+        capture_output=True,
+        env={"PYTHONIOENCODING": "ascii", "COLUMNS": "80"},
+        check=True,
+    )
+    assert done.stderr == b""
+    assert done.stdout.decode("ascii").count("\n") == 4
