@@ -120,8 +120,19 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
                 _more(evidence, metric),
             )
     figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
-    reason = f"{figures}; {_items(len(doubtful)) if doubtful else 'no item'} regressed"
+    fell = _items(len(doubtful)) if doubtful else "no item"
+    reason = f"{figures}; {fell} regressed{_elsewhere(evidence)}"
     return Given(answer=Answer.SHIP, reason=reason, next=_keep(evidence))
+
+
+def _elsewhere(evidence: Evidence) -> str:
+    """Regressions on metrics that do not decide, so that SHIP never hides them."""
+    told = [
+        f"{name}, which does not decide, counts {metric.regressed}"
+        for name, metric in evidence.metrics.items()
+        if metric.regressed and not metric.gated
+    ]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _alone(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:

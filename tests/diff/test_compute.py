@@ -212,6 +212,20 @@ def test_an_uncalibrated_judge_is_shown_and_does_not_decide(tmp_path: Path) -> N
     assert any("uncalibrated" in warning for warning in result.warnings)
 
 
+def test_ship_does_not_hide_what_an_uncalibrated_judge_saw(tmp_path: Path) -> None:
+    items = [item(f"t{n}") for n in range(60)]
+    done = [t for one in items for t in trials(one, old="111", new="111")]
+    grades = [
+        judged(one, lane, index, 0.0 if lane == "new" and n == 0 else 1.0)
+        for n, one in enumerate(items)
+        for lane in ("old", "new")
+        for index in range(3)
+    ]
+    result = diffed(tmp_path, items, done, grades=grades)
+    assert (result.answer, result.counts.regressed) == (Answer.SHIP, 1)
+    assert result.reason.endswith("; no item regressed (judge, which does not decide, counts 1)")
+
+
 @pytest.mark.parametrize(
     ("agreement", "labels", "prompt", "gated"),
     [(0.9, 60, "p", True), (0.8, 60, "p", False), (0.9, 40, "p", False), (0.9, 60, "another", False)],
