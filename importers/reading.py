@@ -114,6 +114,11 @@ def _rows(file: InputFile) -> Iterator[Record | Broken]:
     with opened(file) as stream:
         lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
         reader = csv.DictReader(lines, restkey="", strict=True)
+        try:
+            names = reader.fieldnames or ()
+        except csv.Error as error:
+            yield Broken(1, f"the header is not CSV: {error}", "")
+            return
         while True:
             line = reader.line_num + 1
             try:
@@ -125,7 +130,6 @@ def _rows(file: InputFile) -> Iterator[Record | Broken]:
                 continue
             if "" in row or None in row.values():
                 shown = ",".join(str(value) for value in row.values() if value is not None)
-                names = reader.fieldnames or ()
                 reason = f"the row does not have the {len(names)} cells of the header"
                 yield Broken(line, reason, str(clean(shown[:EXCERPT_CHARACTERS])))
             else:
@@ -268,7 +272,11 @@ def _texts(file: InputFile, elements: bool) -> Iterator[Record | Broken]:
                 value, text = buffer.value()
             except ValueError as error:
                 shown = buffer.text[buffer.place : buffer.place + EXCERPT_CHARACTERS]
-                yield Broken(line, _why(error), clean(shown))  # type: ignore[arg-type]
+                reason = _why(error)
+                if isinstance(error, json.JSONDecodeError):
+                    inside = buffer.text.count("\n", buffer.place, error.pos)
+                    reason = f"not JSON: {error.msg} (line {line + inside})"
+                yield Broken(line, reason, clean(shown))  # type: ignore[arg-type]
                 if not _resume(buffer, indent, start):
                     return
                 continue

@@ -51,7 +51,9 @@ def trace(group: Group, source: str) -> Trace:
     version = _said(holders, "version")
     if version is not None:
         metadata.setdefault("version", version)
-    asked, answered = _input(own, roots, given), _final_response(own, roots, found, said)
+    # A tool whose parent was not exported stands at the top, too, and says nothing of the whole.
+    tops = [one for one in roots if one.tool_name is None]
+    asked, answered = _input(own, tops, given), _final_response(own, tops, found, said)
     models = [one.model for one in found if one.is_model_call and one.model]
     costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
     return Trace(
@@ -130,7 +132,7 @@ def _input(own: JsonObject, roots: Sequence[Observation], given: dict[str, tuple
         if _is_empty(value):
             continue
         messages = read_messages(value)
-        text = conversation(messages).input if messages else read_text(value)
+        text = conversation(messages, asked_only=True).input if messages else read_text(value)
         if text:
             return text
     return next(

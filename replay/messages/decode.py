@@ -72,7 +72,7 @@ def _python_literal(text: str) -> Json:
         return text
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore")
             value = ast.literal_eval(text)
         # A repr may hold tuples, sets or bytes: only what JSON can say counts.
         return clean(json.loads(json.dumps(value))) if isinstance(value, dict | list) else text

@@ -1,0 +1,55 @@
+"""What the tests of importers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from importers.base import BUILTIN, Item, importer
+from importers.collect import collected
+from replay.model import Trace
+
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE_FILES = sorted(
+    file for file in SAMPLES.rglob("*") if file.is_file() and not file.name.endswith(".expected.json")
+)
+
+
+def items(source: str, *paths: Path) -> list[Item]:
+    """Everything an importer says of these files."""
+    with collected([str(path) for path in paths]) as files:
+        return list(importer(source).read_files(files))
+
+
+def traces(source: str, *paths: Path) -> list[Trace]:
+    """The traces of these files."""
+    return [item for item in items(source, *paths) if isinstance(item, Trace)]
+
+
+def others(found: Iterable[Item]) -> list[Item]:
+    """What is no trace."""
+    return [item for item in found if not isinstance(item, Trace)]
+
+
+def good_record(source: str, number: int) -> dict[str, Any]:
+    """A small record of a source; records of different numbers are different traces."""
+    messages = [{"role": "user", "content": f"Question {number}"}, {"role": "assistant", "content": "Answer"}]
+    time = "2026-11-01T10:00:00Z"
+    made = {
+        "jsonl": {"trace_id": f"t{number}", "started_at": time, "messages": messages},
+        "openai": {"id": f"t{number}", "created": 1793527200, "messages": messages},
+        "langfuse": {
+            "id": f"o{number}",
+            "traceId": f"t{number}",
+            "type": "AGENT",
+            "name": "agent",
+            "startTime": time,
+            "input": f"Question {number}",
+            "output": "Answer",
+        },
+    }
+    return made[source]
+
+
+assert set(BUILTIN) == {"jsonl", "openai", "langfuse"}, "give every importer a good record and samples"

@@ -1,0 +1,168 @@
+"""`replay import`, through its door."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.store.connection import open_store
+from replay.store.traces import count_traces, get_trace
+from tests.importers.reading import SAMPLES, good_record
+
+
+def replay(folder: Path, *args: str, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a command run in `folder`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "replay", *args], cwd=folder, input=stdin, capture_output=True, check=False
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def write(path: Path, *records: Any) -> str:
+    """Write a JSONL file; gives its name."""
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+    return path.name
+
+
+def store(folder: Path) -> Path:
+    return folder / ".replay" / "replay.duckdb"
+
+
+def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
+    call = {"name": "t", "args": {}, "result": "r"}
+    file = write(
+        tmp_path / "f.jsonl",
+        good_record("jsonl", 1) | {"tool_calls": [call, call], "sesion_id": "typo"},
+        '{"trace_id": "x"}',
+        good_record("jsonl", 1),
+        good_record("jsonl", 2) | {"tool_calls": [call]},
+        "cut {",
+    )
+    assert replay(tmp_path, "import", "jsonl", file) == (
+        3,
+        "2 traces from 1 file (jsonl): 2 new, 0 updated, 0 unchanged; 1 tool call\n"
+        "1 record replaced by a later one of the same id\n"
+        "1 record: the field 'sesion_id' is not of the trace format and was left out\n"
+        "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay traces --rejects`\n",
+        "",
+    )
+    code, _, _ = replay(tmp_path, "import", "jsonl", write(tmp_path / "good.jsonl", good_record("jsonl", 3)))
+    assert code == 0
+
+
+def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
+    sample = str(SAMPLES / "langfuse" / "observations.jsonl")
+    code, out, err = replay(tmp_path, "import", "langfuse", sample, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == {
+        "source": "langfuse",
+        "files": 1,
+        "traces": {"new": 1, "updated": 0, "unchanged": 0},
+        "tool_calls": 3,
+        "rejected": 0,
+        "skipped": 1,
+        "duplicates": 0,
+        "skipped_because": {"traces of evaluations and experiments (environment langfuse-llm-as-a-judge)": 1},
+        "notes": {},
+    }
+
+
+def test_auto_says_what_it_took_each_file_for_and_why(tmp_path: Path) -> None:
+    for source in ("jsonl", "openai", "langfuse"):
+        write(tmp_path / f"{source}.jsonl", good_record(source, 1))
+    code, out, err = replay(tmp_path, "import", "auto", ".", "--json")
+    assert code == 0
+    assert err.splitlines() == [
+        "jsonl.jsonl: taken for jsonl (records have trace_id and started_at)",
+        "langfuse.jsonl: taken for langfuse (records are observations, traces or scores of Langfuse)",
+        "openai.jsonl: taken for openai (records have messages with roles)",
+    ]
+    document = json.loads(out)
+    assert (document["source"], document["files"]) == ("jsonl,langfuse,openai", 3)
+    assert document["traces"] == {"new": 3, "updated": 0, "unchanged": 0}
+
+
+def test_auto_names_its_two_best_guesses_where_it_is_not_sure(tmp_path: Path) -> None:
+    record = good_record("openai", 1) | {"trace_id": "x"}
+    file = write(tmp_path / "f.jsonl", record, {"trace_id": "y", "input": "?"})
+    code, out, err = replay(tmp_path, "import", "auto", file)
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: f.jsonl may be for jsonl (50%) or openai (45%); say which: `replay import jsonl f.jsonl`\n"
+    )
+    code, _, err = replay(tmp_path, "import", "auto", write(tmp_path / "g.jsonl", {"alpha": 1, "beta": 2}))
+    assert code == 2
+    assert err == (
+        "error: g.jsonl: no importer knows these records (they have alpha, beta); "
+        "say which source it is: jsonl, openai, langfuse\n"
+    )
+
+
+def test_standard_input_is_a_file(tmp_path: Path) -> None:
+    record = json.dumps(good_record("openai", 1)).encode()
+    code, out, err = replay(tmp_path, "import", "auto", "-", stdin=record)
+    assert (code, err) == (0, "<stdin>: taken for openai (records have messages with roles)\n")
+    assert out.startswith("1 trace from 1 file (openai): 1 new")
+    with open_store(store(tmp_path), read_only=True) as con:
+        assert get_trace(con, "t1").final_response == "Answer"
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["opnai", "x"], "there is no source 'opnai'; did you mean 'openai'? see `replay import --help`"),
+        (
+            ["jsonl"],
+            "no file to import; name one, a folder, or - for standard input: `replay import jsonl FILE`",
+        ),
+        (
+            ["langfuse"],
+            "live import from langfuse is not available in this version; export the observations to a file "
+            "and name it: `replay import langfuse observations.jsonl`",
+        ),
+        (["jsonl", "no.jsonl"], "there is no file no.jsonl; check the path"),
+        (["jsonl", "good.jsonl", "empty.jsonl"], "empty.jsonl is empty; nothing was imported"),
+    ],
+)
+def test_wrong_input_changes_nothing(args: list[str], sentence: str, tmp_path: Path) -> None:
+    write(tmp_path / "good.jsonl", good_record("jsonl", 1))
+    (tmp_path / "empty.jsonl").write_text("")
+    assert replay(tmp_path, "import", *args) == (2, "", f"error: {sentence}\n")
+    assert not store(tmp_path).exists()
+
+
+def test_an_importer_of_another_distribution_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "acme.py").write_text(
+        "from importers import jsonl\n"
+        "NAME, SUMMARY, TELL = 'acme', 'Acme logs', 'records are of Acme'\n"
+        "def recognises(record): return 0.0\n"
+        "read_files = jsonl.read_files\n"
+    )
+    info = tmp_path / "acme-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[replaydiff.importers]\nacme = acme\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    file = write(tmp_path / "f.jsonl", good_record("jsonl", 1))
+    code, out, err = replay(tmp_path, "import", "acme", file)
+    assert (code, err) == (0, "")
+    assert out.startswith("1 trace from 1 file (acme): 1 new")
+
+
+def test_an_update_is_told_from_what_is_new(tmp_path: Path) -> None:
+    replay(
+        tmp_path, "import", "jsonl", write(tmp_path / "f.jsonl", *(good_record("jsonl", n) for n in range(3)))
+    )
+    changed = good_record("jsonl", 1) | {"release": "2"}
+    file = write(tmp_path / "g.jsonl", good_record("jsonl", 0), changed, good_record("jsonl", 7))
+    _, out, _ = replay(tmp_path, "import", "jsonl", file)
+    assert out == "3 traces from 1 file (jsonl): 1 new, 1 updated, 1 unchanged; 0 tool calls\n"
+    with open_store(store(tmp_path), read_only=True) as con:
+        assert count_traces(con) == 4

@@ -1,0 +1,177 @@
+"""What every importer promises, held against each built-in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importers.base import BUILTIN, Reject, importer
+from importers.collect import collected
+from importers.detect import detect
+from importers.ingest import Report, ingest
+from replay.store.connection import open_store
+from replay.store.rejects import list_rejects
+from replay.store.traces import iter_traces
+from tests.importers.reading import SAMPLE_FILES, good_record, items, others, traces
+
+pytestmark = pytest.mark.parametrize("source", BUILTIN)
+
+
+def _write(path: Path, *lines: Any) -> Path:
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    return path
+
+
+def _import(store: Path, source: str, *paths: Path) -> Report:
+    with collected([str(path) for path in paths]) as files, open_store(store) as con:
+        return ingest(con, importer(source), files)
+
+
+def test_says_what_it_is(source: str) -> None:
+    module = importer(source)
+    assert source == module.NAME
+    assert module.SUMMARY
+    assert module.TELL
+
+
+def test_importing_twice_changes_nothing(source: str, tmp_path: Path) -> None:
+    samples = [file for file in SAMPLE_FILES if file.parent.name == source]
+    first = _import(tmp_path / "s.duckdb", source, *samples)
+    again = _import(tmp_path / "s.duckdb", source, *samples)
+    assert first.new == first.traces > 0
+    assert (again.new, again.updated, again.unchanged) == (0, 0, first.new)
+    assert again.tool_calls == first.tool_calls
+
+
+def test_what_is_stored_comes_back_as_it_was_read(source: str, tmp_path: Path) -> None:
+    samples = [file for file in SAMPLE_FILES if file.parent.name == source]
+    read = {trace.trace_id: trace for trace in traces(source, *samples)}
+    _import(tmp_path / "s.duckdb", source, *samples)
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        assert {trace.trace_id: trace for trace in iter_traces(con, read)} == read
+
+
+def test_order_of_the_file_is_kept(source: str, tmp_path: Path) -> None:
+    file = _write(tmp_path / "f.jsonl", *(good_record(source, number) for number in (5, 3, 9, 1)))
+    assert [trace.trace_id for trace in traces(source, file)] == ["t5", "t3", "t9", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("this is no JSON", "not JSON"),
+        ('{"cut": "her', "not JSON"),
+        ("17", "must be an object"),
+        ("{}", ""),
+        ('{"trace_id": [], "started_at": {}, "messages": 5, "id": {}}', ""),
+        ("[" * 5000, "nested too deeply"),
+    ],
+)
+def test_a_bad_record_is_a_reject_and_the_rest_comes_in(
+    source: str, bad: str, reason: str, tmp_path: Path
+) -> None:
+    file = _write(tmp_path / "f.jsonl", good_record(source, 1), bad, good_record(source, 2))
+    report = _import(tmp_path / "s.duckdb", source, file)
+    assert (report.new, report.rejected) == (2, 1)
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        (stored,) = list_rejects(con)
+    assert (stored.source, stored.file, stored.line) == (source, str(file), 2)
+    assert reason in stored.reason
+    assert bad.replace(" ", "").startswith(stored.excerpt.replace(" ", ""))
+    assert len(stored.excerpt) <= 200
+
+
+def test_a_mended_file_leaves_no_rejects_behind(source: str, tmp_path: Path) -> None:
+    file = _write(tmp_path / "f.jsonl", good_record(source, 1), "bad")
+    _import(tmp_path / "s.duckdb", source, file)
+    _write(file, good_record(source, 1), good_record(source, 2))
+    report = _import(tmp_path / "s.duckdb", source, file)
+    assert (report.new, report.unchanged, report.rejected) == (1, 1, 0)
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        assert list_rejects(con) == []
+
+
+def test_a_cut_last_line_is_a_reject(source: str, tmp_path: Path) -> None:
+    whole = "\n".join(json.dumps(good_record(source, number)) for number in range(3))
+    file = tmp_path / "f.jsonl"
+    file.write_text(whole[:-20])
+    assert [trace.trace_id for trace in traces(source, file)] == ["t0", "t1"]
+    (reject,) = others(items(source, file))
+    assert isinstance(reject, Reject)
+    assert reject.line == 3
+
+
+def test_bytes_that_are_no_utf8_reject_their_line_alone(source: str, tmp_path: Path) -> None:
+    first, second = (json.dumps(good_record(source, number)).encode() for number in (1, 2))
+    file = tmp_path / "f.jsonl"
+    file.write_bytes(first.replace(b"Question", b"Fran\xe7ais") + b"\n" + second + b"\n")
+    assert [trace.trace_id for trace in traces(source, file)] == ["t2"]
+    (reject,) = others(items(source, file))
+    assert isinstance(reject, Reject)
+    assert reject.reason.startswith("not UTF-8: byte 0xe7")
+
+
+def test_of_two_records_with_one_id_the_last_counts(source: str, tmp_path: Path) -> None:
+    first, last = good_record(source, 1), good_record(source, 1)
+    for record, answer in ((first, "old"), (last, "new")):
+        if "messages" in record:
+            record["messages"][-1]["content"] = answer
+        else:
+            record["output"] = answer
+    file = _write(tmp_path / "f.jsonl", first, good_record(source, 2), last)
+    report = _import(tmp_path / "s.duckdb", source, file)
+    assert report.traces == 2
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        assert next(iter_traces(con, ["t1"])).final_response == "new"
+
+
+def test_one_huge_record(source: str, tmp_path: Path) -> None:
+    record, size = good_record(source, 1), 6_000_000
+    if "messages" in record:
+        record["messages"][0]["content"] = "wide " * (size // 5)
+    else:
+        record["input"] = "wide " * (size // 5)
+    file = _write(tmp_path / "f.jsonl", record, good_record(source, 2))
+    report = _import(tmp_path / "s.duckdb", source, file)
+    assert report.new == 2
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        assert len(next(iter_traces(con, ["t1"])).input) == size
+
+
+HOSTILE = ["__proto__", "'; DROP TABLE traces; --", "a\x00b", "\ud83d", "\u202eevil", "", "🦆" * 50]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_in_keys_and_values_is_stored(source: str, text: str, tmp_path: Path) -> None:
+    record = good_record(source, 1)
+    record["metadata"] = {text: text, "nested": {text: [text]}}
+    record[text + "!"] = text
+    if "messages" in record:
+        record["messages"][0]["content"] = text + "?"
+    else:
+        record["input"] = text + "?"
+    report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", record))
+    assert (report.new, report.rejected) == (1, 0)
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        trace = next(iter_traces(con, ["t1"]))
+    assert trace.input == (text + "?").replace("\x00", "\ufffd").replace("\ud83d", "\ufffd")
+    assert "nested" in trace.metadata
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1970-01-01"])
+def test_times_at_the_ends_of_the_calendar_are_kept(source: str, time: str, tmp_path: Path) -> None:
+    record = good_record(source, 1)
+    key = next(key for key in ("started_at", "created", "startTime") if key in record)
+    record[key] = time
+    report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", record))
+    assert (report.new, report.rejected) == (1, 0)
+
+
+def test_auto_knows_its_own_samples(source: str) -> None:
+    for sample in (file for file in SAMPLE_FILES if file.parent.name == source):
+        with collected([str(sample)]) as (file,):
+            assert source == detect(file).NAME, sample
