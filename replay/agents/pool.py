@@ -22,6 +22,10 @@ LONGEST_PATIENCE_S = 1.0
 """A trial that has waited this long gets a new worker, however long starting takes."""
 
 
+class PoolClosedError(Exception):
+    """The pool was closed while someone waited for a seat, or before."""
+
+
 class Pool:
     """Workers that are all alike."""
 
@@ -56,6 +60,7 @@ class Pool:
 
         Raises:
             VersionError: there is no worker and none can be started.
+            PoolClosedError: the pool is closed.
         """
         worker = await self._take()
         try:
@@ -71,13 +76,16 @@ class Pool:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._growing
         for _, waiting in self._waiting:
-            waiting.cancel()
+            if not waiting.done():
+                waiting.set_exception(PoolClosedError())
         self._waiting.clear()
         self._free.clear()
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.stop() for worker in workers))
 
     async def _take(self) -> Worker:
+        if self._closed:
+            raise PoolClosedError
         while self._free:
             worker = self._free.pop()
             if worker.alive:

@@ -76,9 +76,11 @@ class Process:
         *,
         on_control: Callable[[bytes], None],
         on_tools: Callable[[bytes], None],
-        on_end: Callable[[], None],
+        on_end: Callable[[str], None],
     ) -> Process:
-        """Start a process. Lines of its two channels are handed on; `on_end` is called once it is gone.
+        """Start a process. Lines of its two channels are handed on.
+
+        `on_end` is told how it ended, once it has; that may be before this returns.
 
         Raises:
             VersionError: interpreter or folder cannot be used.
@@ -113,7 +115,11 @@ class Process:
             os.close(printed_theirs)
         process = cls(popen, mark, life)
         process._watch = asyncio.get_running_loop().create_task(process._wait_for_end(on_end))
-        await process._connect(control, tools, printed, on_control, on_tools)
+        try:
+            await process._connect(control, tools, printed, on_control, on_tools)
+        except BaseException:
+            await process.kill()
+            raise
         return process
 
     def send_control(self, line: bytes) -> None:
@@ -171,7 +177,7 @@ class Process:
         output, _ = await loop.connect_read_pipe(lambda: self._tail, os.fdopen(printed, "rb", 0))
         self._transports = [self._control, self._tools, output]
 
-    async def _wait_for_end(self, on_end: Callable[[], None]) -> None:
+    async def _wait_for_end(self, on_end: Callable[[str], None]) -> None:
         try:
             await _exited(self._popen)
             await self._kill_strays()
@@ -182,7 +188,7 @@ class Process:
             self._kill_process()
             self.ending = _describe_exit(self._popen.wait(), self.killed)
             self._gone.set()
-            on_end()
+            on_end(self.ending)
 
     def _kill_process(self) -> None:
         # Until it is collected, nobody else can have its number.

@@ -13,6 +13,13 @@ from replay.model import Item, Json, JsonObject, Message, Rule, ServedCall, Tool
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
 
 
+def as_text(item: Item) -> str:
+    """The user's text: the item's input, or the last user turn of its conversation."""
+    if item.input:
+        return item.input
+    return next((message.text for message in reversed(item.messages) if message.role == "user"), "")
+
+
 def as_chat(item: Item) -> list[Json]:
     """The item's conversation as OpenAI-shaped messages, up to and with the last user turn.
 

@@ -174,9 +174,8 @@ class Worker:
             answer = running.trial.answer(message)
         self._process.send_tools(_encode(answer))
 
-    def _on_end(self) -> None:
+    def _on_end(self, ending: str) -> None:
         """Tell everyone who waits for something of the process that it is gone."""
-        ending = self._process.ending or ""
         alone = len(self._running) == 1 and not self._process.killed
         for running in self._running.values():
             if not running.reply.done():

@@ -101,6 +101,7 @@ class Worker:
         self.tools = calls.Tools(tools)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._began: set[int] = set()
         self._sending = threading.Lock()
 
     @property
@@ -167,7 +168,7 @@ class Worker:
 
         def read() -> None:
             try:
-                chunk = self.control.recv(1 << 20, socket.MSG_DONTWAIT)
+                chunk = self.control.recv(1 << 18, socket.MSG_DONTWAIT)
             except (BlockingIOError, InterruptedError):
                 return
             if not chunk:
@@ -192,17 +193,26 @@ class Worker:
 
     def _take(self, target: shapes.Target, order: dict[str, Any]) -> None:
         if "cancel" in order:
-            task = self._tasks.get(order["cancel"])
-            if task:
-                task.cancel()
+            self._cancel(order["cancel"])
             return
         trial = order["trial"]
         self.tools.running.add(trial)
         self._tasks[trial] = self.loop.create_task(self._run_async(target, order))
 
+    def _cancel(self, trial: int) -> None:
+        task = self._tasks.get(trial)
+        if task is None:
+            return
+        task.cancel()
+        if trial not in self._began:
+            # A task that is cancelled before its first step never takes it, and so would never reply.
+            del self._tasks[trial]
+            self._finish(trial, 0.0, {"failed": failures.failed("agent_error", "cancelled before it began")})
+
     async def _run_async(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
         calls.TRIAL.set(trial)
+        self._began.add(trial)
         self.send({"began": trial})
         began = time.perf_counter()
         try:
@@ -213,6 +223,7 @@ class Worker:
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
         del self._tasks[trial]
+        self._began.discard(trial)
         self._finish(trial, took, outcome)
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:

@@ -146,18 +146,17 @@ def test_cancelling_a_trial_ends_its_work() -> None:
 
 @pytest.mark.parametrize("entrypoint", ["sleeps", "sleeps_async"])
 def test_closing_ends_what_runs(entrypoint: str) -> None:
-    async def close_early() -> None:
+    async def close_early() -> list[Status]:
         running = agent(f"misbehaving:{entrypoint}", concurrency=2)
         await running.start()
         trials = [asyncio.create_task(running.run(Item(id="x", input="60"), 0)) for _ in range(3)]
         await asyncio.sleep(0.3)
         await running.close()
-        for trial in trials:
-            trial.cancel()
-        await asyncio.gather(*trials, return_exceptions=True)
+        outcomes = [*await asyncio.gather(*trials), await running.run(Item(id="x", input="0"), 0)]
+        return [outcome.status for outcome in outcomes]
 
     began = time.monotonic()
-    asyncio.run(close_early())
+    assert asyncio.run(close_early()) == [Status.CANCELLED] * 4
     assert time.monotonic() - began < 10
 
 

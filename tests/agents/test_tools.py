@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.agents import python
+from replay.agents import attempt
 from replay.model import Rule, Status
 from replay.settings import Tool
 from tests.agents.running import calls, item, recorded, run, run_one
@@ -90,7 +90,7 @@ def test_calls_from_threads_belong_to_their_trial() -> None:
 
 
 def test_a_thread_that_is_stopped_ends_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "AFTER_MISS_S", 0.3)
+    monkeypatch.setattr(attempt, "AFTER_MISS_S", 0.3)
     began = time.monotonic()
     outcomes = run("shop:waits_for_its_thread", item("9"), concurrency=1, **SHOP)
     assert time.monotonic() - began < 10

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from replay.agents import Outcome
 from replay.errors import VersionError
 from replay.model import Status
 from tests.agents.running import calls, item, recorded, run, run_one
@@ -107,92 +108,106 @@ def run(text):
 '''
 
 
-def ask(folder: Path, expression: str, *tape: Any, tools: str | tuple[str, ...], **options: Any) -> Any:
-    """Evaluate an expression in the agent's place."""
-    (folder / "tools.py").write_text(textwrap.dedent(TOOLS))
-    (folder / "agent.py").write_text(textwrap.dedent(AGENT))
+def ask_all(
+    folder: Path, expressions: list[str], *tape: Any, tools: str | tuple[str, ...], **options: Any
+) -> dict[str, Outcome]:
+    """Evaluate expressions in the agent's place, each with the whole tape."""
+    (folder / "tools.py").write_text(TOOLS)
+    (folder / "agent.py").write_text(AGENT)
     points = (tools,) if isinstance(tools, str) else tools
-    return run_one("agent:run", item(expression, *tape), folder=folder, tools=points, **options)
+    items = [item(expression, *tape) for expression in expressions]
+    outcomes = run("agent:run", *items, folder=folder, tools=points, concurrency=1, **options)
+    return dict(zip(expressions, outcomes, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("point", "expression", "name", "args"),
-    [
-        ("dispatch", "dispatch('a', {'x': 1})", "a", {"x": 1}),
-        ("dispatch", "tools.dispatch(arguments='{\"x\": 1}', tool_name='a')", "a", {"x": 1}),
-        ("dispatch", "dispatch('a', 'no json')", "a", {"_raw": "no json"}),
-        ("dispatch", "dispatch('a', None)", "a", {}),
-        ("dispatch_keywords", "tools.dispatch_keywords('a', x=1)", "a", {"x": 1}),
-        ("dispatch_keywords", "tools.dispatch_keywords(name='a', x=1)", "a", {"x": 1}),
-        ("dispatch_call", "tools.dispatch_call({'name': 'a', 'input': {'x': 1}})", "a", {"x": 1}),
-        (
-            "dispatch_call",
-            "tools.dispatch_call(tool_call={'function': {'name': 'a', 'arguments': '{\"x\": 1}'}})",
-            "a",
-            {"x": 1},
-        ),
-        ("dispatch_async", "tools.dispatch_async('a', {'x': 1})", "a", {"x": 1}),
-        ("lookup", "lookup('7')", "lookup", {"order_id": "7"}),
-        ("lookup", "lookup(order_id='7', lang='de')", "lookup", {"order_id": "7", "lang": "de"}),
-        ("lookup", "lookup('7', True)", "lookup", {"order_id": "7", "verbose": True}),
-        ("lookup", "lookup()", "lookup", {}),
-        ("lookup", "lookup(1, 2, 3)", "lookup", {"_0": 1, "_1": 2, "_2": 3}),
-        ("lookup", "lookup(order_id='7', no_such='8')", "lookup", {"order_id": "7", "no_such": "8"}),
-        ("rename", "tools.rename('a', 'b')", "rename", {"name": "a", "title": "b"}),
-        ("variadic", "tools.variadic(1, 2, 3, x=4)", "variadic", {"first": 1, "rest": [2, 3], "x": 4}),
-        ("lookup_async", "lookup_async('7')", "lookup_async", {"order_id": "7"}),
-        ("Shop.lookup", "tools.shop.lookup('7')", "lookup", {"order_id": "7"}),
-        ("Shop.lookup", "tools.Shop('two').lookup(order_id='7')", "lookup", {"order_id": "7"}),
-        ("Shop.call_tool", "tools.shop.call_tool('a', {'x': 1})", "a", {"x": 1}),
-        ("Shop.static", "tools.Shop.static('7')", "static", {"order_id": "7"}),
-        ("Shop.static", "tools.shop.static('7')", "static", {"order_id": "7"}),
-        ("Shop.of_class", "tools.Shop.of_class('7')", "of_class", {"order_id": "7"}),
-        ("Shop.of_class", "tools.shop.of_class('7')", "of_class", {"order_id": "7"}),
-        ("shop.lookup", "tools.shop.lookup('7')", "lookup", {"order_id": "7"}),
-        ("tool", "tools.tool.invoke({'order_id': '7'})", "look_up", {"order_id": "7"}),
-        ("tool", "tools.tool.coroutine('7')", "look_up", {"order_id": "7"}),
-        ("table", "tools.table['get']('7')", "get", {"order_id": "7"}),
-        ("table", "tools.table['rename']('a', 'b')", "rename", {"name": "a", "title": "b"}),
-        ("table", "tools.table['nested']['function'](1)", "nested", {"first": 1}),
-        ("listed", "tools.listed[0]('7')", "lookup", {"order_id": "7"}),
-        (
-            "listed",
-            "tools.listed[1].invoke({'name': 'a', 'title': 'b'})",
-            "named",
-            {"name": "a", "title": "b"},
-        ),
-    ],
-)
-def test_what_the_tape_is_asked(point: str, expression: str, name: str, args: Any, tmp_path: Path) -> None:
-    outcome = ask(tmp_path, expression, recorded(name, "answered", **args), tools=f"tools:{point}")
-    assert (outcome.status, outcome.final_response) == (Status.OK, "'answered'"), outcome.reason
-    assert calls(outcome) == [(name, args, "tape")]
+def ask(folder: Path, expression: str, *tape: Any, tools: str | tuple[str, ...], **options: Any) -> Outcome:
+    """Evaluate one expression."""
+    return ask_all(folder, [expression], *tape, tools=tools, **options)[expression]
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        "lookup(order_id='7')",
-        "renamed(order_id='7')",
-        "tools.lookup(order_id='7')",
-        "HOLDERS['in a dict'](order_id='7')",
-        "HOLDERS['in a list'][0](order_id='7')",
-        "HOLDERS['in a tuple'][0](order_id='7')",
-        "kept.kept(order_id='7')",
-        "Kept.registry['look'](order_id='7')",
-        "Kept.direct(order_id='7')",
-        "closed(order_id='7')",
-        "by_default('7')[0]",
-        "by_default('7')[1]",
-        "tools.table['get'](order_id='7')",
-        "tools.frozen[0](order_id='7')",
-        "tools.tool.func(order_id='7')",
-    ],
-)
-def test_whoever_holds_a_patched_function_holds_the_patch(expression: str, tmp_path: Path) -> None:
+ASKED = [
+    ("dispatch", "dispatch('a', {'x': 1})", "a", {"x": 1}),
+    ("dispatch", "tools.dispatch(arguments='{\"x\": 1}', tool_name='a')", "a", {"x": 1}),
+    ("dispatch", "dispatch('a', 'no json')", "a", {"_raw": "no json"}),
+    ("dispatch", "dispatch('a', None)", "a", {}),
+    ("dispatch_keywords", "tools.dispatch_keywords('a', x=1)", "a", {"x": 1}),
+    ("dispatch_keywords", "tools.dispatch_keywords(name='a', x=1)", "a", {"x": 1}),
+    ("dispatch_call", "tools.dispatch_call({'name': 'a', 'input': {'x': 1}})", "a", {"x": 1}),
+    (
+        "dispatch_call",
+        "tools.dispatch_call(tool_call={'function': {'name': 'a', 'arguments': '{\"x\": 1}'}})",
+        "a",
+        {"x": 1},
+    ),
+    ("dispatch_async", "tools.dispatch_async('a', {'x': 1})", "a", {"x": 1}),
+    ("lookup", "lookup('7')", "lookup", {"order_id": "7"}),
+    ("lookup", "lookup(order_id='7', lang='de')", "lookup", {"order_id": "7", "lang": "de"}),
+    ("lookup", "lookup('7', True)", "lookup", {"order_id": "7", "verbose": True}),
+    ("lookup", "lookup()", "lookup", {}),
+    ("lookup", "lookup(1, 2, 3)", "lookup", {"_0": 1, "_1": 2, "_2": 3}),
+    ("lookup", "lookup(order_id='7', no_such='8')", "lookup", {"order_id": "7", "no_such": "8"}),
+    ("rename", "tools.rename('a', 'b')", "rename", {"name": "a", "title": "b"}),
+    ("variadic", "tools.variadic(1, 2, 3, x=4)", "variadic", {"first": 1, "rest": [2, 3], "x": 4}),
+    ("lookup_async", "lookup_async('7')", "lookup_async", {"order_id": "7"}),
+    ("Shop.lookup", "tools.shop.lookup('7')", "lookup", {"order_id": "7"}),
+    ("Shop.lookup", "tools.Shop('two').lookup(order_id='7')", "lookup", {"order_id": "7"}),
+    ("Shop.call_tool", "tools.shop.call_tool('a', {'x': 1})", "a", {"x": 1}),
+    ("Shop.static", "tools.Shop.static('7')", "static", {"order_id": "7"}),
+    ("Shop.static", "tools.shop.static('7')", "static", {"order_id": "7"}),
+    ("Shop.of_class", "tools.Shop.of_class('7')", "of_class", {"order_id": "7"}),
+    ("Shop.of_class", "tools.shop.of_class('7')", "of_class", {"order_id": "7"}),
+    ("shop.lookup", "tools.shop.lookup('7')", "lookup", {"order_id": "7"}),
+    ("tool", "tools.tool.invoke({'order_id': '7'})", "look_up", {"order_id": "7"}),
+    ("tool", "tools.tool.coroutine('7')", "look_up", {"order_id": "7"}),
+    ("table", "tools.table['get']('7')", "get", {"order_id": "7"}),
+    ("table", "tools.table['rename']('a', 'b')", "rename", {"name": "a", "title": "b"}),
+    ("table", "tools.table['nested']['function'](1)", "nested", {"first": 1}),
+    ("listed", "tools.listed[0]('7')", "lookup", {"order_id": "7"}),
+    (
+        "listed",
+        "tools.listed[1].invoke({'name': 'a', 'title': 'b'})",
+        "named",
+        {"name": "a", "title": "b"},
+    ),
+]
+
+
+@pytest.mark.parametrize("point", list(dict.fromkeys(point for point, *_ in ASKED)))
+def test_what_the_tape_is_asked(point: str, tmp_path: Path) -> None:
+    expected = {expression: (name, args) for of, expression, name, args in ASKED if of == point}
+    tape = [recorded(name, "answered", **args) for name, args in expected.values()]
+    outcomes = ask_all(tmp_path, list(expected), *tape, tools=f"tools:{point}")
+    for expression, (name, args) in expected.items():
+        outcome = outcomes[expression]
+        assert (outcome.status, outcome.final_response) == (Status.OK, "'answered'"), outcome.reason
+        assert calls(outcome) == [(name, args, "tape")]
+
+
+HOLDERS = [
+    "lookup(order_id='7')",
+    "renamed(order_id='7')",
+    "tools.lookup(order_id='7')",
+    "HOLDERS['in a dict'](order_id='7')",
+    "HOLDERS['in a list'][0](order_id='7')",
+    "HOLDERS['in a tuple'][0](order_id='7')",
+    "kept.kept(order_id='7')",
+    "Kept.registry['look'](order_id='7')",
+    "Kept.direct(order_id='7')",
+    "closed(order_id='7')",
+    "by_default('7')[0]",
+    "by_default('7')[1]",
+    "tools.table['get'](order_id='7')",
+    "tools.frozen[0](order_id='7')",
+    "tools.tool.func(order_id='7')",
+]
+
+
+def test_whoever_holds_a_patched_function_holds_the_patch(tmp_path: Path) -> None:
     tape = [recorded("lookup", "answered", order_id="7")] * 2
-    outcome = ask(tmp_path, expression, *tape, tools="tools:lookup")
-    assert outcome.final_response == "'answered'", outcome.reason
+    outcomes = ask_all(tmp_path, HOLDERS, *tape, tools="tools:lookup")
+    assert {name: outcome.final_response for name, outcome in outcomes.items()} == dict.fromkeys(
+        HOLDERS, "'answered'"
+    )
 
 
 def test_a_partial_and_a_bound_method_are_patched_where_they_are_held(tmp_path: Path) -> None:
@@ -208,30 +223,31 @@ def test_a_method_calls_its_patched_neighbours(tmp_path: Path) -> None:
     assert ask(tmp_path, "tools.shop.twice()", *tape, tools="tools:Shop.lookup").final_response == "'ab'"
 
 
-@pytest.mark.parametrize(
-    ("tool", "result", "given"),
-    [
-        ("gives_text", {"a": [1]}, '{"a": [1]}'),
-        ("gives_text", '{"a": 1}', '{"a": 1}'),
-        ("gives_text", 7, "7"),
-        ("gives_text", None, None),
-        ("gives_maybe_text", ["ä"], '["ä"]'),
-        ("gives_dict", '{"a": 1}', {"a": 1}),
-        ("gives_dict", {"a": 1}, {"a": 1}),
-        ("gives_dict", "out of stock", "out of stock"),
-        ("gives_dict", "7", "7"),
-        ("gives_list", "[1, 2]", [1, 2]),
-        ("gives_either", '{"a": 1}', '{"a": 1}'),
-        ("gives_anything", '{"a": 1}', '{"a": 1}'),
-        ("gives_anything", {"a": 1}, {"a": 1}),
-        ("gives_unknown", {"a": 1}, {"a": 1}),
-    ],
-)
-def test_answers_have_the_type_that_the_tool_promises(
-    tool: str, result: Any, given: Any, tmp_path: Path
-) -> None:
-    outcome = ask(tmp_path, f"tools.{tool}(1)", recorded(tool, result, n=1), tools=f"tools:{tool}")
-    assert outcome.final_response == repr(given)
+PROMISES = [
+    ("gives_text", {"a": [1]}, '{"a": [1]}'),
+    ("gives_text", '{"a": 1}', '{"a": 1}'),
+    ("gives_text", 7, "7"),
+    ("gives_text", None, None),
+    ("gives_maybe_text", ["ä"], '["ä"]'),
+    ("gives_dict", '{"a": 1}', {"a": 1}),
+    ("gives_dict", {"a": 1}, {"a": 1}),
+    ("gives_dict", "out of stock", "out of stock"),
+    ("gives_dict", "7", "7"),
+    ("gives_list", "[1, 2]", [1, 2]),
+    ("gives_either", '{"a": 1}', '{"a": 1}'),
+    ("gives_anything", '{"a": 1}', '{"a": 1}'),
+    ("gives_anything", {"a": 1}, {"a": 1}),
+    ("gives_unknown", {"a": 1}, {"a": 1}),
+]
+
+
+def test_answers_have_the_type_that_the_tool_promises(tmp_path: Path) -> None:
+    expressions = [f"tools.{tool}({number})" for number, (tool, _, _) in enumerate(PROMISES)]
+    tape = [recorded(tool, result, n=number) for number, (tool, result, _) in enumerate(PROMISES)]
+    points = tuple({f"tools:{tool}" for tool, _, _ in PROMISES})
+    outcomes = ask_all(tmp_path, expressions, *tape, tools=points)
+    given = [outcome.final_response for outcome in outcomes.values()]
+    assert given == [repr(promised) for _, _, promised in PROMISES]
 
 
 def test_answers_become_the_promised_class(tmp_path: Path) -> None:
@@ -288,7 +304,7 @@ def test_a_call_in_a_forked_process_is_refused(tmp_path: Path) -> None:
                 os._exit(0)
             return os.read(read, 1000).decode()
     """
-    (tmp_path / "tools.py").write_text(textwrap.dedent(TOOLS))
+    (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "forking.py").write_text(textwrap.dedent(source))
     outcome = run_one("forking:run", folder=tmp_path, tools=("tools:lookup",))
     assert outcome.final_response == "lookup was called in a forked process, where replay cannot answer it"
@@ -307,7 +323,7 @@ def test_a_thread_that_outlives_its_trial_does_not_disturb_the_next(tmp_path: Pa
             time.sleep(0.6)
             return lookup(1)
     """
-    (tmp_path / "tools.py").write_text(textwrap.dedent(TOOLS))
+    (tmp_path / "tools.py").write_text(TOOLS)
     (tmp_path / "lingering.py").write_text(textwrap.dedent(source))
     first, second = run(
         "lingering:run",

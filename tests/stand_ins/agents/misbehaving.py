@@ -78,6 +78,12 @@ def raises_hidden(user_message):
         raise RuntimeError("bug of the agent") from None
 
 
+def any_of_these(user_message):
+    """Misbehave as the first word says; the rest is the input."""
+    name, _, rest = user_message.partition(" ")
+    return globals()[name](rest)
+
+
 def exits(user_message):
     sys.exit(int(user_message))
 
