@@ -209,3 +209,36 @@ def test_workers_die_with_the_program_that_was_killed(tmp_path: Path) -> None:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
+
+
+STARTS_ONCE = """
+import os, pathlib, time
+
+flag = pathlib.Path("started")
+if flag.exists():
+    raise RuntimeError("only one at a time")
+flag.touch()
+
+def run(text):
+    if text == "die":
+        os._exit(1)
+    time.sleep(0.4)
+    return text
+"""
+
+
+def test_where_only_one_process_can_start_it_serves_all(tmp_path: Path) -> None:
+    write(tmp_path, "agent.py", STARTS_ONCE)
+    outcomes = run("agent:run", "a", "b", "c", folder=tmp_path, concurrency=3)
+    assert [outcome.final_response for outcome in outcomes] == ["a", "b", "c"]
+
+
+def test_where_no_process_can_be_started_again_the_trials_say_so(tmp_path: Path) -> None:
+    write(tmp_path, "agent.py", STARTS_ONCE)
+    first, second = run("agent:run", "die", "b", folder=tmp_path, concurrency=1)
+    assert first.status is Status.CRASHED
+    assert second.status is Status.INFRA_ERROR
+    assert second.reason == (
+        "no worker could be started: the entrypoint's module 'agent' does not import: "
+        "RuntimeError: only one at a time (agent.py:6)"
+    )
