@@ -74,12 +74,15 @@ def diff(
 
 
 def _print(result: DiffResult) -> None:
-    """The terminal report, as wide as the terminal and coloured where it is one."""
-    import shutil
-    import sys
+    """The answer, why, and what to type next; then what tempers it, and the items that changed."""
+    from diff.result import Verdict
 
-    from reports.base import render
-
-    color = sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns
-    click.echo(render(result, "terminal", width=width, color=color).rstrip("\n"))
+    click.echo(f"{result.answer}  {result.reason}\nnext: {result.next}")
+    for warning in result.warnings:
+        click.echo(f"! {warning}")
+    for name, metric in result.metrics.items():
+        click.echo(f"{name}: old {metric.old}, new {metric.new}, delta {metric.delta}, interval {metric.ci}")
+    for item in result.items:
+        for name, verdict in item.metrics.items():
+            if verdict.verdict is not Verdict.UNCHANGED:
+                click.echo(f"{item.item.id}: {verdict.verdict} on {name}: {verdict.reason}")
