@@ -1,9 +1,9 @@
-"""What a trial costs beside the agent's own work: an instant agent with two tool calls, answered from the tape.
+"""What a trial costs beside the agent's own work: an instant agent, two tool calls answered from the tape.
 
     .venv/bin/python benchmarks/worker_overhead.py [TRIALS]
 
 Prints milliseconds a trial for a sync and an async agent at several concurrencies (worker, pipes, tape and
-outcome; no store, no grading), beside the bare call of the same function in this process, and the parent's memory.
+outcome; no store, no grading), the bare call of the same function in this process, and the parent's memory.
 """
 
 import asyncio
@@ -17,30 +17,29 @@ from pathlib import Path
 from replay.agents import build
 from replay.model import Item, Status, ToolCall, Version, VersionKind
 
-AGENT = '''
+AGENT = """
 def call(name, args) -> str:
     return "{}"
 
 def run(text):
     call("get_order_status", {"order_id": text})
     call("cancel_order", {"order_id": text, "confirmation": True})
-    return {"final_response": "Order " + text + " is cancelled.", "usage": {"input_tokens": 1, "output_tokens": 1}}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return {"final_response": "Order " + text + " is cancelled.", "usage": usage}
 
 async def run_async(text):
     return run(text)
-'''
+"""
 
 
 def item(number: int) -> Item:
     order = str(number)
-    return Item(
-        id=order,
-        input=order,
-        tape=(
-            ToolCall(name="get_order_status", args={"order_id": order}, result='{"status": "processing"}'),
-            ToolCall(name="cancel_order", args={"order_id": order, "confirmation": True}, result='{"ok": true}'),
-        ),
+    cancel = {"order_id": order, "confirmation": True}
+    tape = (
+        ToolCall(name="get_order_status", args={"order_id": order}, result='{"status": "processing"}'),
+        ToolCall(name="cancel_order", args=cancel, result='{"ok": true}'),
     )
+    return Item(id=order, input=order, tape=tape)
 
 
 async def measure(entrypoint: str, folder: str, trials: int, concurrency: int) -> tuple[float, int]:
