@@ -144,6 +144,9 @@ class JudgeSection:
     max_tokens: int = 1024
     concurrency: int = 8
     calibration: str = "cases/calibration.json"
+    base_url: str | None = None
+    """Where the judge's Messages API answers; without it ANTHROPIC_BASE_URL, else the vendor's own. On loopback
+    no key is needed and none is sent."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "votes", "max_tokens", "concurrency")
@@ -169,6 +172,23 @@ class GateSection:
     def __post_init__(self) -> None:
         _share(self, "tolerance", "min_delta", "confidence", "agreement")
         _at_least(self, 0, "max_regressed", "labels")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """`[prices."MODEL"]`: US dollars per million tokens, instead of the built-in table's."""
+
+    input: float
+    output: float
+    cache_write: float | None = None
+    """Without it 1.25 times the input price."""
+    cache_read: float | None = None
+    """Without it a tenth of the input price."""
+    note: str | None = None
+    """What makes the price uncertain."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 0, "input", "output", "cache_write", "cache_read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +225,7 @@ class Settings:
     gate: GateSection = field(default_factory=GateSection)
     cases: CasesSection = field(default_factory=CasesSection)
     store: StoreSection = field(default_factory=StoreSection)
+    prices: dict[str, Price] = field(default_factory=dict)
     root: Path = field(default_factory=Path.cwd)
     """The folder of replay.toml, or the current folder where there is none."""
     file: Path | None = None
@@ -230,7 +251,7 @@ class Settings:
 
 Section = TypeVar("Section")
 _NOT_SECTIONS = {"root", "file", "given"}
-_MAPS: dict[str, type] = {"tools": Tool, "versions": VersionEntry}
+_MAPS: dict[str, type] = {"tools": Tool, "versions": VersionEntry, "prices": Price}
 
 
 def load(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:

@@ -1,0 +1,251 @@
+"""The Messages API, through the vendor's own client. The only module that imports `anthropic`.
+
+Retries are ours (`Backoff`): the client obeys a `retry-after` of any length and hides its tries. 408, 409,
+429, 5xx, connection errors and time-outs are tried again; 401, 402, 403 and 404 concern every call and stop
+everything; any other refusal of a request is that call's failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+import warnings
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import MappingProxyType
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from replay.errors import CredentialsError, ReplayError, SettingsError
+from replay.llm import prices
+from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replay.model import Usage
+from replay.settings import Price
+
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+"""Where the key is looked for; the first that is set counts."""
+TIMEOUT_S = 120.0
+"""Seconds for one request."""
+RETRIES = 6
+"""Tries after the first."""
+LONGEST_WAIT_S = 60.0
+"""The longest pause before a further try, whatever the provider asks for."""
+NO_KEY_NEEDED = "none-needed-on-loopback"
+
+_PASSING = {408, 409, 429}
+_STOPS = MappingProxyType(
+    {
+        "end_turn": Stop.END,
+        "max_tokens": Stop.TRUNCATED,
+        "model_context_window_exceeded": Stop.TRUNCATED,
+        "refusal": Stop.REFUSED,
+    }
+)
+
+
+def is_loopback(base_url: str | None) -> bool:
+    """Whether an address is on this machine: what answers there may be anything, and costs nothing."""
+    host = urlsplit(base_url).hostname if base_url else None
+    return host is not None and (host in ("localhost", "::1") or host.startswith("127."))
+
+
+def check_credentials(base_url: str | None = None) -> None:
+    """Find a key before anything is spent. `base_url` is that of the settings; loopback needs no key.
+
+    Raises:
+        CredentialsError: none is set.
+    """
+    if not is_loopback(base_url) and not any(os.environ.get(name) for name in KEYS):
+        raise CredentialsError(
+            f"the judge's model needs a key and {KEYS[0]} is not set; set it, "
+            "or take `model` out of [judge] in replay.toml to go without the judge"
+        )
+
+
+@asynccontextmanager
+async def connect(
+    *,
+    base_url: str | None = None,
+    prices: Mapping[str, Price] | None = None,
+    retries: int = RETRIES,
+    timeout_s: float = TIMEOUT_S,
+) -> AsyncIterator[AnthropicModel]:
+    """A model provider, ready to be asked, for as long as the context lasts.
+
+    Args:
+        base_url: where the API answers; None: ANTHROPIC_BASE_URL, else the vendor's own.
+        prices: the user's own prices, before the built-in table's.
+        retries: tries after the first.
+        timeout_s: seconds for one request.
+
+    Raises:
+        CredentialsError: no key is set where one is needed.
+    """
+    check_credentials(base_url)
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+
+    # What it says is for programmers; a person is told by `retirement`.
+    warnings.filterwarnings("ignore", message="The model '.*' is deprecated", category=DeprecationWarning)
+    local = is_loopback(base_url)
+    async with AsyncAnthropic(
+        api_key=NO_KEY_NEEDED if local else None,
+        base_url=base_url,
+        timeout=timeout_s,
+        max_retries=0,
+        open_telemetry=False,
+        # A proxy of the environment cannot reach what answers on this machine.
+        http_client=DefaultAsyncHttpxClient(trust_env=False) if local else None,
+    ) as client:
+        yield AnthropicModel(client, own_prices=prices or {}, retries=retries)
+
+
+def retirement(model: str) -> str | None:
+    """A sentence where the vendor has announced the end of this model; None where not."""
+    from anthropic.resources.messages.messages import DEPRECATED_MODELS
+
+    end = DEPRECATED_MODELS.get(model)
+    return f"the model {model} reaches its end of life on {end}; name a newer one" if end else None
+
+
+class Backoff:
+    """When to try again, for all calls of one provider together.
+
+    After the n-th failure of a call it waits 0.5·2ⁿ seconds up to 8, less up to a quarter; or, where the
+    provider says how long, that long up to `LONGEST_WAIT_S`, and then every other call waits as well.
+    """
+
+    def __init__(self) -> None:
+        self._not_before = 0.0
+        # Spreads the tries of many calls; nothing is decided by it.
+        self._random = random.Random()  # noqa: S311
+
+    async def clear(self) -> None:
+        """Wait until the provider may be asked."""
+        while (wait := self._not_before - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
+
+    async def pause(self, failures: int, asked_s: float | None) -> None:
+        """Wait after a failure; `failures` counts them from 1, `asked_s` is what the provider asked for."""
+        if asked_s is not None:
+            wait = min(asked_s, LONGEST_WAIT_S)
+            self._not_before = max(self._not_before, time.monotonic() + wait)
+        else:
+            wait = min(8.0, 0.25 * 2**failures) * self._random.uniform(0.75, 1.0)
+        await asyncio.sleep(wait)
+
+
+class AnthropicModel:
+    """`Model` over the Messages API."""
+
+    def __init__(self, client: Any, *, own_prices: Mapping[str, Price], retries: int) -> None:
+        self._client = client
+        self._prices = own_prices
+        self._retries = retries
+        self._place = f"the model's API at {client.base_url}"
+        self._backoff = Backoff()
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask once; see `Model.complete`."""
+        import anthropic
+
+        arguments = _arguments(request)
+        for attempt in range(1, self._retries + 2):
+            await self._backoff.clear()
+            asked_s: float | None = None
+            try:
+                message = await self._client.messages.create(**arguments)
+            except anthropic.APIStatusError as error:
+                problem = _said(error)
+                if error.status_code not in _PASSING and error.status_code < 500:
+                    _refuse(error.status_code, problem, request.model)
+                asked_s = _retry_after(error.response.headers)
+            except anthropic.APITimeoutError:
+                problem = "the model did not answer in time"
+            except anthropic.APIConnectionError as error:
+                problem = f"{self._place} cannot be reached: {_cause(error)}"
+            except anthropic.APIResponseValidationError as error:
+                problem = (
+                    f"the model's API at {self._client.base_url} gave an answer of another kind: {error}"
+                )
+            except anthropic.AnthropicError as error:
+                raise ModelFailure(f"the request was not sent: {error}") from None
+            else:
+                return self._reply(request, message, attempt)
+            if attempt <= self._retries:
+                await self._backoff.pause(attempt, asked_s)
+        raise ModelFailure(f"{problem} ({self._retries + 1} tries)")
+
+    def _reply(self, request: ModelRequest, message: Any, attempts: int) -> ModelReply:
+        usage = _usage(message.usage)
+        return ModelReply(
+            text="".join(block.text for block in message.content if block.type == "text"),
+            stop=_STOPS.get(message.stop_reason or "", Stop.OTHER),
+            usage=usage,
+            cost_usd=prices.cost(request.model, usage, self._prices),
+            attempts=attempts,
+        )
+
+
+def _arguments(request: ModelRequest) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "system": request.system,
+        "messages": [{"role": message.role, "content": message.text} for message in request.messages],
+    }
+    if request.schema is not None:
+        arguments["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
+    return arguments
+
+
+def _usage(usage: Any) -> Usage:
+    # The API counts what was cached beside `input_tokens`; `Usage` counts it within.
+    read, write = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    return Usage(
+        input_tokens=(usage.input_tokens or 0) + read + write,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=write,
+    )
+
+
+def _refuse(status: int, said: str, model: str) -> NoReturn:
+    """A status that no further try would change: of everything, or of this call."""
+    if status == 401:
+        raise CredentialsError(
+            f"the model's API does not accept the key ({said}); set {KEYS[0]} to a valid one"
+        )
+    if status == 402:
+        raise ReplayError(f"the model's API wants to be paid first ({said}); see to the account's billing")
+    if status == 403:
+        raise CredentialsError(f"the key may not use {model} ({said}); use a key that may, or another model")
+    if status == 404:
+        raise SettingsError(f"the model's API does not know {model} ({said}); mend [judge] in replay.toml")
+    raise ModelFailure(f"the request was refused: {said}")
+
+
+def _said(error: Any) -> str:
+    """`429 rate_limit_error: too many requests`, from the API's own words."""
+    text = " ".join(str(error.api_message or error.message).split())
+    return (
+        f"{error.status_code} {error.type}: {text[:300]}"
+        if error.type
+        else f"{error.status_code} {text[:300]}"
+    )
+
+
+def _cause(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return " ".join(str(cause).split()) or type(cause).__name__
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds asked for by `retry-after-ms` or `retry-after`; None where neither is a number of seconds."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) / unit)
+        except (KeyError, ValueError):
+            continue
+    return None

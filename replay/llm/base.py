@@ -1,0 +1,74 @@
+"""What a model is to the rest of the house: one method, a request in, a reply out.
+
+How a call ends:
+
+    ModelReply       the model answered; `stop` says whether it finished, was cut off, or refused
+    ModelFailure     this one call failed for good (after retries, or the request itself is at fault): the
+                     caller notes it and goes on
+    ReplayError      no call could succeed (key, billing, permission, unknown model): everything stops
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from replay.model import JsonObject, Message, Usage
+
+
+class Stop(StrEnum):
+    """Why the model stopped writing."""
+
+    END = "end"
+    """It had finished."""
+    TRUNCATED = "truncated"
+    """It met `max_tokens`, or the end of its context: the text is incomplete."""
+    REFUSED = "refused"
+    """It declined to answer. Not an error of the transport."""
+    OTHER = "other"
+    """A stop sequence, a pause, or a reason that is not known here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One question to a model."""
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+    """`user` and `assistant` turns, the last one the user's."""
+    max_tokens: int
+    """The most tokens it may write, thinking included."""
+    schema: JsonObject | None = None
+    """JSON Schema of the answer; the provider is asked to keep to it, the caller checks that it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReply:
+    """What a model answered."""
+
+    text: str
+    """Its text blocks, joined."""
+    stop: Stop
+    usage: Usage
+    cost_usd: float | None
+    """By the price table; None where the model's price is not known."""
+    attempts: int = 1
+    """Requests it took."""
+
+
+class ModelFailure(Exception):  # noqa: N818 - it reads as what it says of a call
+    """One call failed for good. The text is one sentence; other calls may succeed."""
+
+
+class Model(Protocol):
+    """A provider of models."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask once (tries after passing faults included). Any number of calls may run at the same time.
+
+        Raises:
+            ModelFailure: this call failed for good.
+            ReplayError: no call can succeed; the sentence says what to do.
+        """
