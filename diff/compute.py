@@ -120,6 +120,7 @@ def compute(
             gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
         ),
         warnings=tuple(warnings),
+        confidence=settings.gate.confidence,
         errors=errors,
     )
 

@@ -185,5 +185,7 @@ class DiffResult:
     gate: Gate = field(default_factory=Gate)
     warnings: tuple[str, ...] = ()
     """Sentences, the gravest first; whether the replay can be trusted comes before everything."""
+    confidence: float = 0.95
+    """Of the intervals, as a share: 0.95 says that 95 of 100 such intervals hold the true value."""
     errors: int = 0
     """Trials that ended in an error; with any, the command ends with 3 unless a gate decides otherwise."""

@@ -1,0 +1,75 @@
+"""What a report format is, and where the formats are.
+
+A format is a function `render(result, *, width, color) -> str` of a `diff.result.DiffResult`. It computes no
+figure and decides nothing: it shows what was computed. It must take every result there is: no items, one lane
+alone (`replay check`), errors only, and text that someone wrote to do harm. A new format is one module with
+such a function and one line in `BUILTIN`; one that lives in another package is an entry point in the group
+`replaydiff.reports`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import NamedTuple, Protocol
+
+from diff.result import DiffResult
+from replay.errors import UnknownNameError
+
+GROUP = "replaydiff.reports"
+"""Entry points of this group are formats of other packages: name → `module:function`."""
+
+
+class Report(Protocol):
+    """What a format is."""
+
+    def __call__(self, result: DiffResult, *, width: int, color: bool) -> str:
+        """The report as text; `width` (columns) and `color` are for formats that a terminal shows."""
+        ...
+
+
+class Format(NamedTuple):
+    """A built-in format."""
+
+    target: str
+    """`module:function`, imported when the format is asked for."""
+    suffix: str
+    """Of the file's name, where a file is written."""
+    to_file: bool
+    """Whether it is for a program or browser and goes to a file unless told otherwise."""
+
+
+BUILTIN: dict[str, Format] = {
+    "terminal": Format("reports.terminal:render", ".txt", to_file=False),
+    "markdown": Format("reports.markdown:render", ".md", to_file=False),
+    "json": Format("reports.json_:render", ".json", to_file=False),
+    "junit": Format("reports.junit:render", ".xml", to_file=True),
+    "html": Format("reports.html.render:render", ".html", to_file=True),
+}
+
+
+def render(result: DiffResult, format: str, *, width: int = 100, color: bool = False) -> str:  # noqa: A002
+    """The result in this format.
+
+    Raises:
+        UnknownNameError: no format has this name.
+    """
+    return find(format)(result, width=width, color=color)
+
+
+def find(name: str) -> Report:
+    """The format of this name: a built-in one, else an entry point of the group `replaydiff.reports`.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name in BUILTIN:
+        module, _, attribute = BUILTIN[name].target.partition(":")
+        found: Report = getattr(import_module(module), attribute)
+        return found
+    from importlib.metadata import entry_points
+
+    strangers = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in strangers:
+        raise UnknownNameError("report format", name, [*BUILTIN, *strangers])
+    loaded: Report = strangers[name].load()
+    return loaded

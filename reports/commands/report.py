@@ -1,0 +1,83 @@
+"""`replay report`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from replay.errors import InputError
+from replay.options import App, command, say
+
+_EPILOG = """\b
+Examples:
+  replay report
+  replay report --format html -o report.html
+  replay report 20261120-2213 --format markdown | gh pr comment 7 --body-file -
+"""
+
+
+@command("report", epilog=_EPILOG)
+@click.argument("run", required=False)
+@click.option(
+    "--format",
+    "format_",
+    metavar="NAME",
+    default="terminal",
+    show_default=True,
+    help="terminal, markdown, json, junit or html; or a format that a package of yours adds.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write here; `-` is stdout. html and junit go to replay-report-RUN.html (.xml) without it.",
+)
+@click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
+)
+@click.option("--width", type=click.IntRange(min=20), help="Columns of the terminal report.")
+def report(
+    app: App, run: str | None, format_: str, output: str | None, metrics: tuple[str, ...], width: int | None
+) -> None:
+    """Write a run's report: terminal, HTML, Markdown, JSON, JUnit.
+
+    RUN is a run's id or a unique beginning of it; without it, the latest run. Every format begins with the
+    answer. The HTML report is one file that opens from disk, without a network.
+    """
+    from diff.compute import compute
+    from replay.store.connection import open_store
+    from replay.store.runs import latest_run
+    from replay.terminal.plain import encodable
+    from reports import base, files, terminal
+
+    write = base.find(format_)
+    if output not in (None, "-"):
+        files.check_target(Path(output))
+    with open_store(app.store_path, read_only=True) as con:
+        if run is None:
+            latest = latest_run(con)
+            if latest is None:
+                raise InputError(
+                    "there is no run in the store; start one with `replay run` or `replay compare`"
+                )
+            run = latest.id
+        result = compute(con, run, app.settings, metrics=metrics)
+    known = base.BUILTIN.get(format_)
+    if output is None and known and known.to_file:
+        output = f"replay-report-{result.run.id}{known.suffix}"
+    if output is None and format_ == "terminal":
+        terminal.show(result, width=width)
+        return
+    text = write(result, width=width or terminal.PIPED_WIDTH, color=False)
+    if output in (None, "-"):
+        sys.stdout.write(encodable(text, sys.stdout.encoding))
+        return
+    target = Path(output)
+    files.write_whole(target, text)
+    say(f"{result.answer}: {format_} report of run {result.run.id} written to {target}")

@@ -1,0 +1,197 @@
+"""Markdown for a pull request: the answer, the metrics, and the items that changed, folded away.
+
+The comment begins with `MARKER`, by which a later run finds and updates it, and stays below `LIMIT`. Text
+from traces can make no link, mention, reference, image or HTML: what Markdown would read is escaped, and a
+character of no width stands where GitHub or GitLab would make a link by themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
+from replay.model import Status
+from replay.terminal.plain import one_line, visible
+from reports import numbers, words
+
+MARKER = "<!-- replaydiff -->"
+LIMIT = 65_000
+"""GitHub takes 65,536 characters."""
+
+_SIGN = {Answer.SHIP: "✅", Answer.HOLD: "⛔", Answer.CANNOT_TELL: "❔"}
+_SPECIAL = re.compile(r"([\\`*_\[\]()#!|~$^])")
+_AUTOLINKS = re.compile(r'[@#!~%$^&](?=[\w"*])|://|\bwww\.|\bGH-', re.IGNORECASE)
+"""Mentions and references of GitHub and GitLab, and addresses that become links by themselves."""
+_NO_WIDTH = "&#8203;"
+_SHOWN = (60, 25, 10, 0)
+"""How many items of a verdict are listed: as many as fit."""
+
+
+def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
+    """The comment, of fewer than `LIMIT` characters."""
+    for shown in _SHOWN:
+        text = "\n".join(_lines(result, shown)).rstrip() + "\n"
+        if len(text) < LIMIT:
+            return text
+    # Hundreds of metrics or warnings: what was said first matters most.
+    return text[: LIMIT - 40].rpartition("\n")[0] + "\n\n… shortened to fit a comment\n"
+
+
+def escape(text: str, limit: int = 300) -> str:
+    """One line of text that Markdown shows as it is, and nobody turns into a link, a mention or HTML."""
+    parts = []
+    at = 0
+    line = one_line(text, limit)
+    for match in _AUTOLINKS.finditer(line):
+        parts += [_plain(line[at : match.start()]), _apart(match[0])]
+        at = match.end()
+    return "".join([*parts, _plain(line[at:])])
+
+
+def code(text: str, limit: int = 120, *, in_table: bool = False) -> str:
+    """One line of text as a code span; inside a table even there a bar would end the cell."""
+    line = one_line(text, limit)
+    if in_table:
+        line = line.replace("|", "\\|")
+    if not line:
+        return ""
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def _lines(result: DiffResult, shown: int) -> Iterator[str]:
+    yield MARKER
+    yield f"### {_SIGN[result.answer]} {result.answer}: {escape(result.reason, 1000)}"
+    yield ""
+    yield f"**Next:** {code(visible(result.next), 1000)}"
+    for warning in result.warnings[:10]:
+        yield ""
+        yield f"> ⚠️ {escape(warning, 600)}"
+    yield ""
+    if result.metrics:
+        yield from _metrics(result)
+        yield ""
+    counts = [f"{numbers.count(number)} {name}" for _, name, number in words.verdict_counts(result)]
+    yield f"**Items:** {' · '.join(counts)}"
+    yield ""
+    for verdict in (*words.CHANGED, Verdict.INCONCLUSIVE):
+        items = [item for item in result.items if item.verdict is verdict]
+        if items:
+            yield from _items(words.verdict(result, verdict), items, shown)
+    if result.slices:
+        yield from _slices(result)
+    if result.lanes:
+        yield from _lanes(result)
+    about = [*words.run_line(result.run), words.compared(result), words.NOISE[result.noise]]
+    if words.is_check(result):
+        about.pop()
+    yield f"<sub>replaydiff · {' · '.join(escape(part, 200) for part in about)}</sub>"
+
+
+def _metrics(result: DiffResult) -> Iterator[str]:
+    if words.is_check(result):
+        yield "| metric | new | passed | failed |"
+        yield "|:--|--:|--:|--:|"
+        for name, metric in result.metrics.items():
+            passed = metric.unchanged + metric.improved
+            yield f"| {_name(name, metric)} | {numbers.score(metric.new)} | {passed} | {metric.regressed} |"
+    else:
+        sure = f"{numbers.share(result.confidence)} interval"
+        yield f"| metric | old → new | delta | {sure} | p | improved | regressed |"
+        yield "|:--|--:|--:|--:|--:|--:|--:|"
+        for name, metric in result.metrics.items():
+            figures = [
+                f"{numbers.score(metric.old)} → {numbers.score(metric.new)}",
+                numbers.change(metric.delta),
+                numbers.interval(metric.ci),
+                # A bare "<" would begin a tag.
+                numbers.p_value(metric.p).replace("<", "&lt;"),
+                numbers.count(metric.improved),
+                numbers.count(metric.regressed),
+            ]
+            yield f"| {_name(name, metric)} | {' | '.join(figures)} |"
+    notes = [
+        f"{code(name, 60)}: {escape(' · '.join(words.metric_notes(name, metric)), 600)}"
+        for name, metric in result.metrics.items()
+        if words.metric_notes(name, metric)
+    ]
+    if notes:
+        yield ""
+        yield "<sub>" + "<br>".join(notes) + "</sub>"
+
+
+def _name(name: str, metric: MetricDelta) -> str:
+    label = code(name, 60, in_table=True)
+    return f"**{label}**" if metric.gated else label
+
+
+def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[str]:
+    yield f"<details><summary><b>{numbers.count(len(items))} {verdict}</b></summary>"
+    yield ""
+    for item in items[:shown]:
+        why = "; ".join(f"{code(name, 40)} {escape(reason, 300)}" for name, reason in words.reasons(item)[:3])
+        yield f"- {code(item.item.id, 100)}{': ' if why else ''}{why}"
+        if item.item.input.strip():
+            yield f"  <br>{escape(item.item.input, 160)}"
+    if len(items) > shown:
+        yield f"- … and {numbers.count(len(items) - shown)} more"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _slices(result: DiffResult) -> Iterator[str]:
+    yield f"<details><summary>{numbers.plural(len(result.slices), 'slice')}</summary>"
+    yield ""
+    yield "| slice | metric | items | delta | p | improved | regressed |"
+    yield "|:--|:--|--:|--:|--:|--:|--:|"
+    for part in result.slices[:20]:
+        p = numbers.p_value(part.p).replace("<", "&lt;")
+        name = f"{code(part.by, 40, in_table=True)} = {code(part.value, 80, in_table=True)}"
+        figures = f"{part.items} | {numbers.change(part.delta)} | {p} | {part.improved} | {part.regressed}"
+        yield f"| {name} | {code(part.metric, 60, in_table=True)} | {figures} |"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _lanes(result: DiffResult) -> Iterator[str]:
+    yield "<details><summary>Versions, cost and latency</summary>"
+    yield ""
+    yield "| lane | version | trials | fidelity | cost | p50 | p95 | tokens in / out |"
+    yield "|:--|:--|:--|--:|--:|--:|--:|--:|"
+    for lane in words.lanes(result):
+        summary = result.lanes[lane]
+        lost = [
+            f"{numbers.count(number)} {code(name, 20, in_table=True)}"
+            for name, number in summary.statuses.items()
+            if number and name != Status.OK
+        ]
+        trials = numbers.count(summary.trials) + (f" ({', '.join(lost)})" if lost else "")
+        figures = [
+            numbers.share(summary.fidelity).replace("<", "&lt;"),
+            numbers.dollars(summary.cost_usd).replace("<", "&lt;"),
+            numbers.duration(summary.latency_p50_ms),
+            numbers.duration(summary.latency_p95_ms),
+            f"{numbers.tokens(summary.input_tokens)} / {numbers.tokens(summary.output_tokens)}",
+        ]
+        name = code(words.version_name(summary.version), 120, in_table=True)
+        yield f"| {lane} | {name} | {trials} | {' | '.join(figures)} |"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _plain(text: str) -> str:
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _apart(trigger: str) -> str:
+    """What would start a link, with a character of no width after its first letter."""
+    if len(trigger) > 1:
+        return f"{trigger[0]}{_NO_WIDTH}{trigger[1:]}"
+    return f"{_plain(trigger)}{_NO_WIDTH}"
