@@ -98,7 +98,7 @@ async def connect(
         # A proxy of the environment cannot reach what answers on this machine.
         http_client=DefaultAsyncHttpxClient(trust_env=False) if local else None,
     ) as client:
-        yield AnthropicModel(client, own_prices=prices or {}, retries=retries)
+        yield AnthropicModel(client, own_prices=prices or {}, retries=retries, free=local)
 
 
 def retirement(model: str) -> str | None:
@@ -139,8 +139,9 @@ class Backoff:
 class AnthropicModel:
     """`Model` over the Messages API."""
 
-    def __init__(self, client: Any, *, own_prices: Mapping[str, Price], retries: int) -> None:
+    def __init__(self, client: Any, *, own_prices: Mapping[str, Price], retries: int, free: bool) -> None:
         self._client = client
+        self._free = free
         self._prices = own_prices
         self._retries = retries
         self._place = f"the model's API at {client.base_url}"
@@ -183,7 +184,7 @@ class AnthropicModel:
             text="".join(block.text for block in message.content if block.type == "text"),
             stop=_STOPS.get(message.stop_reason or "", Stop.OTHER),
             usage=usage,
-            cost_usd=prices.cost(request.model, usage, self._prices),
+            cost_usd=0.0 if self._free else prices.cost(request.model, usage, self._prices),
             attempts=attempts,
         )
 

@@ -7,9 +7,11 @@ of that guess; before the first call has ended, only one is let in.
 
 from __future__ import annotations
 
+import asyncio
+
 
 class Budget:
-    """Spent and left, in US dollars."""
+    """Spent and left, in US dollars. For the calls of one event loop."""
 
     def __init__(self, limit_usd: float | None = None, *, spent_usd: float = 0.0) -> None:
         """A purse with `limit_usd` dollars (None: no limit), of which `spent_usd` are gone already."""
@@ -17,25 +19,18 @@ class Budget:
         self.spent_usd = spent_usd
         self._in_flight = 0
         self._dearest: float | None = None
+        self._settled = asyncio.Event()
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether a call like the dearest so far no longer fits, even once all in flight have ended."""
-        if self.limit_usd is None:
-            return False
-        if self._dearest is None:
-            return self.spent_usd >= self.limit_usd
-        return self.spent_usd + self._dearest > self.limit_usd
+    async def take(self) -> bool:
+        """Wait until one more call fits, and let it in; whoever was let in calls `settle` once.
 
-    def take(self) -> bool:
-        """Let a call in, if it fits beside those in flight; whoever was let in calls `settle` once."""
-        if self.limit_usd is not None:
-            expected = self._dearest
-            if expected is None:
-                if self._in_flight or self.spent_usd >= self.limit_usd:
-                    return False
-            elif self.spent_usd + expected * (self._in_flight + 1) > self.limit_usd:
+        False where none fits any more: the money is spent.
+        """
+        while not self._fits():
+            if not self._in_flight:
                 return False
+            self._settled.clear()
+            await self._settled.wait()
         self._in_flight += 1
         return True
 
@@ -50,3 +45,11 @@ class Budget:
         elif cost_usd > 0:
             self.spent_usd += cost_usd
             self._dearest = max(cost_usd, self._dearest or 0.0)
+        self._settled.set()
+
+    def _fits(self) -> bool:
+        if self.limit_usd is None:
+            return True
+        if self._dearest is None:
+            return not self._in_flight and self.spent_usd < self.limit_usd
+        return self.spent_usd + self._dearest * (self._in_flight + 1) <= self.limit_usd

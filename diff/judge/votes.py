@@ -1,0 +1,107 @@
+"""From the judge's answers to one grade.
+
+    vote    score = points / 3 (points 1, 2 or 3); or a state: abstained (the judge gave null), refused,
+            truncated (cut off, also with more room), error (no answer, or one that is not what was asked for)
+    grade   the mean of the scored votes, if they are more than half of those asked for; passes at 2 of 3.
+            Else abstained; or refused, truncated, error where all failed votes agree on that
+
+The spread (largest less smallest score) is the judge's own noise on this response, and is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diff.judge.prompt import PASS, POINTS
+from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
+from replay.model import GradeState, Vote
+
+MORE_ROOM = 4
+"""An answer that was cut off is asked for once more, with this many times the tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cast:
+    """A vote and what it cost."""
+
+    vote: Vote
+    cost_usd: float | None
+    """None where the model's price is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What the votes on one response come to."""
+
+    state: GradeState
+    score: float | None
+    passed: bool | None
+    reason: str | None
+    """Of the scored vote nearest to the mean, the lower of two; else of the first failed one."""
+    spread: float | None
+
+
+async def cast(model: Model, request: ModelRequest, index: int) -> Cast:
+    """Ask for one vote. What fails becomes the vote's state; only what concerns every call is raised."""
+    try:
+        reply = await model.complete(request)
+        cost = reply.cost_usd
+        if reply.stop is Stop.TRUNCATED:
+            reply = await model.complete(replace(request, max_tokens=request.max_tokens * MORE_ROOM))
+            cost = None if cost is None or reply.cost_usd is None else cost + reply.cost_usd
+    except ModelFailure as failure:
+        return Cast(vote=Vote(index=index, state=GradeState.ERROR, reason=str(failure)), cost_usd=0.0)
+    return Cast(vote=_read(reply, index), cost_usd=cost)
+
+
+def tally(votes: Sequence[Vote], asked: int) -> Tally:
+    """Make one grade of the votes; `asked` is how many there should be."""
+    scored = [vote for vote in votes if vote.score is not None]
+    if 2 * len(scored) > asked:
+        scores = [vote.score for vote in scored if vote.score is not None]
+        mean = math.fsum(scores) / len(scores)
+        nearest = min(scored, key=lambda vote: (abs((vote.score or 0.0) - mean), vote.score))
+        return Tally(
+            state=GradeState.SCORED,
+            score=mean,
+            passed=mean * POINTS[-1] >= PASS - 1e-9,
+            reason=nearest.reason,
+            spread=max(scores) - min(scores),
+        )
+    failed = [vote for vote in votes if vote.score is None]
+    states = Counter(vote.state for vote in failed)
+    state = next(iter(states)) if len(states) == 1 and not scored else GradeState.ABSTAINED
+    reason = next((vote.reason for vote in failed if vote.reason), None)
+    if len(scored) or len(votes) < asked:
+        reason = f"only {len(scored)} of {asked} votes have a score" + (f": {reason}" if reason else "")
+    return Tally(state=state, score=None, passed=None, reason=reason, spread=None)
+
+
+def _read(reply: ModelReply, index: int) -> Vote:
+    if reply.stop is Stop.REFUSED:
+        return Vote(index=index, state=GradeState.REFUSED, reason="the judge's model refused to grade this")
+    if reply.stop is Stop.TRUNCATED:
+        return Vote(index=index, state=GradeState.TRUNCATED, reason="the judge's answer was cut off twice")
+    try:
+        answer = json.loads(reply.text)
+    except ValueError:
+        return _wrong(index, reply.text)
+    if not isinstance(answer, dict) or not isinstance(answer.get("reasoning"), str) or "score" not in answer:
+        return _wrong(index, reply.text)
+    points, reason = answer["score"], " ".join(answer["reasoning"].split())
+    if points is None:
+        return Vote(index=index, state=GradeState.ABSTAINED, reason=reason)
+    if isinstance(points, bool) or points not in POINTS:
+        return _wrong(index, reply.text)
+    return Vote(index=index, state=GradeState.SCORED, score=points / POINTS[-1], reason=reason)
+
+
+def _wrong(index: int, text: str) -> Vote:
+    shown = " ".join(text.split())
+    shown = shown if len(shown) <= 120 else shown[:119] + "…"
+    reason = f"the judge's answer is not what was asked for: {shown or 'it is empty'}"
+    return Vote(index=index, state=GradeState.ERROR, reason=reason)
