@@ -1,4 +1,4 @@
-"""JUnit XML, as CI systems read it (the schema of Jenkins' xUnit plugin, junit-10.xsd): one test case an item.
+"""JUnit XML, as CI systems read it (schema: junit-10.xsd of Jenkins' xUnit plugin): one test case an item.
 
     regressed, mixed                        failure
     inconclusive, a new trial errored       error
@@ -38,14 +38,16 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
         "tests": str(len(outcomes)),
         "failures": str(outcomes.count(_Outcome.FAILURE)),
         "errors": str(outcomes.count(_Outcome.ERROR)),
-        "skipped": str(outcomes.count(_Outcome.SKIPPED)),
         "time": f"{sum(seconds):.3f}",
     }
     source = result.run.sample or result.run.golden_path or result.run.id
     suite_name = f"replaydiff {one_line(source, 200)}"
     suites = ElementTree.Element("testsuites", {"name": "replaydiff", **figures})
-    stamp = {"timestamp": result.run.created_at.replace(microsecond=0).isoformat()}
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": suite_name, **figures, **stamp})
+    own = {
+        "skipped": str(outcomes.count(_Outcome.SKIPPED)),
+        "timestamp": result.run.created_at.replace(microsecond=0).isoformat(),
+    }
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": suite_name, **figures, **own})
     properties = ElementTree.SubElement(suite, "properties")
     for name, value in _facts(result):
         ElementTree.SubElement(properties, "property", {"name": name, "value": _safe(value)})

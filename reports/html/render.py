@@ -1,0 +1,201 @@
+"""The HTML report: one file that opens from disk, asks nothing of any network, and runs its own script alone.
+
+Jinja2 escapes every text; the page's policy allows its own style and script by their hash and nothing else:
+no other script, image, font, form or connection, even if a text ever became markup. What the script draws it
+sets as text. Links are http(s) alone (`transcripts.case`).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from diff.result import Answer, DiffResult, ItemVerdict, Verdict
+from replay.model import Lane, Status
+from replay.terminal.plain import one_line, visible
+from reports import numbers, words
+from reports.html import plots, transcripts
+
+_HERE = Path(__file__).parent
+_CHOICES = 200
+"""Strata and tags that a filter offers, the most frequent ones."""
+
+_TONE = {Answer.SHIP: "better", Answer.HOLD: "worse", Answer.CANNOT_TELL: "unsure"}
+
+
+def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
+    """The page as one text."""
+    style, script = _asset("report.css"), _asset("report.js")
+    limit, whole = transcripts.text_limit(result), transcripts.shows_all(result)
+    data = {
+        "check": words.is_check(result),
+        "cases": [transcripts.case(result, item, limit, whole=whole) for item in result.items],
+    }
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        result=result,
+        check=words.is_check(result),
+        tone=_TONE[result.answer],
+        policy=_policy(style, script),
+        style=style,
+        script=script,
+        data=_embedded(data),
+        about=_about(result),
+        verdicts=_verdicts(result),
+        metrics=_metrics(result),
+        lanes=_lanes(result),
+        filters=_filters(result),
+        rows=_rows(result),
+        shortened=limit < transcripts.MOST,
+        whole=whole,
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        score=numbers.score,
+        figure=numbers.figure,
+        change=numbers.change,
+        interval=numbers.interval,
+        p=numbers.p_value,
+        share=numbers.share,
+        count=numbers.count,
+        dollars=numbers.dollars,
+        duration=numbers.duration,
+        tokens=numbers.tokens,
+        moment=numbers.moment,
+        line=one_line,
+        visible=visible,
+    )
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_HERE / "assets" / name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that is safe inside a script element: nothing in it can end the element or begin a comment."""
+    text = msgspec.json.encode(data).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _about(result: DiffResult) -> list[str]:
+    parts = [*words.run_line(result.run), words.compared(result)]
+    if not words.is_check(result):
+        parts.append(words.NOISE[result.noise])
+    parts.append(f"{numbers.moment(result.run.created_at)} UTC")
+    if result.run.finished_at is None:
+        parts.append("not finished")
+    return [one_line(part) for part in parts]
+
+
+def _verdicts(result: DiffResult) -> list[dict[str, Any]]:
+    """Each verdict with its number, and its stretch of the bar in percent."""
+    counts = words.verdict_counts(result)
+    total = sum(number for _, _, number in counts)
+    rows, at = [], 0.0
+    for verdict, name, number in counts:
+        wide = 100 * number / total if total else 0.0
+        rows.append(
+            {"key": verdict.value, "name": name, "count": number, "x": round(at, 3), "wide": round(wide, 3)}
+        )
+        at += wide
+    return rows
+
+
+def _metrics(result: DiffResult) -> list[dict[str, Any]]:
+    drawn, axes = plots.delta_plots(result.metrics)
+    return [
+        {
+            "name": visible(name),
+            "figures": metric,
+            "notes": [visible(note) for note in words.metric_notes(name, metric)],
+            "plot": drawn.get(name),
+            "ends": axes[name].ends if name in axes else None,
+        }
+        for name, metric in result.metrics.items()
+    ]
+
+
+def _lanes(result: DiffResult) -> list[dict[str, Any]]:
+    names = {Lane.OLD: "old", Lane.NEW: "new", Lane.OLD2: "old2 (the old version once more)"}
+    return [
+        {
+            "name": names[lane],
+            "version": visible(words.version_name(summary.version)),
+            "facts": [
+                (visible(label), visible(value)) for label, value in words.version_facts(summary.version)
+            ],
+            "statuses": [
+                (visible(status), number, status != Status.OK)
+                for status, number in summary.statuses.items()
+                if number
+            ],
+            "figures": summary,
+        }
+        for lane, summary in ((lane, result.lanes[lane]) for lane in words.lanes(result))
+    ]
+
+
+def _filters(result: DiffResult) -> dict[str, list[str]]:
+    """What the lists of the filters offer; a row names its entries by their place."""
+    strata = Counter(item.item.stratum for item in result.items)
+    tags = Counter(tag for item in result.items for tag in item.item.tags)
+    return {
+        "metrics": list(result.metrics),
+        "strata": [name for name, _ in strata.most_common(_CHOICES)] if len(strata) > 1 else [],
+        "tags": [name for name, _ in tags.most_common(_CHOICES)],
+    }
+
+
+def _rows(result: DiffResult) -> list[dict[str, Any]]:
+    filters = _filters(result)
+    places = {kind: {name: index for index, name in enumerate(names)} for kind, names in filters.items()}
+    return [_row(result, item, places) for item in result.items]
+
+
+def _row(result: DiffResult, item: ItemVerdict, places: dict[str, dict[str, int]]) -> dict[str, Any]:
+    changed = [name for name, metric in item.metrics.items() if metric.verdict is not Verdict.UNCHANGED]
+    why = words.reasons(item)
+    figures = changed or list(item.metrics)
+    return {
+        "key": item.verdict.value,
+        "name": words.verdict(result, item.verdict),
+        "id": one_line(item.item.id, 200),
+        "input": one_line(item.item.input, 140),
+        "why": one_line(why[0][1], 220) if why else "",
+        "figures": [(one_line(name, 40), item.metrics[name]) for name in figures[:3]],
+        "stratum": places["strata"].get(item.item.stratum, ""),
+        "tags": " ".join(str(places["tags"][tag]) for tag in item.item.tags if tag in places["tags"]),
+        "metrics": " ".join(str(places["metrics"][name]) for name in changed if name in places["metrics"]),
+    }

@@ -1,0 +1,327 @@
+"""What the page's script needs to draw one item's transcripts: plain JSON values, texts cut to a limit.
+
+The page holds this for every item, so keys are short and nothing is said twice: a result that is the
+reference's own is left out. Markup is made nowhere here; the script sets texts, never HTML.
+
+    id, input, talk       the item; `talk` are the turns before the input, where there were any
+    facts, links          pairs of label and value; links are http(s) alone
+    metrics               rows of texts: name, old, new, delta, verdict, reason
+    ref                   the recording or expectation: title, calls, response, expects
+    lanes                 name, `show` (the trial to show first), trials
+    trial                 status, bad, why, calls, response, grades, facts, stderr
+    call                  n name, a arguments as [key, value, 1 differs | 2 ignored], x missing arguments,
+                          r result, s "same result as the reference", u rule, o note,
+                          m place in the reference (or null)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
+from replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
+from replay.terminal.plain import visible
+from reports import numbers, words
+from reports.html.align import Call, align, differing, same
+
+BUDGET = 11_000_000
+"""Characters of transcripts that a page holds at most, about."""
+MOST_TRIALS = 12_000
+"""With more, items where nothing changed show one trial a lane: the one that tells most."""
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+LEAST, MOST = 200, 6_000
+"""Characters of one text: where there are thousands of items, and where there are few."""
+
+
+def text_limit(result: DiffResult) -> int:
+    """How many characters of one text the page can hold of this result."""
+    texts = sum(
+        3
+        + len(item.item.tape)
+        + sum(2 + 2 * len(graded.trial.served) for lane in item.lanes.values() for graded in lane)
+        for item in result.items
+    )
+    # Most texts are far shorter than the limit: a quarter of them as long is the worst that is planned for.
+    return max(LEAST, min(MOST, BUDGET * 4 // max(texts, 1)))
+
+
+def shows_all(result: DiffResult) -> bool:
+    """Whether the page can hold every trial of this result."""
+    return sum(len(lane) for item in result.items for lane in item.lanes.values()) <= MOST_TRIALS
+
+
+def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = True) -> dict[str, Any]:
+    """One item; without `whole`, one trial a lane where nothing changed."""
+    single = not whole and item.verdict is Verdict.UNCHANGED
+    reference, title, only_expected = _reference(item.item)
+    spine = reference if title else _longest(item)
+    lanes = [
+        _lane(item, lane, spine, only_expected, limit, single)
+        for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
+        if item.lanes.get(lane)
+    ]
+    document: dict[str, Any] = {
+        "id": visible(item.item.id),
+        "input": _cut(item.item.input, limit),
+        "facts": _facts(item.item, limit),
+        "links": _links(item.item),
+        "metrics": [
+            [
+                visible(name),
+                numbers.score(metric.old),
+                numbers.score(metric.new),
+                numbers.change(metric.delta),
+                words.verdict(result, metric.verdict),
+                _cut(metric.reason, limit),
+                str(metric.verdict),
+            ]
+            for name, metric in item.metrics.items()
+        ],
+        "lanes": lanes,
+        "spine": len(spine),
+    }
+    talk = [[visible(message.role), _cut(message.text, limit)] for message in item.item.messages]
+    if len(talk) > 1:
+        document["talk"] = talk
+    if title:
+        response = item.item.recorded_response
+        document["ref"] = {
+            "title": title,
+            "calls": [_reference_call(call, limit) for call in _reference_calls(item.item)],
+            "response": None if response is None else _cut(response, limit),
+            "expects": _expects(item.item, limit),
+        }
+    return document
+
+
+def _reference(item: Item) -> tuple[list[Call], str, bool]:
+    """The calls a trial is held beside, what they are called, and whether only named arguments count."""
+    expected = item.expectation
+    if expected is not None and expected.tool_calls is not None:
+        calls = [Call(call.name, call.args) for call in expected.tool_calls]
+        return calls, "expectation", expected.match.args != "exact"
+    if item.tape or item.recorded_response is not None:
+        return [Call(call.name, call.args) for call in item.tape], "recording", False
+    return [], "expectation" if expected is not None else "", False
+
+
+def _reference_calls(item: Item) -> Sequence[ExpectedCall | ToolCall]:
+    if item.expectation is not None and item.expectation.tool_calls is not None:
+        return item.expectation.tool_calls
+    return item.tape
+
+
+def _longest(item: ItemVerdict) -> list[Call]:
+    """Where there is no reference: the calls of the old lane's trial with most of them."""
+    trials = item.lanes.get(Lane.OLD) or item.lanes.get(Lane.NEW) or ()
+    longest = max((graded.trial.served for graded in trials), key=len, default=())
+    return [Call(served.call.name, served.call.args) for served in longest]
+
+
+def _reference_call(call: ExpectedCall | ToolCall, limit: int) -> dict[str, Any]:
+    document: dict[str, Any] = {"n": visible(call.name)}
+    if call.args is not None:
+        document["a"] = [[visible(key), _cut(_json(value), limit), 0] for key, value in call.args.items()]
+    if isinstance(call, ToolCall):
+        document["r"] = _result(call, limit)
+    return document
+
+
+def _lane(
+    item: ItemVerdict, lane: Lane, spine: list[Call], only_expected: bool, limit: int, single: bool
+) -> dict[str, Any]:
+    trials, show = item.lanes[lane], _telling(item, lane)
+    if single:
+        trials, show = trials[show : show + 1], 0
+    ignored = item.item.expectation.match.ignore_args if item.item.expectation else ()
+    return {
+        "name": lane.value,
+        "show": show,
+        "trials": [_trial(item.item, graded, spine, only_expected, ignored, limit) for graded in trials],
+    }
+
+
+def _telling(item: ItemVerdict, lane: Lane) -> int:
+    """The trial that shows the verdict best: in the lane that did worse, the first of the worst."""
+    trials = item.lanes[lane]
+    names = [name for name, metric in item.metrics.items() if metric.verdict in words.CHANGED] or list(
+        item.metrics
+    )
+
+    def total(graded: GradedTrial) -> float:
+        scores = (graded.grades[name].score for name in names if name in graded.grades)
+        return sum(score for score in scores if score is not None) - graded.trial.status.is_error
+
+    totals = [total(graded) for graded in trials]
+    worse = Lane.OLD if item.verdict is Verdict.IMPROVED else Lane.NEW
+    return totals.index(min(totals) if lane is worse else max(totals))
+
+
+def _trial(
+    item: Item,
+    graded: GradedTrial,
+    spine: list[Call],
+    only_expected: bool,
+    ignored: Sequence[str],
+    limit: int,
+) -> dict[str, Any]:
+    trial = graded.trial
+    places = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
+    facts = (numbers.duration(trial.latency_ms), numbers.dollars(trial.cost_usd))
+    document: dict[str, Any] = {
+        "status": str(trial.status),
+        "bad": int(trial.status is not Status.OK),
+        "calls": [
+            _call(item, served, place, spine, only_expected, ignored, limit)
+            for served, place in zip(trial.served, places, strict=True)
+        ],
+        "response": None if trial.final_response is None else _cut(trial.final_response, limit),
+        "grades": [_grade(name, grade, limit) for name, grade in graded.grades.items()],
+        "facts": " · ".join(text for text in facts if text != numbers.NONE),
+    }
+    if trial.reason:
+        document["why"] = _cut(trial.reason, limit)
+    if trial.stderr:
+        document["stderr"] = _cut(trial.stderr, limit)
+    return document
+
+
+def _call(
+    item: Item,
+    served: ServedCall,
+    place: int | None,
+    spine: list[Call],
+    only_expected: bool,
+    ignored: Sequence[str],
+    limit: int,
+) -> dict[str, Any]:
+    call = served.call
+    expected = spine[place].args if place is not None else None
+    changed, missing = differing(expected, call.args, only_expected=only_expected, ignored=ignored)
+    document: dict[str, Any] = {
+        "n": visible(call.name),
+        "a": [
+            [visible(key), _cut(_json(value), limit), int(key in changed)] for key, value in call.args.items()
+        ],
+        "u": str(served.rule),
+        "m": place,
+    }
+    if missing:
+        document["x"] = [visible(key) for key in missing]
+    if served.note:
+        document["o"] = _cut(served.note, limit)
+    if served.rule is not Rule.MISS or call.result is not None or call.error:
+        recorded = (
+            item.tape[place] if place is not None and place < len(item.tape) and _on_tape(item) else None
+        )
+        if recorded is not None and call.error == recorded.error and same(call.result, recorded.result):
+            document["s"] = 1
+        else:
+            document["r"] = _result(call, limit)
+    return document
+
+
+def _on_tape(item: Item) -> bool:
+    """Whether the reference is the tape itself, so that a place in one is a place in the other."""
+    return item.expectation is None or item.expectation.tool_calls is None
+
+
+def _grade(name: str, grade: Grade, limit: int) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "n": visible(name),
+        "p": None if grade.passed is None else int(grade.passed),
+        "s": numbers.score(grade.score) if grade.score is not None else str(grade.state),
+    }
+    if grade.reason:
+        document["w"] = _cut(grade.reason, limit)
+    if grade.votes:
+        document["v"] = [
+            [
+                numbers.score(vote.score) if vote.score is not None else str(vote.state),
+                _cut(vote.reason or "", limit),
+            ]
+            for vote in grade.votes
+        ]
+    return document
+
+
+def _facts(item: Item, limit: int) -> list[list[str]]:
+    pairs: list[tuple[str, Json]] = [
+        ("trace", item.trace_id),
+        ("case", item.case_id),
+        ("session", item.session_id),
+        ("stratum", item.stratum if item.stratum != "-" else None),
+        ("stands for", numbers.score(item.weight) + " traces" if item.weight != 1 else None),
+        ("tags", ", ".join(item.tags) or None),
+        ("category", item.category),
+        ("difficulty", item.difficulty),
+        *item.metadata.items(),
+    ]
+    shown = [pair for pair in pairs if pair[1] is not None and pair[1] != item.id and not _is_link(pair[1])]
+    return [
+        [visible(label), _cut(value if isinstance(value, str) else _json(value), limit)]
+        for label, value in shown
+    ]
+
+
+def _links(item: Item) -> list[list[str]]:
+    """Metadata that is a web address, as label and address. Nothing but http and https is ever a link."""
+    links = ((label, value) for label, value in item.metadata.items() if _is_link(value))
+    return [[visible(label), str(value)] for label, value in links]
+
+
+def _is_link(value: Json) -> bool:
+    if (
+        not isinstance(value, str)
+        or len(value) > 2000
+        or value != visible(value)
+        or any(map(str.isspace, value))
+    ):
+        return False
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _expects(item: Item, limit: int) -> list[list[str]]:
+    """What else a case expects, as label and text."""
+    expected = item.expectation
+    if expected is None:
+        return []
+    rows: list[tuple[str, str]] = []
+    if expected.tool_calls:
+        rows.append(("match", f"{expected.match.mode}, arguments {expected.match.args}"))
+    if expected.answer is not None:
+        rows.append(("answer", expected.answer))
+    if expected.tools is not None:
+        rows.append(("tools", ", ".join(expected.tools) or "none"))
+    rows += [("trait", trait) for trait in expected.response_traits]
+    if expected.fields:
+        rows.append(("fields", ", ".join(expected.fields)))
+    rows += [(key, _json(value)) for key, value in expected.criteria.items()]
+    if expected.max_latency_ms is not None:
+        rows.append(("latency", f"at most {numbers.duration(expected.max_latency_ms)}"))
+    return [[visible(label), _cut(text, limit)] for label, text in rows]
+
+
+def _result(call: ToolCall, limit: int) -> str:
+    if call.error:
+        return _cut(f"error: {call.error}", limit)
+    if not call.answered:
+        return "no result was recorded"
+    return _cut(call.result if isinstance(call.result, str) else _json(call.result), limit)
+
+
+def _json(value: Json) -> str:
+    return _ENCODER.encode(value)
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return visible(text)
+    return f"{visible(text[:limit])}… ({numbers.count(len(text) - limit)} more characters)"
