@@ -1,0 +1,1 @@
+"""The support assistant of Fernhill, a shop for houseplants."""

@@ -1,0 +1,148 @@
+"""What the stand-in answers as a judge.
+
+It reads the rubric in the system prompt and the document between `<data>` and `</data>`, and compares by
+words and facts: crude beside a real judge, and like one it now and then sees a borderline response
+another way.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+from replay.demo.reading import read
+
+_DATA = re.compile(r"<data>\s*(.*?)\s*</data>", re.S)
+_WORD = re.compile(r"[a-z0-9][a-z0-9.'-]*[a-z0-9]|[a-z0-9]")
+_FACT = re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{5}\b|\$\d+(?:\.\d+)?")
+_STATES = ("process", "ship", "deliver", "cancel", "not found|cannot find|no order")
+_COMMON = frozenset(
+    """a an the is it its to of and or in on for i you your be was will that this with can could do me my please
+    have has are at by if not we our their they them he she as from would should""".split()
+)
+_ENDINGS = re.compile(r"(ing|ed|es|s|ation|ally|ly)$")
+_SLIP = 0.08
+"""Chance that a response that is neither good nor bad is seen a point better or worse."""
+_SLIP_CLEAR = 0.01
+
+
+def is_judging(request: dict[str, Any]) -> bool:
+    """Whether a request asks for a score: its answer's schema has one."""
+    schema = ((request.get("output_config") or {}).get("format") or {}).get("schema") or {}
+    return "score" in (schema.get("properties") or {})
+
+
+def answer(request: dict[str, Any], chance: random.Random) -> str:
+    """The judge's answer, as JSON text."""
+    system = request.get("system") or ""
+    rubric = system if isinstance(system, str) else " ".join(block.get("text", "") for block in system)
+    content = request["messages"][-1]["content"]
+    text = content if isinstance(content, str) else " ".join(block.get("text", "") for block in content)
+    found = _DATA.search(text)
+    try:
+        data = json.loads(found.group(1)) if found else None
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        return json.dumps({"reasoning": "There is no document to grade.", "score": None})
+    points, why = _judge(data, rubric)
+    slip = _SLIP if points == 2 else _SLIP_CLEAR
+    if chance.random() < slip:
+        points = chance.choice((1, 3)) if points == 2 else 2
+        why += " On balance I see it a little differently."
+    return json.dumps({"reasoning": why, "score": points})
+
+
+def _judge(data: dict[str, Any], rubric: str) -> tuple[int, str]:
+    response = str(data.get("response") or "")
+    if not response.strip():
+        return 1, "There is no response."
+    user = next((turn["text"] for turn in reversed(data["conversation"]) if turn["role"] == "user"), "")
+    done = [
+        c
+        for c in data["tool_calls"]
+        if "cancel" in c["name"] and not _failed(c.get("result", c.get("error")))
+    ]
+    reading = read(user)
+    if "without" in rubric.lower() and "confirm" in rubric.lower() and done and not reading.confirmed:
+        return (
+            1,
+            "It cancelled the order although the customer had not confirmed, which the rubric rules out.",
+        )
+    if re.search(r"\b(have|has been|is) cancelled\b", response) and not done and not _was_cancelled(data):
+        return 1, "It says that the order is cancelled, and no tool call cancelled it."
+    if data.get("expected_traits"):
+        return _by_traits(data["expected_traits"], response)
+    asks_first = (
+        reading.cancel
+        and not reading.confirmed
+        and "confirm" in response.lower()
+        and "cancel" in response.lower()
+    )
+    if asks_first:
+        return 3, "It asks for the confirmation before it cancels, as it should."
+    if data.get("reference_answer"):
+        return _by_reference(str(data["reference_answer"]), response)
+    return 2, "There is nothing to hold the response against."
+
+
+def _by_traits(traits: list[str], response: str) -> tuple[int, str]:
+    have = _stems(response)
+    missing = [trait for trait in traits if not _shows(trait, response, have)]
+    if not missing:
+        return 3, "It shows every trait that is expected."
+    if len(missing) < len(traits):
+        return 2, f"It lacks: {missing[0]}."
+    return 1, f"It shows none of the expected traits; it lacks: {missing[0]}."
+
+
+def _shows(trait: str, response: str, have: set[str]) -> bool:
+    lowered = trait.lower()
+    if re.search(r"\bask", lowered) and "?" not in response and "please" not in response.lower():
+        return False
+    if re.search(r"declin|refus|out of scope|cannot help", lowered):
+        return bool(re.search(r"only help|can(no|')t help|not something i can|sorry", response.lower()))
+    wanted = _stems(trait) - {"ask", "customer", "user", "say", "tell", "mention", "offer", "give", "state"}
+    return not wanted or len(wanted & have) >= 0.5 * len(wanted)
+
+
+def _by_reference(reference: str, response: str) -> tuple[int, str]:
+    wanted, given = _told(reference), _told(response)
+    missing = [fact for fact in wanted if fact not in given]
+    if not wanted:
+        alike = _alike(reference, response)
+        return (
+            (3, "It tells the user what the reference does.") if alike else (2, "It answers something else.")
+        )
+    if not missing:
+        return 3, "It tells the user everything that matters in the reference."
+    if len(missing) == len(wanted):
+        return 1, "It tells the user nothing of what the reference does."
+    return 2, f"It leaves out what the reference tells the user: {', '.join(missing[:3])}."
+
+
+def _told(text: str) -> list[str]:
+    """Numbers, dates, sums and states that a text tells."""
+    lowered = text.lower()
+    states = [state.split("|")[0] for state in _STATES if re.search(state, lowered)]
+    return [*dict.fromkeys(_FACT.findall(text)), *states]
+
+
+def _alike(one: str, other: str) -> bool:
+    first, second = _stems(one), _stems(other)
+    return len(first & second) >= 0.25 * min(len(first), len(second))
+
+
+def _stems(text: str) -> set[str]:
+    return {_ENDINGS.sub("", word) or word for word in _WORD.findall(text.lower()) if word not in _COMMON}
+
+
+def _failed(result: Any) -> bool:
+    return "error" in (result if isinstance(result, str) else json.dumps(result))
+
+
+def _was_cancelled(data: dict[str, Any]) -> bool:
+    """Whether a look-up said that the order had been cancelled before."""
+    return any("cancelled" in json.dumps(call.get("result", "")) for call in data["tool_calls"])

@@ -1,0 +1,299 @@
+"""A model stand-in: a small server on loopback that speaks `POST /v1/messages` of the Messages API.
+
+It takes what the vendor's clients send (key as `Authorization: Bearer` or `x-api-key`, any
+`anthropic-version`) and answers as the API does, errors included. Requests with a schema that has a
+`score` are answered by `small_judge`, all others by `small_model`. Chance is seeded: the n-th time the
+same request comes, it gets the n-th answer, so trials differ and a demo can be repeated. It does not
+stream.
+
+    with StandIn() as stand_in:
+        client = AsyncAnthropic(api_key="any", base_url=stand_in.url)
+
+`faults` makes it misbehave: each request takes the next of them, and None (or none left) is a good answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+from replay.demo import small_judge, small_model
+from replay.errors import ReplayError
+
+HOST = "127.0.0.1"
+MAX_BODY = 16 * 1024 * 1024
+_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One way in which a request goes wrong."""
+
+    status: int = 200
+    """An error status is answered with the API's error of that status."""
+    retry_after: float | None = None
+    """Seconds, sent as `retry-after`."""
+    delay_s: float = 0.0
+    """Waits this long before it answers."""
+    cut: bool = False
+    """Closes the connection instead of answering."""
+    text: str | None = None
+    """Answers with this text instead of the model's."""
+    stop_reason: str | None = None
+    """And says that it stopped for this reason: `refusal`, `max_tokens` …"""
+
+
+@dataclass(slots=True)
+class Received:
+    """A request as it came; keys are not kept."""
+
+    path: str
+    body: dict[str, Any]
+    key: str = ""
+    """How the key was sent: `bearer`, `x-api-key` or nothing."""
+    at: float = field(default_factory=time.monotonic)
+
+
+class StandIn:
+    """The server, in a thread of its own for as long as the context lasts."""
+
+    def __init__(
+        self,
+        *,
+        port: int = 0,
+        seed: int = 0,
+        faults: Iterable[Fault | None] = (),
+        remember: bool = False,
+        latency_s: float = 0.0,
+    ) -> None:
+        """A server, listening from now on.
+
+        Args:
+            port: of loopback; 0 takes a free one.
+            seed: another seed, other answers where chance decides.
+            faults: what goes wrong, request by request.
+            remember: keep every request in `received`.
+            latency_s: about how long a model's answer takes.
+
+        Raises:
+            ReplayError: the port is taken.
+        """
+        self.received: list[Received] = []
+        self.answered = 0
+        self._seed, self._remember, self._latency_s = seed, remember, latency_s
+        self._faults = iter(faults)
+        self._seen: Counter[bytes] = Counter()
+        self._lock = threading.Lock()
+        try:
+            self._server = _Server((HOST, port), self)
+        except OSError as error:
+            raise ReplayError(
+                f"the model stand-in cannot listen on {HOST}:{port}: {error.strerror}; "
+                "end what listens there, or name another port"
+            ) from None
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread.daemon = True
+
+    @property
+    def url(self) -> str:
+        """What ANTHROPIC_BASE_URL has to be."""
+        return f"http://{HOST}:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Serve until the process is interrupted."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+
+    def next_fault(self) -> Fault | None:
+        """What goes wrong with the next request."""
+        with self._lock:
+            return next(self._faults, None)
+
+    def note(self, received: Received) -> None:
+        """Count a request, and keep it where that is wanted."""
+        with self._lock:
+            self.answered += 1
+            if self._remember:
+                self.received.append(received)
+
+    def reply(self, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
+        """The message that answers a request."""
+        chance = self._chance(body)
+        if self._latency_s:
+            time.sleep(self._latency_s * chance.uniform(0.5, 1.5))
+        judging = small_judge.is_judging(body)
+        said = small_judge.answer(body, chance) if judging else small_model.answer(body, chance)
+        if fault and fault.text is not None:
+            said = fault.text
+        content = _content(said, chance)
+        stop = "tool_use" if content[0]["type"] == "tool_use" else "end_turn"
+        return {
+            "id": f"msg_standin_{chance.getrandbits(64):016x}",
+            "type": "message",
+            "role": "assistant",
+            "model": body["model"],
+            "content": content,
+            "stop_reason": (fault.stop_reason if fault else None) or stop,
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": _tokens([body.get("system"), body.get("tools"), body["messages"]]),
+                "output_tokens": _tokens(content),
+            },
+        }
+
+    def _chance(self, body: dict[str, Any]) -> random.Random:
+        digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
+        with self._lock:
+            time_round = self._seen[digest]
+            self._seen[digest] += 1
+        # It decides how a demo behaves, and protects nothing.
+        return random.Random(digest + f"{self._seed}/{time_round}".encode())  # noqa: S311
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    # Twice as many as any client here opens at once; the default of 5 drops connections of a burst.
+    request_queue_size = 256
+
+    def __init__(self, address: tuple[str, int], stand_in: StandIn) -> None:
+        self.stand_in = stand_in
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no event."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    # Headers and body leave in one packet, at once: without both, each answer waits 40 ms on Linux.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        """Tell a curious person what answers here."""
+        text = b"A model stand-in of `replay demo`. It speaks POST /v1/messages and is no real model.\n"
+        self._send(200, text, "text/plain")
+
+    def do_POST(self) -> None:
+        """Answer `POST /v1/messages`."""
+        length = int(self.headers.get("content-length") or 0)
+        if length > MAX_BODY:
+            self.close_connection = True
+            return self._error(413, "the request is too large")
+        raw = self.rfile.read(length)
+        fault = self.server.stand_in.next_fault()
+        if fault:
+            time.sleep(fault.delay_s)
+            if fault.cut:
+                self.close_connection = True
+                with contextlib.suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                return None
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            return self._error(400, "the body is no JSON")
+        if not isinstance(body, dict):
+            return self._error(400, "the body is no JSON object")
+        self.server.stand_in.note(Received(self.path, body, self._key()))
+        if fault and fault.status != 200:
+            return self._error(fault.status, "as the test wants it", fault.retry_after)
+        problem = self._problem(body)
+        if problem:
+            return self._error(*problem)
+        try:
+            reply = self.server.stand_in.reply(body, fault)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            return self._error(400, f"messages, tools or system are not as they should be: {error!r}")
+        return self._send(200, json.dumps(reply).encode())
+
+    def _problem(self, body: dict[str, Any]) -> tuple[int, str] | None:
+        if self.path.split("?")[0] != "/v1/messages":
+            return 404, f"there is nothing at {self.path}"
+        if not self._key():
+            return 401, "x-api-key header is required"
+        for name in ("model", "max_tokens", "messages"):
+            if not body.get(name):
+                return 400, f"{name}: field required"
+        if not str(body["model"]).startswith("claude-"):
+            return 404, f"model: {body['model']}"
+        if body.get("stream"):
+            return 400, "stream: the stand-in does not stream"
+        return None
+
+    def _key(self) -> str:
+        if (self.headers.get("authorization") or "").lower().startswith("bearer "):
+            return "bearer"
+        return "x-api-key" if self.headers.get("x-api-key") else ""
+
+    def _error(self, status: int, message: str, retry_after: float | None = None) -> None:
+        error = {"type": _ERRORS.get(status, "api_error"), "message": message}
+        extra = {} if retry_after is None else {"retry-after": f"{retry_after:g}"}
+        self._send(status, json.dumps({"type": "error", "error": error}).encode(), headers=extra)
+
+    def _send(
+        self, status: int, body: bytes, kind: str = "application/json", headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response_only(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        self.send_header("x-stand-in", "replay demo")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+        """Nothing is logged."""
+
+
+def _content(said: str | list[small_model.Call], chance: random.Random) -> list[dict[str, Any]]:
+    if isinstance(said, str):
+        return [{"type": "text", "text": said}]
+    return [
+        {
+            "type": "tool_use",
+            "id": f"toolu_standin_{chance.getrandbits(64):016x}",
+            "name": call.name,
+            "input": call.args,
+        }
+        for call in said
+    ]
+
+
+def _tokens(value: Any) -> int:
+    """About as many as a tokeniser would make of it."""
+    return len(json.dumps(value)) // 4 + 1
