@@ -214,9 +214,7 @@ def _call(
     if served.note:
         document["o"] = _cut(served.note, limit)
     if served.rule is not Rule.MISS or call.result is not None or call.error:
-        recorded = (
-            item.tape[place] if place is not None and place < len(item.tape) and _on_tape(item) else None
-        )
+        recorded = _recorded(item, served, place)
         if recorded is not None and call.error == recorded.error and same(call.result, recorded.result):
             document["s"] = 1
         else:
@@ -224,9 +222,12 @@ def _call(
     return document
 
 
-def _on_tape(item: Item) -> bool:
-    """Whether the reference is the tape itself, so that a place in one is a place in the other."""
-    return item.expectation is None or item.expectation.tool_calls is None
+def _recorded(item: Item, served: ServedCall, place: int | None) -> ToolCall | None:
+    """The recording beside a call, where the reference is the tape and the call was answered."""
+    on_tape = item.expectation is None or item.expectation.tool_calls is None
+    if place is None or place >= len(item.tape) or not on_tape or served.rule is Rule.MISS:
+        return None
+    return item.tape[place]
 
 
 def _grade(name: str, grade: Grade, limit: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from diff.result import (
@@ -181,7 +182,9 @@ def served(*calls: ToolCall, miss: bool = False) -> tuple[ServedCall, ...]:
     answered = [ServedCall(call=call, rule=Rule.TAPE, from_trace_id="trace-1") for call in calls]
     if miss:
         answered[-1] = ServedCall(
-            call=calls[-1], rule=Rule.MISS, note="never recorded; nearest: cancel_order(order_id='A-1003')"
+            call=replace(calls[-1], result=None, answered=False),
+            rule=Rule.MISS,
+            note="never recorded; nearest: cancel_order(order_id='A-1003')",
         )
     return tuple(answered)
 
@@ -494,8 +497,6 @@ def one_lane() -> DiffResult:
         response_traits=("names the refund",),
         answer="42.50",
     )
-    from dataclasses import replace
-
     expected = replace(first, item=replace(first.item, expectation=expectation, case_id="case-1"))
     return replace(base, items=(expected, *base.items[1:]))
 
