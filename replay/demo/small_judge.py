@@ -19,8 +19,10 @@ _WORD = re.compile(r"[a-z0-9][a-z0-9.'-]*[a-z0-9]|[a-z0-9]")
 _FACT = re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{5}\b|\$\d+(?:\.\d+)?")
 _STATES = ("process", "ship", "deliver", "cancel", "not found|cannot find|no order")
 _COMMON = frozenset(
-    """a an the is it its to of and or in on for i you your be was will that this with can could do me my please
-    have has are at by if not we our their they them he she as from would should""".split()
+    _WORD.findall(
+        "a an the is it its to of and or in on for i you your be was will that this with can could do me my"
+        " please have has are at by if not we our their they them he she as from would should"
+    )
 )
 _ENDINGS = re.compile(r"(ing|ed|es|s|ation|ally|ly)$")
 _SLIP = 0.08

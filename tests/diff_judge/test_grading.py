@@ -1,0 +1,230 @@
+"""Grading a run in the store: what is asked for, what is kept, and what an interruption costs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from diff.grading import GradingReport, Judge, Progress, grade_run, judge_from
+from replay import settings
+from replay.demo.stand_in import Fault, StandIn
+from replay.errors import CredentialsError, ReplayError, SettingsError
+from replay.llm.base import ModelFailure, ModelRequest
+from replay.model import Grade, GradeState, Lane, Status
+from replay.store.connection import open_store
+from replay.store.grades import iter_grades
+from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
+
+
+def _grade(path: Path, with_: Judge, **options: object) -> GradingReport:
+    with open_store(path) as con:
+        return grade_run(con, RUN, with_, **options)  # type: ignore[arg-type]
+
+
+def _grades(path: Path) -> list[Grade]:
+    with open_store(path, read_only=True) as con:
+        return list(iter_grades(con, RUN))
+
+
+def _response(request: ModelRequest) -> str:
+    text = request.messages[0].text.removeprefix("<data>\n").removesuffix("\n</data>")
+    response: str = json.loads(text)["response"]
+    return response
+
+
+def _ten(path: Path, response: str = "Answer {}.") -> Path:
+    items = [item(number) for number in range(5)]
+    trials = [
+        trial(one, lane, final_response=response.format(f"{one.id} {lane}"))
+        for one in items
+        for lane in (Lane.OLD, Lane.NEW)
+    ]
+    return store(path / "s.duckdb", items, trials)
+
+
+def test_every_ok_trial_gets_a_grade_bound_to_its_judge(tmp_path: Path) -> None:
+    one = item()
+    path = store(
+        tmp_path / "s.duckdb",
+        [one],
+        [
+            trial(one, final_response="fine"),
+            trial(one, Lane.NEW, 0, status=Status.DIVERGED),
+            trial(one, Lane.NEW, 1, status=Status.AGENT_ERROR),
+            trial(one, Lane.NEW, 2, final_response=None),
+        ],
+    )
+    left = iter((1, 1, 1, 3, 2, 2))
+    with_ = judge(Scripted(lambda _: points(next(left))), concurrency=1)
+    report = _grade(path, with_)
+    assert (report.graded, report.calls, report.cost_usd) == (2, 6, pytest.approx(0.06))
+    new, old = _grades(path)
+    assert (new.lane, new.trial, new.passed) == (Lane.NEW, 2, False)
+    assert (old.grader, old.grader_version) == ("judge", with_.version)
+    assert old.score == pytest.approx(7 / 9)
+    assert old.detail == {
+        "model": "claude-opus-5-5",
+        "prompt_hash": with_.id.prompt_hash,
+        "rubric_hash": with_.id.rubric_hash,
+        "spread": pytest.approx(1 / 3),
+    }
+    assert [vote.score for vote in old.votes] == [1.0, pytest.approx(2 / 3), pytest.approx(2 / 3)]
+
+
+def test_a_second_call_asks_for_nothing(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    model = Scripted(lambda _: points(3))
+    _grade(path, judge(model))
+    report = _grade(path, judge(model))
+    assert (report.graded, report.kept, report.calls, report.cost_usd) == (0, 10, 0, 0)
+    assert len(model.asked) == 30
+
+
+def test_more_votes_ask_for_the_missing_ones_alone(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    _grade(path, judge(Scripted(lambda _: points(1)), votes=1))
+    report = _grade(path, judge(Scripted(lambda _: points(3)), votes=3))
+    assert report.calls == 20
+    assert {tuple(vote.score for vote in grade.votes) for grade in _grades(path)} == {(1 / 3, 1.0, 1.0)}
+
+
+def test_another_rubric_is_another_judge(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    first = judge(Scripted(lambda _: points(3)))
+    _grade(path, first)
+    second = judge(Scripted(lambda _: points(3)), id=judge_id(first, rubric_hash="another"))
+    assert _grade(path, second).graded == 10
+    assert len(_grades(path)) == 20
+
+
+def judge_id(of: Judge, **changes: str) -> object:
+    from dataclasses import replace
+
+    return replace(of.id, **changes)
+
+
+def test_the_same_material_is_judged_once(tmp_path: Path) -> None:
+    one, other = item(1), item(2)
+    trials = [trial(one, lane, index) for lane in Lane for index in range(3)] + [trial(other)]
+    path = store(tmp_path / "s.duckdb", [one, other], trials)
+    model = Scripted(lambda _: points(2))
+    report = _grade(path, judge(model))
+    assert (report.graded, report.shared, report.calls) == (10, 8, 6)
+    assert report.cost_usd == pytest.approx(0.06)
+    assert sum(grade.cost_usd or 0 for grade in _grades(path)) == pytest.approx(0.06)
+
+
+def test_votes_that_failed_are_asked_for_again_and_paid_ones_are_not(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    number = iter(range(1000))
+    shaky = Scripted(lambda _: points(3) if next(number) % 3 == 0 else ModelFailure("529 overloaded"))
+    report = _grade(path, judge(shaky))
+    assert report.states == {GradeState.ABSTAINED: 10}
+    assert report.first_failure == "529 overloaded"
+    report = _grade(path, judge(Scripted(lambda _: points(3))))
+    assert report.calls == 20
+    assert {grade.state for grade in _grades(path)} == {GradeState.SCORED}
+
+
+def test_the_budget_stops_it_and_the_next_call_goes_on(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    report = _grade(path, judge(Scripted(lambda _: points(3))), budget_usd=0.155)
+    assert report.calls == 15
+    assert report.left >= 5
+    assert report.cost_usd == pytest.approx(0.15)
+    report = _grade(path, judge(Scripted(lambda _: points(3))))
+    assert report.calls == 15
+    assert {grade.state for grade in _grades(path)} == {GradeState.SCORED}
+
+
+def test_an_unknown_price_is_an_unknown_cost(tmp_path: Path) -> None:
+    assert _grade(_ten(tmp_path), judge(Scripted(lambda _: points(3), cost=None))).cost_usd is None
+
+
+def test_what_concerns_every_call_stops_it_with_one_error_and_keeps_what_was_graded(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+
+    def say(request: ModelRequest) -> str | Exception:
+        return CredentialsError("the key is gone") if "t-003" in _response(request) else points(3)
+
+    model = Scripted(say)
+    with pytest.raises(CredentialsError, match="the key is gone"):
+        _grade(path, judge(model, concurrency=1))
+    assert len(_grades(path)) == 6
+    assert len(model.asked) < 24
+
+
+def test_nothing_to_judge_by(tmp_path: Path) -> None:
+    bare = item(recorded_response=None)
+    path = store(tmp_path / "s.duckdb", [bare], [trial(bare)])
+    model = Scripted(lambda _: points(3))
+    assert _grade(path, judge(model)).without_standard == 1
+    assert not model.asked
+    assert _grade(path, judge(model, own_rubric=True)).graded == 1
+
+
+def test_progress_counts_up_to_the_total(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    _grade(_ten(tmp_path), judge(Scripted(lambda _: points(3))), progress=seen.append)
+    assert [progress.done for progress in seen] == list(range(1, 11))
+    assert {progress.total for progress in seen} == {10}
+    assert seen[-1].spent_usd == pytest.approx(0.3)
+
+
+def test_kin_are_named(tmp_path: Path) -> None:
+    (warning,) = _grade(_ten(tmp_path), judge(Scripted(lambda _: points(3)))).warnings
+    assert "one family (Claude)" in warning
+
+
+def _settings(folder: Path, judge_lines: str) -> settings.Settings:
+    (folder / "replay.toml").write_text(f"[judge]\n{judge_lines}\n")
+    return settings.load(folder, {})
+
+
+def test_no_model_is_no_judge(tmp_path: Path) -> None:
+    assert judge_from(_settings(tmp_path, "votes = 3")) is None
+
+
+def test_a_judge_without_a_key_is_refused_before_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+    with pytest.raises(CredentialsError, match="ANTHROPIC_API_KEY is not set"):
+        judge_from(_settings(tmp_path, 'model = "claude-opus-5-5"'))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "cannot be read"), ("  \n", "is empty"), (b"\xff", "UTF-8")]
+)
+def test_a_rubric_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes | None, words: str
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
+    if content is not None:
+        (tmp_path / "rubric.md").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SettingsError, match=words):
+        judge_from(_settings(tmp_path, 'model = "claude-opus-5-5"\nrubric = "rubric.md"'))
+
+
+def test_the_judge_over_the_real_client(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    with StandIn(faults=[Fault(status=429, retry_after=0.05), Fault(status=529)], remember=True) as stand_in:
+        with_ = judge_from(_settings(tmp_path, f'model = "claude-opus-5-5"\nbase_url = "{stand_in.url}"'))
+        assert with_ is not None
+        report = _grade(path, with_)
+        assert {received.body["model"] for received in stand_in.received} == {"claude-opus-5-5"}
+    assert (report.graded, report.calls, report.cost_usd) == (10, 30, 0)
+    assert report.states == {GradeState.SCORED: 10}
+    assert with_.id.model == "claude-opus-5-5 on loopback"
+
+
+def test_a_wrong_key_is_one_sentence(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    with StandIn(faults=[Fault(status=401)] * 50) as stand_in:
+        with_ = judge_from(_settings(tmp_path, f'model = "claude-opus-5-5"\nbase_url = "{stand_in.url}"'))
+        assert with_ is not None
+        with pytest.raises(ReplayError, match="does not accept the key"):
+            _grade(path, with_)
