@@ -1,10 +1,12 @@
 """The demo's folder: a git repository of the agent in two revisions, with the settings of replay around it.
 
-app/                the agent; the tags v1 and v2 differ in its prompt
-replay.toml         settings, commented
-cases/              golden set and the judge's rubric
-traces.jsonl        what v1 did in production for two months
-.replay-demo.json   marks the folder as ours
+    app/                the agent; the tags v1 and v2 differ in its prompt
+    replay.toml         settings, commented
+    cases/              golden set and the judge's rubric
+    traces.jsonl        what v1 did in production for two months
+    .replay-demo.json   marks the folder as ours
+
+A folder that is there already is used again as it is: whatever was promoted or changed in it stays.
 """
 
 from __future__ import annotations
@@ -12,22 +14,161 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from replay.errors import InputError, ReplayError
 
 HERE = Path(__file__).parent
 AGENT = HERE / "agent"
 FILES = HERE / "files"
+TRACES = HERE / "traces.jsonl.gz"
 MARK = ".replay-demo.json"
-_AUTHOR = ("-c", "user.name=replay demo", "-c", "user.email=demo@replay.invalid")
+_STAND_IN_PART = re.compile(r"^# >>> stand-in\n(.*?)^# <<< stand-in\n", re.DOTALL | re.MULTILINE)
+# Neither the person's git settings (hooks, signing) nor another clock change what is made.
+_GIT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_DATE": "2026-11-01T09:00:00Z",
+    "GIT_COMMITTER_DATE": "2026-11-01T09:00:00Z",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What replay.toml says of the judge."""
+
+    model: str
+    votes: int
+
+
+def is_demo(folder: Path) -> bool:
+    """Whether the folder was made by the demo."""
+    return (folder / MARK).is_file()
+
+
+def is_live(folder: Path) -> bool:
+    """Whether the folder's settings ask the real API."""
+    return bool(_mark(folder).get("live"))
+
+
+def prepare(folder: Path, *, live: bool, port: int, judging: Judging) -> bool:
+    """Make the folder, or find it made. True where it was made now.
+
+    Args:
+        folder: where.
+        live: whether its settings are to ask the real API.
+        port: of the stand-in, where they are not.
+        judging: the judge of its settings.
+
+    Raises:
+        InputError: the folder holds something else, or a demo of the other kind.
+        ReplayError: git is missing or fails.
+    """
+    if is_demo(folder) and _mark(folder).get("complete"):
+        if is_live(folder) != live:
+            kind, flag = ("real API", "with --live") if is_live(folder) else ("stand-in", "without --live")
+            raise InputError(f"the demo in {folder} uses the {kind}: run it {flag}, or name another folder")
+        return False
+    refuse_foreign(folder)
+    _make(folder, live, port, judging)
+    return True
+
+
+def refuse_foreign(folder: Path) -> None:
+    """See that the folder is missing, empty, or a demo that was interrupted while it was made.
+
+    Raises:
+        InputError: it holds something else.
+    """
+    if folder.is_dir() and not is_demo(folder) and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty and was not made by `replay demo`; name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; name a folder")
+
+
+def port_of(folder: Path) -> int:
+    """The port at which the folder's settings expect the stand-in.
+
+    Raises:
+        InputError: they name none.
+    """
+    from replay import settings
+
+    url = settings.load(folder, {}).agent.env.get("ANTHROPIC_BASE_URL", "")
+    port = urlsplit(url).port
+    if port is None:
+        raise InputError(
+            f"{folder / settings.FILE_NAME} names no stand-in (ANTHROPIC_BASE_URL in [agent.env]); "
+            "put it back, or make a new demo in another folder"
+        )
+    return port
 
 
 def write_agent(folder: Path, revision: str) -> None:
     """The agent's files as they are in a revision, `v1` or `v2`."""
-    shutil.copytree(
-        AGENT / "app", folder / "app", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(AGENT / "app", folder / "app", dirs_exist_ok=True, ignore=ignore)
     shutil.copy(AGENT / f"prompt_{revision}.md", folder / "app" / "prompt.md")
+
+
+def _make(folder: Path, live: bool, port: int, judging: Judging) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = {"made_by": "replay demo", "live": live, "complete": False}
+    (folder / MARK).write_text(json.dumps(mark) + "\n", encoding="utf-8")
+    shutil.rmtree(folder / ".git", ignore_errors=True)
+    _git(folder, "init", "--quiet", "--initial-branch", "main")
+    _git(folder, "config", "user.name", "replay demo")
+    _git(folder, "config", "user.email", "demo@replay.invalid")
+    shutil.copy(FILES / "gitignore", folder / ".gitignore")
+    shutil.copy(FILES / "README.md", folder / "README.md")
+    write_agent(folder, "v1")
+    _commit(folder, "The support assistant", "v1")
+    write_agent(folder, "v2")
+    _commit(folder, "Never cancel without a confirmation, however much the customer presses", "v2")
+    shutil.copytree(FILES / "cases", folder / "cases", dirs_exist_ok=True)
+    (folder / "replay.toml").write_text(_settings(live, port, judging), encoding="utf-8")
+    _commit(folder, "Settings of replay, golden set and rubric")
+    (folder / "traces.jsonl").write_bytes(gzip.decompress(TRACES.read_bytes()))
+    mark["complete"] = True
+    (folder / MARK).write_text(json.dumps(mark) + "\n", encoding="utf-8")
+
+
+def _settings(live: bool, port: int, judging: Judging) -> str:
+    text = (FILES / "replay.toml").read_text(encoding="utf-8")
+    text = _STAND_IN_PART.sub("" if live else r"\1", text)
+    for name, value in (("port", port), ("judge", judging.model), ("votes", judging.votes)):
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
+
+
+def _mark(folder: Path) -> dict[str, object]:
+    try:
+        found = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _commit(folder: Path, message: str, tag: str | None = None) -> None:
+    _git(folder, "add", "--all")
+    _git(folder, "commit", "--quiet", "--message", message)
+    if tag:
+        _git(folder, "tag", tag)
+
+
+def _git(folder: Path, *args: str) -> None:
+    # A GIT_DIR of the caller (we may run in a hook) would point at another repository.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            ["git", *args], cwd=folder, env={**inherited, **_GIT}, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise ReplayError("git is not installed, and the demo makes a repository; install it") from None
+    if done.returncode:
+        raise ReplayError(f"git {args[0]} failed in {folder}: {done.stderr.strip() or done.returncode}")
