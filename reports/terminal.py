@@ -30,6 +30,7 @@ SHOWN = {Verdict.REGRESSED: 10, Verdict.MIXED: 5, Verdict.IMPROVED: 5, Verdict.I
 """How many items of a verdict are listed; the rest is counted."""
 _WARNINGS_FIRST = 3
 _LABEL = 30
+_LANES_WIDTH = 100
 
 _ANSWER = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
 _VERDICT = {
@@ -78,7 +79,7 @@ def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
         yield _warnings(result.warnings[:_WARNINGS_FIRST])
     yield _heading(result)
     if result.lanes:
-        yield _lanes(result)
+        yield _lanes(result, width)
     if result.metrics:
         yield _metrics(result)
     yield _counts(result)
@@ -115,7 +116,7 @@ def _heading(result: DiffResult) -> RenderableType:
     return Padding(Text(" · ".join(one_line(part) for part in parts), style="dim"), (1, 0, 0, 0))
 
 
-def _lanes(result: DiffResult) -> RenderableType:
+def _lanes(result: DiffResult, width: int) -> RenderableType:
     lanes = words.lanes(result)
     table = _table()
     table.add_column("", style="dim", no_wrap=True)
@@ -126,7 +127,8 @@ def _lanes(result: DiffResult) -> RenderableType:
         cells = [fact[label] for fact in facts]
         if any(cell.plain != numbers.NONE for cell in cells):
             table.add_row(label, *cells)
-    table.expand = len(lanes) > 1
+    if len(lanes) > 1:
+        table.width = min(width, _LANES_WIDTH)
     return Group(Text(""), table)
 
 
@@ -207,18 +209,18 @@ def _counts(result: DiffResult) -> RenderableType:
 
 
 def _changed(result: DiffResult, width: int) -> Iterable[RenderableType]:
-    listed = (*words.CHANGED, Verdict.INCONCLUSIVE)
-    by_verdict = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in listed}
-    if not any(by_verdict.values()):
-        return
-    yield Padding(Text("what changed most", style="bold"), (1, 0, 0, 0))
-    for verdict, items in by_verdict.items():
-        for item in items[: SHOWN[verdict]]:
-            yield _item(result, item, width)
-        if len(items) > SHOWN[verdict]:
-            more = f"… and {numbers.count(len(items) - SHOWN[verdict])} more {words.verdict(result, verdict)}"
-            more += f": replay report {one_line(result.run.id, 40)} --format html"
-            yield Padding(Text(more, style="dim"), (0, 0, 0, 2))
+    heading = "what failed" if words.is_check(result) else "what changed most"
+    for title, verdicts in ((heading, words.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
+        listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
+        if any(listed.values()):
+            yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
+        for verdict, items in listed.items():
+            for item in items[: SHOWN[verdict]]:
+                yield _item(result, item, width)
+            if len(items) > SHOWN[verdict]:
+                more = f"… and {numbers.count(len(items) - SHOWN[verdict])} more"
+                more += f" {words.verdict(result, verdict)}: replay report {one_line(result.run.id, 40)}"
+                yield Padding(Text(more + " --format html", style="dim"), (0, 0, 0, 2))
 
 
 def _item(result: DiffResult, item: ItemVerdict, width: int) -> RenderableType:
@@ -229,6 +231,12 @@ def _item(result: DiffResult, item: ItemVerdict, width: int) -> RenderableType:
         _hanging(f"  {one_line(name, _LABEL)}:", Text(one_line(reason, 400)), "")
         for name, reason in words.reasons(item)[:3]
     )
+    if item.verdict is Verdict.INCONCLUSIVE:
+        lost = [trial for lane in item.lanes for trial in words.failed_trials(item, lane)]
+        lines.extend(
+            _hanging(f"  {trial.lane}:", Text(f"{trial.status}: {one_line(trial.reason or '', 300)}"), "")
+            for trial in lost[:2]
+        )
     if item.item.input.strip():
         lines.append(_hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim"))
     return Padding(Group(*lines), (0, 0, 0, 2))

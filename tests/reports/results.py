@@ -1,4 +1,4 @@
-"""Results that every report format must take: the usual answers, the odd ends, and hostile text in every field."""
+"""Results that every report format must take: the usual ones, the odd ends, hostile text in every field."""
 
 from __future__ import annotations
 
@@ -217,7 +217,8 @@ def item(
         )
     old, new = float(old_ok), float(new_ok)
     why = {
-        Verdict.REGRESSED: f"old {trials}/{trials}, new 0/{trials}: called cancel_order without get_order_status first",
+        Verdict.REGRESSED: f"old {trials}/{trials}, new 0/{trials}: "
+        "called cancel_order without get_order_status first",
         Verdict.IMPROVED: f"old 0/{trials}, new {trials}/{trials}",
         Verdict.MIXED: f"old {trials}/{trials}, new 0/{trials}",
         Verdict.INCONCLUSIVE: "1 of 3 new trials have no score",
@@ -240,7 +241,7 @@ def item(
     return ItemVerdict(
         item=Item(
             id=name,
-            input=f"Please cancel my order A-1003, I ordered the wrong size. This is request number {number}.",
+            input=f"Please cancel my order A-1003, it is the wrong size. This is request number {number}.",
             messages=(Message(role="user", text="Please cancel my order A-1003."),),
             tape=(order_call(0), cancel_call(1)),
             recorded_response="Done: order A-1003 is cancelled.",
@@ -382,8 +383,8 @@ def cannot_tell() -> DiffResult:
     return result(
         {Verdict.INCONCLUSIVE: 3, Verdict.UNCHANGED: 7},
         answer=Answer.CANNOT_TELL,
-        reason="the replay cannot be trusted: only 41% of the old version's tool calls were answered from the "
-        "recording (at least 80% is needed), so it ran in another world than production did",
+        reason="the replay cannot be trusted: only 41% of the old version's tool calls were answered from "
+        "the recording (at least 80% is needed), so it ran in another world than production did",
         next=f"replay show trace-0001 --run {RUN}",
         noise=Noise.UNKNOWN,
         run=run(trials=1, finished_at=None),
@@ -394,7 +395,8 @@ def cannot_tell() -> DiffResult:
             )
         },
         warnings=(
-            "the replay cannot be trusted: only 41% of the old version's tool calls were answered from the recording",
+            "the replay cannot be trusted: only 41% of the old version's tool calls were answered from the "
+            "recording",
         ),
     )
 
@@ -407,7 +409,20 @@ def no_items() -> DiffResult:
         reason="no item has finished trials in every lane",
         next="replay run --resume",
         metrics={},
-        lanes={},
+        lanes={
+            lane_: LaneSummary(
+                version=version(lane_.value),
+                trials=0,
+                fidelity=None,
+                statuses={},
+                cost_usd=None,
+                latency_p50_ms=None,
+                latency_p95_ms=None,
+                input_tokens=None,
+                output_tokens=None,
+            )
+            for lane_ in (Lane.OLD, Lane.NEW)
+        },
         run=run(finished_at=None),
     )
 
@@ -586,9 +601,9 @@ def hostile() -> DiffResult:
     return result(
         {},
         reason=bad,
-        next=bad,
+        next=f"replay show {bad}",
         run=run(tuple(Lane), sample=bad),
-        lanes={lane_: lane("x", version=names, statuses={bad: 1}) for lane_ in Lane},
+        lanes={lane_: lane("x", version=names, statuses={"ok": 1}) for lane_ in Lane},
         counts=Counts(total=1, compared=1, improved=0, regressed=1, mixed=0, unchanged=0, inconclusive=0),
         metrics={bad: metric(calibration={bad: bad})},
         items=(worst,),

@@ -1,0 +1,93 @@
+"""The contract of a report format: every format is given every result."""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from diff.result import DiffResult
+from replay.errors import UnknownNameError
+from reports import base
+from tests.reports import results, snapshots
+
+DRAWN = {name: make() for name, make in results.ALL.items()}
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+KEPT = ("hold", "ship", "cannot_tell", "no_items", "all_errors", "one_lane", "three_lanes")
+
+
+def text_of(name: str, format_: str) -> str:
+    return base.render(DRAWN[name], format_, width=100)
+
+
+@pytest.fixture(params=DRAWN)
+def name(request: pytest.FixtureRequest) -> str:
+    assert isinstance(request.param, str)
+    return request.param
+
+
+@pytest.mark.parametrize("format_", base.BUILTIN)
+def test_the_answer_is_in_every_format_of_every_result(format_: str, name: str) -> None:
+    text = text_of(name, format_)
+    text.encode("utf-8")
+    answer = DRAWN[name].answer.value
+    assert answer in text or answer.replace("'", "&#39;") in text
+    assert text.endswith("\n") or format_ == "html"
+
+
+@pytest.mark.parametrize("format_", ["terminal", "markdown", "junit", "html"])
+def test_no_control_character_of_a_trace_survives(format_: str, name: str) -> None:
+    assert CONTROL.search(text_of(name, format_)) is None
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_the_first_line_is_the_answer(name: str) -> None:
+    result = DRAWN[name]
+    assert text_of(name, "terminal").splitlines()[0].startswith(f"{result.answer}  ")
+    markdown = text_of(name, "markdown").splitlines()
+    assert markdown[0] == "<!-- replaydiff -->"
+    assert re.match(rf"### \S+ {result.answer}: ", markdown[1])
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_json_is_the_published_document(name: str) -> None:
+    document = json.loads(text_of(name, "json"), parse_constant=lambda word: pytest.fail(word))
+    assert document["schema"] == "replaydiff.diff/1"
+    assert document["answer"] == DRAWN[name].answer
+    schema = Path(__file__).parents[2] / "docs" / "schema" / "diff.schema.json"
+    if schema.exists():
+        jsonschema.validate(document, json.loads(schema.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("name", [kept for kept in KEPT if kept != "three_lanes"])
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_terminal_report_reads_as_it_did(name: str, width: int) -> None:
+    snapshots.check(f"{name}.{width}.txt", base.render(DRAWN[name], "terminal", width=width))
+
+
+@pytest.mark.parametrize("name", ["hold", "one_lane", "all_errors"])
+@pytest.mark.parametrize("format_", ["markdown", "junit"])
+def test_markdown_and_junit_read_as_they_did(name: str, format_: str) -> None:
+    snapshots.check(f"{name}{base.BUILTIN[format_].suffix}", text_of(name, format_))
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"no report format 'pdf'; there are: html, json, junit, markdown"
+    ):
+        base.find("pdf")
+
+
+def a_format(result: DiffResult, *, width: int, color: bool) -> str:
+    """A format that another package brings."""
+    return f"{result.answer} at {width}"
+
+
+def test_a_format_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint(name="short", value="tests.reports.test_formats:a_format", group=base.GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [entry])
+    assert base.render(DRAWN["hold"], "short", width=60) == "HOLD at 60"

@@ -1,0 +1,340 @@
+"""The HTML report: what stands in the file, and what a real browser makes of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports import base
+from reports.html import plots, transcripts
+from reports.html.transcripts import case, text_limit
+from tests.reports import results
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
+
+VOID = {"meta", "link", "img", "input", "br", "hr", "rect", "line", "path", "circle"}
+
+
+class Page(HTMLParser):
+    """The elements, texts and embedded data of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag in VOID or self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the page's script reads."""
+        found: dict[str, Any] = json.loads(self.texts["script"][0])
+        return found
+
+
+@pytest.mark.parametrize("name", [name for name in results.ALL if name != "many"])
+def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
+    page = Page(base.render(results.ALL[name](), "html"))
+    assert page.open == []
+    for tag, attributes in page.elements:
+        assert tag not in {"img", "link", "iframe", "object", "embed", "base", "image", "use", "a"} or (
+            attributes["href"] == "#items"
+        )
+        assert not [key for key in attributes if key.startswith("on") or key in {"src", "style", "srcset"}]
+    assert [tag for tag, _ in page.elements].count("script") == 2
+
+
+def test_the_policy_allows_its_own_style_and_script_alone() -> None:
+    page = Page(base.render(results.hostile(), "html"))
+    policy = next(a["content"] for tag, a in page.elements if tag == "meta" and a.get("http-equiv"))
+    assert policy is not None
+    hashes = {
+        kind: "sha256-" + base64.b64encode(hashlib.sha256("".join(texts).encode()).digest()).decode()
+        for kind, texts in (("style", page.texts["style"]), ("script", page.texts["script"][1:]))
+    }
+    assert policy == (
+        f"default-src 'none'; style-src '{hashes['style']}'; script-src '{hashes['script']}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def test_the_first_words_are_the_answer() -> None:
+    page = Page(base.render(results.cannot_tell(), "html"))
+    assert page.texts["title"][0].startswith("CAN'T TELL: ")
+    headings = " ".join("".join(page.texts["span"]).split())
+    assert headings.startswith("CAN'T TELL: the replay cannot be trusted")
+
+
+def test_only_web_addresses_become_links() -> None:
+    item = results.hostile().items[0]
+    document = case(results.hostile(), item, 500)
+    assert document["links"] == []
+    tries = {
+        "ok": "https://langfuse.example/trace/1?a=b",
+        "upper": "HTTP://host/x",
+        "script": "javascript:alert(1)",
+        "data": "data:text/html,<script>",
+        "none": "https://",
+        "space": "https://a b",
+        "broken": "https://[",
+        "control": "https://a\x00b",
+        "file": "file:///etc/passwd",
+    }
+    linked = replace(item, item=replace(item.item, metadata=dict(tries)))
+    labels = [label for label, _ in case(results.hostile(), linked, 500)["links"]]
+    assert labels == ["ok", "upper"]
+
+
+def test_a_transcript_shows_the_trial_that_tells() -> None:
+    result = results.hold()
+    first = result.items[0]
+    bad = results.trial("t", results.Lane.NEW, 0, passed=False).grades
+    good = results.trial("t", results.Lane.NEW, 0, passed=True)
+    new = (good, replace(good, grades=bad), replace(good, grades=bad))
+    mixed = replace(first, lanes={**first.lanes, results.Lane.NEW: new})
+    lanes = case(result, mixed, 500)["lanes"]
+    assert [(lane["name"], lane["show"]) for lane in lanes] == [("old", 0), ("new", 1)]
+
+
+def test_a_call_is_set_beside_its_recording() -> None:
+    document = case(results.hold(), results.hold().items[0], 500)
+    assert [call["n"] for call in document["ref"]["calls"]] == ["get_order_status", "cancel_order"]
+    old, new = (lane["trials"][0]["calls"] for lane in document["lanes"])
+    assert [(call["m"], call.get("s")) for call in old] == [(0, 1), (1, 1)]
+    assert [(call["n"], call["m"], call["u"]) for call in new] == [("cancel_order", 1, "miss")]
+    assert new[0]["a"] == [
+        ["order_id", '"A-1004"', 1],
+        ["reason", '"customer request"', 0],
+        ["notify", "true", 0],
+    ]
+    assert "r" not in new[0]
+
+
+def test_a_case_is_held_beside_its_expectation() -> None:
+    document = case(results.one_lane(), results.one_lane().items[0], 500)
+    assert document["ref"]["title"] == "expectation"
+    assert ["answer", "42.50"] in document["ref"]["expects"]
+    # Only the expected argument counts, and the expected call that was not made has no place.
+    calls = document["lanes"][0]["trials"][0]["calls"]
+    assert [(call["m"], [arg[2] for arg in call["a"]]) for call in calls] == [(1, [1, 0, 0])]
+
+
+def test_long_texts_are_cut_and_it_is_said() -> None:
+    result = results.hold()
+    item = replace(result.items[0], item=replace(result.items[0].item, input="x" * 50_000))
+    assert case(result, item, 200)["input"] == "x" * 200 + "… (49,800 more characters)"
+
+
+def test_a_large_run_stays_small_enough_to_open() -> None:
+    result = results.many(2400)
+    response = "It was a long answer. " * 400
+
+    def longer(graded: Any) -> Any:
+        return replace(graded, trial=replace(graded.trial, final_response=response))
+
+    items = tuple(
+        replace(item, lanes={lane: tuple(map(longer, trials)) for lane, trials in item.lanes.items()})
+        for item in result.items
+    )
+    large = replace(result, items=items)
+    assert transcripts.LEAST <= text_limit(large) < transcripts.MOST
+    text = base.render(large, "html")
+    assert len(text.encode()) < 15_000_000
+    assert "items where nothing changed show one trial of each lane" in text
+    assert text_limit(results.hold()) == transcripts.MOST
+
+
+def test_plots_stay_on_their_axis() -> None:
+    drawn, axes = plots.delta_plots(
+        {
+            "a": results.metric(),
+            "b": results.metric(delta=0.0, ci=(0.0, 0.0), mde=None),
+            "latency": results.metric(old=1200.0, new=900.0, delta=-300.0, ci=(-480.0, -100.0), mde=5000.0),
+            "none": results.metric(delta=None, ci=None),
+        }
+    )
+    assert set(drawn) == {"a", "b", "latency"}
+    assert [axes[name].reach for name in drawn] == [0.2, 0.2, 500.0]
+    assert (drawn["a"].tone, drawn["b"].tone) == ("worse", "open")
+    assert drawn["b"].point == drawn["b"].low == plots.WIDTH / 2
+    for plot in drawn.values():
+        assert 0 <= (plot.low or 0) <= plot.point <= (plot.high or 0) <= plots.WIDTH
+        assert plot.band is None or 0 <= plot.band[0] <= plot.band[0] + plot.band[1] <= plots.WIDTH
+    assert plots.delta_axis([]).reach == 0.1
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[[str, str], str]:
+    """Open a page in a real browser and give back what became of it."""
+
+    def opened(text: str, fragment: str = "") -> str:
+        file = tmp_path / "report.html"
+        file.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            [
+                str(BROWSER),
+                *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+                *("--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}"),
+                *("--virtual-time-budget=4000", "--dump-dom"),
+                file.as_uri() + fragment,
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        return done.stdout
+
+    return opened
+
+
+PAYLOADS = [
+    "<script>document.title='pwned'</script>",
+    "<img src=x onerror=\"document.title='pwned'\">",
+    "<svg/onload=document.title='pwned'>",
+    "</script><script>document.title='pwned'</script>",
+    "</title></style><script>document.title='pwned'</script>",
+    "\"><body onload=document.title='pwned'>",
+    "' autofocus onfocus=document.title='pwned' x='",
+    "<!--<script>document.title='pwned'</script>-->",
+    "<iframe srcdoc=\"<script>parent.document.title='pwned'</script>\">",
+    "<a href=\"javascript:document.title='pwned'\">click</a>",
+    "<math><mtext></mtext><style><img src=x onerror=document.title='pwned'></style></math>",
+    "<details open ontoggle=document.title='pwned'>",
+    "{{constructor.constructor('document.title=1')()}}",
+    "\u2028\u2029document.title='pwned'",
+]
+
+
+@in_browser
+def test_no_payload_runs_in_any_field(load: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "HOSTILE", " ".join(PAYLOADS))
+    text = base.render(results.hostile(), "html")
+    # Without the policy, so that the escaping is tried and not its safety net.
+    assert load(text).count('class="row') == 1
+    bare = re.sub(r"<meta http-equiv=[^>]*>", "", text)
+    item = transcripts.visible(results.HOSTILE)
+    from urllib.parse import quote
+
+    for page in (text, bare):
+        dom = load(page, "#item=" + quote(item, safe=""))
+        assert "<title>HOLD: " in dom
+        assert '<tr class="case">' in dom
+        assert not re.search(r"<(img|iframe|svg/|body \w|math|a href=\"javascript)", dom)
+        opened = Page(dom.replace("<!DOCTYPE html>", ""))
+        tags = [tag for tag, _ in opened.elements]
+        assert tags.count("script") == 2
+        assert not {"iframe", "img", "math", "style>"} & set(tags)
+        handlers = {key for _, attributes in opened.elements for key in attributes if key.startswith("on")}
+        assert handlers == set()
+
+
+@in_browser
+def test_an_item_opens_by_its_address(load: Callable[..., str]) -> None:
+    dom = load(base.render(results.hold(), "html"), "#item=trace-0001")
+    panel = dom[dom.index('<tr class="case">') :]
+    assert 'aria-expanded="true"' in dom
+    for text in (
+        "first difference between old and new",
+        "not on tape",
+        "→ as recorded",
+        "3 votes",
+        "nearest:",
+    ):
+        assert text in panel
+    assert '<mark title="differs from the first column">"A-1004"</mark>' in panel
+    assert 'href="https://langfuse.example/trace/1"' in panel
+
+
+DRIVER = """
+const settle = () => new Promise((done) => setTimeout(done, 200));
+const seen = () => [...document.querySelectorAll('.row')].filter((row) => !row.hidden).length;
+const press = (key) =>
+  document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));
+(async () => {
+  const form = document.querySelector('.filters');
+  const log = [seen()];
+  const set = async (name, value) => {
+    form.elements[name].value = value;
+    form.elements[name].dispatchEvent(new Event(name === 'text' ? 'input' : 'change', {bubbles: true}));
+    await settle();
+    log.push(seen());
+  };
+  await set('text', 'TRACE-0003 wrong');
+  await set('text', 'names the refund, and nothing else');
+  await set('text', '');
+  await set('metric', '1');
+  await set('metric', '');
+  await set('tag', '2');
+  await set('tag', '');
+  for (const box of form.elements.verdict) box.checked = box.value === 'improved';
+  await set('stratum', '');
+  press('j'); press('j');
+  log.push(document.activeElement.textContent);
+  document.activeElement.click();
+  log.push(document.querySelectorAll('.case').length);
+  press('Escape');
+  log.push(document.querySelectorAll('.case').length);
+  press('k');
+  log.push(document.activeElement.textContent);
+  press('/');
+  log.push(document.activeElement.name);
+  document.title = JSON.stringify(log);
+})();
+"""
+
+
+@in_browser
+def test_filters_and_keys(load: Callable[..., str]) -> None:
+    text = base.render(results.hold(), "html")
+    bare = re.sub(r"<meta http-equiv=[^>]*>", "", text)
+    dom = load(bare.replace("</body>", f"<script>{DRIVER}</script></body>"))
+    title = re.search(r"<title>(.*?)</title>", dom)
+    assert title is not None
+    german = sum(number % 3 == 0 for number in range(1, 51))
+    assert json.loads(title[1]) == [
+        *(50, 1, 0, 50),  # search: words in any case, all of them
+        *(1, 50),  # the metric that one item changed on
+        *(german, 50),
+        3,
+        "trace-0009",
+        *(1, 0),
+        "trace-0008",
+        "text",
+    ]
+
+
+@in_browser
+def test_a_script_that_is_not_the_page_s_own_does_not_run_and_the_items_are_listed_all_the_same(
+    load: Callable[..., str],
+) -> None:
+    dom = load(base.render(results.hold(), "html").replace('"use strict";', '"use strict"; '))
+    assert dom.count('<tr class="row"') == 50
+    assert 'class="filters" hidden' in dom
