@@ -17,6 +17,7 @@ from diff import gate as gates
 from diff import validity
 from diff.calibration import Standing, standing
 from diff.graders.base import free_grades
+from diff.judge.family import kinship
 from diff.lanes import LaneTally
 from diff.metrics import Block, Worked, metrics_of, work
 from diff.result import (
@@ -261,5 +262,8 @@ def _warnings(
             "one trial a lane and no A/A lane: how much a single trial varies is unknown, so verdicts "
             "on items may be noise"
         )
-    if stored.judges & deltas.keys() and judge.complaint:
-        yield judge.complaint
+    if stored.judges & deltas.keys():
+        if judge.complaint:
+            yield judge.complaint
+        if kin := kinship(stored.judge_model or "", [version.model for version in run.lanes.values()]):
+            yield kin

@@ -219,6 +219,15 @@ def _said(name: str, block: Block, lane: Lane) -> str | None:
         grade = trial.grades.get(name)
         if grade is not None and not grade.passed and grade.reason:
             return f"{lane.value}: {grade.reason}" if lane is Lane.OLD else grade.reason
+    # What passes with less than the full score has a reason for that as well.
+    flawed = [
+        (grade.score, grade.reason)
+        for trial in block.lanes.get(lane, ())
+        if (grade := trial.grades.get(name)) is not None and grade.reason and (grade.score or 1.0) < 1.0
+    ]
+    if flawed:
+        reason = min(flawed)[1]
+        return f"{lane.value}: {reason}" if lane is Lane.OLD else reason
     for trial in block.lanes.get(lane, ()):
         if trial.trial.status.is_error:
             why = f" ({trial.trial.reason})" if trial.trial.reason else ""

@@ -56,3 +56,10 @@ class StoredGrades:
     def judges(self) -> frozenset[str]:
         """Metrics that are a judge's, and gate only when calibrated."""
         return frozenset({JUDGE} & self.versions.keys())
+
+    @property
+    def judge_model(self) -> str | None:
+        """The model of the judge whose grades count; None without any."""
+        grade = next((grades[JUDGE] for grades in self.by_trial.values() if JUDGE in grades), None)
+        model = grade.detail.get("model") if grade else None
+        return model if isinstance(model, str) else None

@@ -104,7 +104,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 """Kind of message → how it is put. `{order}` is processed by the shop still where it is to be cancelled."""
 
 SHARES: dict[str, int] = {
-    STATUS: 32,
+    STATUS: 31,
     SEVERAL: 7,
     CANCEL: 8,
     CONFIRMED: 14,
@@ -114,7 +114,7 @@ SHARES: dict[str, int] = {
     VAGUE: 4,
     ELSEWHERE: 6,
     MISSPELT: 4,
-    GARBLED: 3,
+    GARBLED: 4,
     UNKNOWN: 4,
 }
 """Kind of message → how many of a hundred are of it."""

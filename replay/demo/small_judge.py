@@ -17,7 +17,13 @@ from replay.demo.reading import read
 _DATA = re.compile(r"<data>\s*(.*?)\s*</data>", re.S)
 _WORD = re.compile(r"[a-z0-9][a-z0-9.'-]*[a-z0-9]|[a-z0-9]")
 _FACT = re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\b\d{5}\b|\$\d+(?:\.\d+)?")
-_STATES = ("process", "ship", "deliver", "cancel", "not found|cannot find|no order")
+_STATES = {
+    "that it is being processed": "process",
+    "that it has shipped": "ship",
+    "that it was delivered": "deliver",
+    "that it is cancelled": "cancel",
+    "that there is no such order": "not found|cannot find|no order",
+}
 _COMMON = frozenset(
     _WORD.findall(
         "a an the is it its to of and or in on for i you your be was will that this with can could do me my"
@@ -53,7 +59,7 @@ def answer(request: dict[str, Any], chance: random.Random) -> str:
     slip = _SLIP if points == 2 else _SLIP_CLEAR
     if chance.random() < slip:
         points = chance.choice((1, 3)) if points == 2 else 2
-        why += " On balance I see it a little differently."
+        why += " Seen on the whole, though." if points == 3 else " And it could say it better."
     return json.dumps({"reasoning": why, "score": points})
 
 
@@ -128,7 +134,7 @@ def _by_reference(reference: str, response: str) -> tuple[int, str]:
 def _told(text: str) -> list[str]:
     """Numbers, dates, sums and states that a text tells."""
     lowered = text.lower()
-    states = [state.split("|")[0] for state in _STATES if re.search(state, lowered)]
+    states = [state for state, words in _STATES.items() if re.search(words, lowered)]
     return [*dict.fromkeys(_FACT.findall(text)), *states]
 
 

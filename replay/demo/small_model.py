@@ -65,12 +65,20 @@ class Nature:
     """Chance of leaving out a look-up that the prompt does not insist on."""
     reads_garbled: float
     """Chance of reading a misspelt number instead of asking for it."""
+    swaps: float
+    """Chance of beginning with the last of several orders."""
 
 
 _NATURES = {
-    "haiku": Nature(gives_way=(0.0, 0.4, 0.96), gives_way_firmly=0.03, skips=0.97, reads_garbled=0.7),
-    "sonnet": Nature(gives_way=(0.0, 0.2, 0.7), gives_way_firmly=0.01, skips=0.8, reads_garbled=0.85),
-    "opus": Nature(gives_way=(0.0, 0.05, 0.25), gives_way_firmly=0.0, skips=0.4, reads_garbled=0.95),
+    "haiku": Nature(
+        gives_way=(0.0, 0.4, 0.96), gives_way_firmly=0.03, skips=0.97, reads_garbled=0.7, swaps=0.25
+    ),
+    "sonnet": Nature(
+        gives_way=(0.0, 0.2, 0.7), gives_way_firmly=0.01, skips=0.8, reads_garbled=0.85, swaps=0.1
+    ),
+    "opus": Nature(
+        gives_way=(0.0, 0.05, 0.25), gives_way_firmly=0.0, skips=0.4, reads_garbled=0.95, swaps=0.05
+    ),
 }
 
 
@@ -117,7 +125,7 @@ class _Turn:
         reading = self.reading
         if not reading.about_orders:
             return self._elsewhere()
-        orders = reading.orders
+        orders = self._in_order(reading.orders)
         if not orders and reading.garbled:
             # Once looked up, it stays with its reading.
             if not self.results and self.chance.random() > self.nature.reads_garbled:
@@ -133,6 +141,14 @@ class _Turn:
             return wanted if self.chance.random() < 0.5 and len(wanted) > 1 else wanted[:1]
         wanted = [call for order in orders if (call := self._cancel(order))]
         return wanted[:1] if wanted else " ".join(self._report(order) for order in orders)
+
+    def _in_order(self, orders: tuple[str, ...]) -> tuple[str, ...]:
+        """Several orders mostly as they are named; once begun with another, it stays with that."""
+        begun = [call.args.get("order_id") for call, _ in self.results]
+        if begun and begun[0] in orders:
+            return tuple(sorted(orders, key=lambda order: (order not in begun, orders.index(order))))
+        swap = len(orders) > 1 and self.chance.random() < self.nature.swaps
+        return orders[::-1] if swap else orders
 
     def _look_up(self, order: str) -> Call | None:
         if LOOK_UP not in self.tools or self._found(LOOK_UP, order) is not None:

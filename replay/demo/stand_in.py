@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import json
 import random
 import socket
@@ -32,6 +33,7 @@ from replay.demo import small_judge, small_model
 from replay.errors import ReplayError
 
 HOST = "127.0.0.1"
+_TELL = "x-stand-in"
 MAX_BODY = 16 * 1024 * 1024
 _ERRORS = {
     400: "invalid_request_error",
@@ -44,6 +46,18 @@ _ERRORS = {
     500: "api_error",
     529: "overloaded_error",
 }
+
+
+def answers_at(port: int) -> bool:
+    """Whether a stand-in listens at this port of loopback."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=2)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().headers.get(_TELL) is not None
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +130,14 @@ class StandIn:
         self._thread.daemon = True
 
     @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    @property
     def url(self) -> str:
         """What ANTHROPIC_BASE_URL has to be."""
-        return f"http://{HOST}:{self._server.server_address[1]}"
+        return f"http://{HOST}:{self.port}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -270,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
-        self.send_header("x-stand-in", "replay demo")
+        self.send_header(_TELL, "replay demo")
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.end_headers()

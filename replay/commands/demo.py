@@ -1,0 +1,86 @@
+"""`replay demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from replay.errors import ExitCode, InputError
+from replay.options import App, command
+
+if TYPE_CHECKING:
+    from replay.demo.repository import Judging
+
+LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
+
+
+@command("demo")
+@click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path))
+@click.option(
+    "--serve", is_flag=True, help="Only run the model stand-in of a demo that is there, until Ctrl-C."
+)
+@click.option(
+    "--live", is_flag=True, help="Ask the real API (ANTHROPIC_API_KEY) instead of the stand-in, and pay."
+)
+@click.option("--yes", is_flag=True, help="With --live: spend without asking.")
+def demo(_app: App, folder: Path | None, serve: bool, live: bool, yes: bool) -> ExitCode:
+    """Do the whole job on bundled traces, with no credentials.
+
+    Makes DIR (default ./replay-demo), a git repository with a support agent in two versions, and compares the
+    two on two months of its traces: import, sample, run, diff, and a report for the browser. The model is a
+    stand-in on this machine; no key is used, and nothing leaves the machine.
+
+    A demo that is there is used again, with whatever you changed in it.
+
+    \b
+    Examples:
+      replay demo
+      replay demo --serve
+    """
+    from replay.demo import tour
+
+    chosen = folder or (Path(f"{tour.FOLDER}-live") if live else tour.default_folder())
+    if serve and live:
+        raise InputError("--serve runs the stand-in and --live asks the real API; give one of them")
+    if serve:
+        tour.serve(chosen)
+        return ExitCode.OK
+    if not live:
+        return tour.with_stand_in(chosen)
+    return _live(chosen, yes)
+
+
+def _live(folder: Path, yes: bool) -> ExitCode:
+    from replay.demo import tour
+    from replay.demo.repository import Judging
+    from replay.llm.anthropic import check_credentials
+
+    check_credentials()
+    judging = Judging(model=LIVE_JUDGE, votes=LIVE_VOTES)
+    guess = _estimate(judging)
+    limit = 2 * guess
+    click.echo(
+        f"The real API is asked by both versions ({LIVE_SIZE} traces, 3 lanes, 3 trials) and by the judge "
+        f"({LIVE_JUDGE}): about ${guess:.2f}, and no more than ${limit:.2f}."
+    )
+    if not yes:
+        click.confirm("Go on?", abort=True)
+    return tour.live(folder, judging, LIVE_SIZE, limit)
+
+
+def _estimate(judging: Judging) -> float:
+    """US dollars: for every trial what a recorded run took, for every vote a call of usual size."""
+    import gzip
+    import json
+
+    from replay.demo.repository import TRACES
+    from replay.llm import prices
+    from replay.model import Usage
+
+    records = [json.loads(line) for line in gzip.decompress(TRACES.read_bytes()).splitlines()]
+    trials = LIVE_SIZE * 3 * 3
+    spent = [prices.cost(record["model"], Usage(**record["usage"])) or 0.0 for record in records]
+    vote = prices.cost(judging.model, Usage(input_tokens=1500, output_tokens=400)) or 0.0
+    return trials * (sum(spent) / len(spent) + judging.votes * vote)
