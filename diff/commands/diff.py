@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from replay.errors import ExitCode, InputError
 from replay.options import App, command, json_option, print_json
-
-if TYPE_CHECKING:
-    from diff.result import DiffResult
 
 _EPILOG = """\b
 Examples:
@@ -54,6 +49,7 @@ def diff(
     from replay.errors import worst_exit
     from replay.store.connection import open_store
     from replay.store.runs import latest_run
+    from reports import terminal
 
     gates.check_form(gate)
     with open_store(app.store_path, read_only=True) as con:
@@ -68,21 +64,6 @@ def diff(
     if as_json:
         print_json(to_json(result))
     else:
-        _print(result)
+        terminal.show(result)
     partial = ExitCode.PARTIAL if result.errors else ExitCode.OK
     return worst_exit([gates.exit_code(result.gate), partial])
-
-
-def _print(result: DiffResult) -> None:
-    """The answer, why, and what to type next; then what tempers it, and the items that changed."""
-    from diff.result import Verdict
-
-    click.echo(f"{result.answer}  {result.reason}\nnext: {result.next}")
-    for warning in result.warnings:
-        click.echo(f"! {warning}")
-    for name, metric in result.metrics.items():
-        click.echo(f"{name}: old {metric.old}, new {metric.new}, delta {metric.delta}, interval {metric.ci}")
-    for item in result.items:
-        for name, verdict in item.metrics.items():
-            if verdict.verdict is not Verdict.UNCHANGED:
-                click.echo(f"{item.item.id}: {verdict.verdict} on {name}: {verdict.reason}")
