@@ -1,6 +1,8 @@
 """Makes the demo's data: the shop's orders and `traces.jsonl.gz`, what its agent did for two months.
 
-    python -m replay.demo.make_traces
+    python -m replay.demo.make_traces [FOLDER]
+
+writes `orders.json` and `traces.jsonl.gz` to the folder, without one to their places here.
 
 The customers' messages are written here (`customers`), seeded. What was done about them is not: revision
 v1 of the agent answers each through the real SDK and the model stand-in, and its calls, results and words
@@ -16,6 +18,7 @@ import importlib
 import json
 import os
 import random
+import shutil
 import sys
 import tempfile
 from dataclasses import asdict
@@ -26,33 +29,36 @@ from typing import Any
 from replay.demo import customers, repository
 from replay.demo.stand_in import StandIn
 
-TRACES = Path(__file__).with_name("traces.jsonl.gz")
-ORDERS = repository.AGENT / "app" / "orders.json"
 COUNT = 360
+ORDERS = 150
 FIRST_DAY = datetime(2026, 9, 1)
 DAYS = 61
 SEED = 20260901
 MODEL = "claude-haiku-5-5"
 
 
-def main() -> None:
+def main(folder: str | None = None) -> None:
     """Write both files anew."""
+    to = Path(folder) if folder else None
+    orders_file = to / "orders.json" if to else repository.AGENT / "app" / "orders.json"
+    traces_file = to / "traces.jsonl.gz" if to else repository.TRACES
     chance = random.Random(SEED)  # noqa: S311
-    orders = customers.make_orders(chance, 150)
-    lines = [json.dumps(order.id) + ": " + json.dumps(_fields(order)) for order in orders]
-    ORDERS.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    orders = customers.make_orders(chance, ORDERS)
+    lines = [f"{json.dumps(order.id)}: {json.dumps(_fields(order))}" for order in orders]
+    orders_file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     arrivals = _arrivals(orders, chance)
-    with tempfile.TemporaryDirectory() as folder, StandIn(seed=SEED) as stand_in:
-        repository.write_agent(Path(folder), "v1")
-        sys.path.insert(0, folder)
-        os.environ.update(ANTHROPIC_BASE_URL=stand_in.url, ANTHROPIC_API_KEY="stand-in")
+    with tempfile.TemporaryDirectory() as checkout, StandIn(seed=SEED) as stand_in:
+        repository.write_agent(Path(checkout), "v1")
+        shutil.copy(orders_file, Path(checkout) / "app" / "orders.json")
+        sys.path.insert(0, checkout)
+        os.environ.update(ANTHROPIC_BASE_URL=stand_in.url, ANTHROPIC_API_KEY="stand-in", NO_PROXY="127.0.0.1")
         agent = importlib.import_module("app.agent")
         records = asyncio.run(_record(agent, arrivals, chance))
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     # Without name and time, so the same records are the same file.
-    with TRACES.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
+    with traces_file.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:
         file.write(text.encode())
-    sys.stderr.write(f"{len(records)} traces in {TRACES}, {len(orders)} orders in {ORDERS}\n")
+    sys.stderr.write(f"{len(records)} traces in {traces_file}, {len(orders)} orders in {orders_file}\n")
 
 
 def _fields(order: customers.Order) -> dict[str, str]:
@@ -124,4 +130,4 @@ async def _record(
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

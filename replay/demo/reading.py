@@ -10,7 +10,7 @@ _GARBLED = re.compile(
     r"(?<!\w)(?=\d*[oOlI]\d|\d[\doOlI]*[oOlI])[\doOlI]{5}(?!\w)|(?<!\d)\d{2}[ -]\d{3}(?!\d)"
 )
 _CANCEL = re.compile(
-    r"\bcan[cs]\w*|\bcnacel\w*|call (it |this |that )?off|don'?t want (it|this|the order)", re.I
+    r"\bcan[cs]\w*|\bcnacel\w*|call (it |this |that )?off|don'?t want (it|this|(my |the )?order)", re.I
 )
 _STATUS = re.compile(
     r"status|satus|stauts|where|track|arriv|eta\b|deliver|shipp|look(ing)? (it )?up|check|when|update"

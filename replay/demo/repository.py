@@ -120,7 +120,10 @@ def _make(folder: Path, live: bool, port: int, judging: Judging) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mark = {"made_by": "replay demo", "live": live, "complete": False}
     (folder / MARK).write_text(json.dumps(mark) + "\n", encoding="utf-8")
-    shutil.rmtree(folder / ".git", ignore_errors=True)
+    # What is left of one that was interrupted here is ours, and nobody has worked with it yet.
+    for left in (".git", "app", "cases"):
+        shutil.rmtree(folder / left, ignore_errors=True)
+    (folder / "replay.toml").unlink(missing_ok=True)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     _git(folder, "config", "user.name", "replay demo")
     _git(folder, "config", "user.email", "demo@replay.invalid")

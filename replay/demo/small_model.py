@@ -224,7 +224,7 @@ class _Turn:
         if self.policy.orders_only:
             return self._say(
                 "I am sorry, I can only help with orders. Is there an order I can look up for you?",
-                "That is not something I can help with, sorry. Orders are: shall I look one up?",
+                "That is not something I can help with, sorry. I can look up an order for you.",
             )
         return self._say("I am not sure about that, but I will gladly tell you more about our plants!")
 

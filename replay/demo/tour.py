@@ -108,7 +108,7 @@ def with_stand_in(folder: Path) -> ExitCode:
         _introduce(folder, made)
         _tell(
             f"The model is a stand-in: a small program at http://{HOST}:{port} on this machine that speaks "
-            "the Messages API. Agents and judge ask it through the real SDK. No key is used, nothing is paid.",
+            "the Messages API. Agents and judge ask it through the real SDK. It takes no key and no money.",
             bold=True,
         )
         code = _run(folder, steps())
