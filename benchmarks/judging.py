@@ -34,7 +34,7 @@ REPLY = ModelReply(text='{"reasoning": "Fine.", "score": 3}', stop=Stop.END, usa
 class Instant:
     """A model that answers at once."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelReply:  # noqa: ARG002
         """The same to everyone."""
         return REPLY
 
@@ -67,7 +67,8 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
         f"{report.graded} trials, {report.calls} votes: {took:.1f} s, "
-        f"{took / report.graded * 1e3:.2f} ms a trial; peak {peak / 1024:.0f} MB, {(peak - before) / 1024:.0f} MB of it while grading"
+        f"{took / report.graded * 1e3:.2f} ms a trial; peak {peak / 1024:.0f} MB, "
+        f"{(peak - before) / 1024:.0f} MB of it while grading"
     )
 
 
