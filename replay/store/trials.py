@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from replay.model import Lane, Score, ServedCall, Status, Trial, Usage
@@ -81,6 +81,25 @@ def finished_keys(con: DuckDBPyConnection, run_id: str) -> set[tuple[str, str, i
         [run_id, Status.CANCELLED.value],
     ).fetchall()
     return {(item_id, lane, index) for item_id, lane, index in rows}
+
+
+def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Status, int]]:
+    """How the trials of each lane of a run ended."""
+    counts: dict[Lane, dict[Status, int]] = {}
+    for lane, status, count in con.execute(
+        "SELECT lane, status, count(*) FROM trials WHERE run_id = ? GROUP BY ALL ORDER BY ALL", [run_id]
+    ).fetchall():
+        counts.setdefault(Lane(lane), {})[Status(status)] = count
+    return counts
+
+
+def spent_usd(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> float | None:
+    """What the trials of these lanes cost together, as far as it is known; None where none has a cost."""
+    found = con.execute(
+        "SELECT sum(cost_usd) FROM trials WHERE run_id = ? AND lane IN (SELECT unnest(?::VARCHAR[]))",
+        [run_id, [lane.value for lane in lanes]],
+    ).fetchone()
+    return found[0] if found else None
 
 
 def _row(trial: Trial) -> tuple[Any, ...]:

@@ -1,0 +1,347 @@
+"""What `run` and `compare` share: the options of a run, lanes and items, running, judging, telling."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replay.errors import ExitCode, Interrupted, ReplayError, SettingsError
+from replay.options import App, say
+from replay.settings import Settings, override
+
+if TYPE_CHECKING:
+    from diff.grading import GradingReport, Judge
+    from replay.engine.items import Source
+    from replay.engine.report import RunReport
+    from replay.engine.run import Hooks
+    from replay.model import Lane, Version
+
+GOLDEN = ""
+"""`--cases` without a path: the golden set of the settings."""
+_INT64 = 2**63
+
+_OPTIONS = (
+    click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
+    click.option(
+        "--new", metavar="VERSION", help="The version to compare with it; without it one lane runs."
+    ),
+    click.option("--trials", type=int, help="Trials an item and lane; default 1, or [run] trials."),
+    click.option("--aa/--no-aa", default=None, help="Run the old version once more, to learn the noise."),
+    click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
+    click.option("--budget", type=float, metavar="USD", help="No new item starts once this is spent."),
+    click.option("--timeout", type=float, metavar="SECONDS", help="For one trial; default 120."),
+    click.option(
+        "--seed", type=click.IntRange(-_INT64, _INT64 - 1), help="Another seed, another order (and sample)."
+    ),
+    click.option("--retries", type=int, metavar="N", help="After infrastructure errors; default 3."),
+    click.option(
+        "--on-miss",
+        type=click.Choice(["stop", "error"]),
+        help="A tool call never recorded: stop the trial (default), or give the agent an error.",
+    ),
+    click.option("--pair-by", metavar="FIELD", help="Pair observed traces with items: metadata.task_id …"),
+    click.option(
+        "--mode", type=click.Choice(["rollout", "step"]), help="rollout (the whole agent) is what there is."
+    ),
+    click.option(
+        "--judge/--no-judge", default=None, help="Grade with the judge; default where it has a model."
+    ),
+)
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a run; the command gets them as one `Asked`."""
+
+    @functools.wraps(command)
+    def gathered(app: App, /, **options: Any) -> Any:
+        asked = Asked(**{name: options.pop(name) for name in Asked.__dataclass_fields__})
+        return command(app, asked, **options)
+
+    declared: Callable[..., Any] = gathered
+    for option in reversed(_OPTIONS):
+        declared = option(declared)
+    return declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the flags of a run said; None where they said nothing."""
+
+    old: str | None
+    new: str | None
+    trials: int | None
+    aa: bool | None
+    concurrency: int | None
+    budget: float | None
+    timeout: float | None
+    seed: int | None
+    retries: int | None
+    on_miss: str | None
+    pair_by: str | None
+    mode: str | None
+    judge: bool | None
+
+    def settings(self, base: Settings) -> Settings:
+        """The settings with these flags laid over `[run]`.
+
+        Raises:
+            SettingsError: a value that cannot be.
+        """
+        if self.mode == "step":
+            raise SettingsError("this version of replay has no step mode; leave --mode out")
+        section = override(
+            base.run,
+            trials=self.trials,
+            aa=self.aa,
+            concurrency=self.concurrency,
+            budget=self.budget,
+            timeout=self.timeout,
+            seed=self.seed,
+            retries=self.retries,
+            on_miss=self.on_miss,
+        )
+        return replace(base, run=section)
+
+    def refuse_beside_resume(self) -> None:
+        """A run goes on as it began: only how fast and how far may be said anew.
+
+        Raises:
+            SettingsError: another flag was given.
+        """
+        free = ("concurrency", "budget", "retries", "judge")
+        for name in self.__dataclass_fields__:
+            if name not in free and getattr(self, name) is not None:
+                raise SettingsError(
+                    f"--{name.replace('_', '-')} cannot be given with --resume: the run goes on as it began; "
+                    "leave it out, or start a new run"
+                )
+
+
+def with_budget(settings: Settings, budget: float | None) -> Settings:
+    """The settings with this budget in the place of theirs: one in replay.toml is for new runs."""
+    return replace(settings, run=replace(settings.run, budget=budget))
+
+
+def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
+    """The versions of the lanes, resolved.
+
+    Raises:
+        ReplayError: one cannot be, or none was named.
+    """
+    from replay.engine.versions import FORMS, resolve
+    from replay.model import Lane, VersionKind
+
+    if asked.old is None and asked.new is None:
+        named = f" ({', '.join(sorted(settings.versions))})" if settings.versions else ""
+        raise SettingsError(
+            f"name the versions to compare with --old and --new: a name of [versions]{named}, {FORMS}"
+        )
+    lanes = {}
+    if asked.old is not None:
+        lanes[Lane.OLD] = resolve(asked.old, settings)
+        if settings.run.aa and lanes[Lane.OLD].kind is not VersionKind.OBSERVED:
+            lanes[Lane.OLD2] = lanes[Lane.OLD]
+        elif asked.aa:
+            raise SettingsError(
+                f"--aa runs the old version once more, and {asked.old!r} is what was recorded: nothing can "
+                "be run again; leave --aa out (several traces an item tell the noise too)"
+            )
+    elif asked.aa:
+        raise SettingsError("--aa runs the old version once more; name it with --old")
+    if asked.new is not None:
+        lanes[Lane.NEW] = resolve(asked.new, settings)
+    return lanes
+
+
+def choose_items(app: App, settings: Settings, sample: str | None, cases: str | None) -> Source:
+    """The items: a golden set, a sample by name, or the latest sample (says which).
+
+    Raises:
+        ReplayError: there is none, or both were named.
+    """
+    from replay.engine.items import from_golden, from_sample
+    from replay.store.connection import open_store
+
+    if sample is not None and cases is not None:
+        raise SettingsError("--sample and --cases name two sets of items; give one of them")
+    if cases is not None:
+        return from_golden(settings.golden_path if cases == GOLDEN else Path(cases))
+    with open_store(app.store_path, read_only=True) as con:
+        source = from_sample(con, sample)
+    if sample is None:
+        say(f"replaying the latest sample, {source.sample}; name another with --sample or --cases")
+    return source
+
+
+def choose_judge(asked: Asked, settings: Settings) -> Judge | None:
+    """The judge of the settings, unless it is off; checked before anything is spent.
+
+    Raises:
+        SettingsError: it was asked for and has no model.
+        CredentialsError: it has no key.
+    """
+    if asked.judge is False:
+        return None
+    if settings.judge.model is None:
+        if asked.judge:
+            where = settings.file or "replay.toml (`replay init` writes one)"
+            raise SettingsError(f"--judge needs a model; name one as `model` in [judge] of {where}")
+        return None
+    from diff.grading import judge_from
+
+    return judge_from(settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A run and what its judge said of it."""
+
+    report: RunReport
+    grading: GradingReport | None
+
+    @property
+    def code(self) -> ExitCode:
+        """3 where a trial ended in an error or the judge failed, else 0."""
+        from replay.model import GradeState
+
+        failed = self.grading is not None and self.grading.states[GradeState.ERROR] > 0
+        return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK
+
+
+def replay_and_judge(
+    app: App,
+    judge: Judge | None,
+    start: Callable[[Hooks], RunReport],
+) -> Done:
+    """Begin or resume a run under a progress bar, then have the judge grade it."""
+    from replay.engine.run import Hooks
+    from replay.terminal.progress import progress
+
+    with progress("replaying", "trials") as tell:
+        report = start(Hooks(announce=say, progress=tell))
+    for note in notes_on(report):
+        say(note)
+    if judge is None:
+        return Done(report=report, grading=None)
+    return Done(report=report, grading=_grade(app, judge, report))
+
+
+def notes_on(report: RunReport) -> list[str]:
+    """What a person should know about a run that has ended, in sentences."""
+    run, notes = report.run, []
+    observed: Any = run.settings.get("observed") or {}
+    for lane, counted in observed.items():
+        if counted["items_without_trace"]:
+            notes.append(
+                f"note: {counted['items_without_trace']} items have no trace in lane {lane} "
+                f"({run.lanes[lane].name}) and are left out of every figure"
+            )
+    if report.missing:
+        notes.append(
+            f"the budget of ${run.budget_usd:.2f} is spent (${report.cost_usd or 0:.2f}): {report.missing} "
+            f"trials were not begun; go on with `replay run --resume {run.id} --budget USD`"
+        )
+    if run.budget_usd is not None and report.unpriced:
+        notes.append(
+            f"note: {report.unpriced} trials have no known cost and did not count against the budget: the "
+            "agent must report its usage, and its model must be named in `args` and have a price"
+        )
+    return notes
+
+
+def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
+    from diff.grading import grade_run
+    from replay.store.connection import open_store
+    from replay.terminal.progress import progress
+
+    left = None
+    if report.run.budget_usd is not None:
+        left = report.run.budget_usd - (report.cost_usd or 0.0)
+        if left <= 0:
+            say("the budget is spent, so the judge was not asked")
+            return None
+    again = f"`replay run --resume {report.run.id}` goes on with the judge"
+    try:
+        with open_store(app.store_path) as con, progress("judging", "trials") as tell:
+            grading = grade_run(con, report.run.id, judge, progress=tell, budget_usd=left)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
+    except ReplayError:
+        say(f"the trials of run {report.run.id} are kept; {again}")
+        raise
+    for warning in grading.warnings:
+        say(f"warning: {warning}")
+    if grading.left:
+        say(f"the budget is spent: {grading.left} trials were not judged; {again}, with a larger --budget")
+    if grading.first_failure:
+        say(f"the judge failed on some trials ({grading.first_failure}); {again}")
+    return grading
+
+
+def document(done: Done) -> dict[str, Any]:
+    """A run that has ended, for `--json`."""
+    report, grading = done.report, done.grading
+    run = report.run
+    return {
+        "run": run.id,
+        "sample": run.sample,
+        "cases": run.golden_path,
+        "created_at": run.created_at.isoformat(),
+        "finished": run.finished_at is not None,
+        "trials": run.trials,
+        "lanes": {
+            lane.value: {
+                "version": version.name,
+                "commit": version.commit,
+                "statuses": {status.value: n for status, n in report.statuses.get(lane, {}).items()},
+            }
+            for lane, version in run.lanes.items()
+        },
+        "missing": report.missing,
+        "cost_usd": report.cost_usd,
+        "judge": None
+        if grading is None
+        else {
+            "graded": grading.graded,
+            "kept": grading.kept,
+            "left": grading.left,
+            "states": {state.value: count for state, count in grading.states.items()},
+            "cost_usd": grading.cost_usd,
+        },
+        "next": f"replay diff {run.id}",
+    }
+
+
+def summary(done: Done) -> str:
+    """A run that has ended, in a few lines."""
+    from replay.terminal.plain import one_line
+
+    report, grading = done.report, done.grading
+    run = report.run
+    of = f"sample {run.sample}" if run.sample else f"cases of {run.golden_path}"
+    width = max(len(one_line(version.name, 40)) for version in run.lanes.values())
+    lines = [
+        f"run {run.id}: {one_line(of, 60)}, {run.trials} trial{'s' * (run.trials != 1)} an item and lane"
+    ]
+    for lane, version in run.lanes.items():
+        counts = [f"{count} {status.value}" for status, count in report.statuses.get(lane, {}).items()]
+        lines.append(
+            f"  {lane.value:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
+        )
+    if grading is not None:
+        counts = [f"{count} {state.value}" for state, count in grading.states.items()]
+        kept = f", {grading.kept} were there" if grading.kept else ""
+        lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{kept}")
+    costs = [
+        f"{what} {'of unknown cost' if cost is None else f'${cost:.4f}'}"
+        for what, cost in (("agents", report.cost_usd), ("judge", grading.cost_usd if grading else None))
+        if cost is not None or (what == "judge" and grading is not None and grading.calls)
+    ]
+    if costs:
+        lines.append(f"  cost: {', '.join(costs)}")
+    return "\n".join(lines)

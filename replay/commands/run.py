@@ -1,0 +1,83 @@
+"""`replay run`."""
+
+from __future__ import annotations
+
+import click
+
+from replay.commands import replaying
+from replay.commands.replaying import GOLDEN, Asked, run_options
+from replay.errors import ExitCode, SettingsError
+from replay.options import App, command, json_option, print_json, say
+
+LATEST = ""
+"""`--resume` without a run."""
+
+
+@command("run")
+@click.option("--sample", metavar="NAME", help="The sample to replay; default the one drawn last.")
+@click.option(
+    "--cases",
+    is_flag=False,
+    flag_value=GOLDEN,
+    metavar="[PATH]",
+    help="Replay a golden set instead; bare: cases/golden.jsonl, or [cases] path.",
+)
+@click.option(
+    "--resume",
+    is_flag=False,
+    flag_value=LATEST,
+    metavar="[RUN]",
+    help="Go on with a run that was interrupted or stopped by its budget; bare: the latest such run.",
+)
+@run_options
+@json_option
+def run(
+    app: App, asked: Asked, sample: str | None, cases: str | None, resume: str | None, as_json: bool
+) -> ExitCode:
+    """Replay a sample or golden set against two versions.
+
+    Every item runs in both versions, tool calls answered from its recording, in worker processes of their
+    own. A VERSION is a name of [versions] in replay.toml, git:REF, a folder such as `.`, model=NAME, observed
+    (what production recorded) or observed:CONDITION. An interrupted run loses nothing: --resume goes on.
+
+    \b
+    Examples:
+      replay run --sample october --old prod --new candidate --trials 3 --aa
+      replay run --cases --old git:v1.4.0 --new .
+      replay run --resume
+    """
+    from replay.engine.run import execute
+    from replay.engine.run import resume as resume_run
+
+    settings = asked.settings(app.settings)
+    if resume is not None:
+        asked.refuse_beside_resume()
+        if sample is not None or cases is not None:
+            raise SettingsError("--resume goes on with the items of its run; leave --sample and --cases out")
+        # A budget of the settings is for new runs; a resumed one has its own.
+        settings = replaying.with_budget(settings, asked.budget)
+    judge = replaying.choose_judge(asked, settings)
+    if resume is not None:
+        done = replaying.replay_and_judge(
+            app,
+            judge,
+            lambda hooks: resume_run(app.store_path, resume or None, settings, hooks=hooks),
+        )
+    else:
+        lanes = replaying.choose_lanes(asked, settings)
+        source = replaying.choose_items(app, settings, sample, cases)
+        done = replaying.replay_and_judge(
+            app,
+            judge,
+            lambda hooks: execute(
+                app.store_path, source, lanes, settings, pair_by=asked.pair_by, hooks=hooks
+            ),
+        )
+    if as_json:
+        print_json(replaying.document(done))
+    else:
+        from replay.terminal.table import show
+
+        show(replaying.summary(done))
+        say(f"next: replay diff {done.report.run.id}")
+    return done.code

@@ -1,0 +1,223 @@
+"""What is replayed: the traces of a sample or the cases of a golden set, each as an `Item`.
+
+A source knows the ids of its items before it reads any of them, so that a run can be ordered, paired and
+refused without holding more than names. The items themselves are read one batch at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from replay.errors import InputError
+from replay.messages import conversation
+from replay.model import Case, Item, Json, Message, Sample, SampleItem, Trace
+from replay.store.samples import get_sample, list_samples, sample_items, write_sample
+from replay.store.traces import iter_traces
+from replay.store.where import SOURCE, field_text
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+class Source(Protocol):
+    """Where a run's items come from."""
+
+    @property
+    def sample(self) -> str | None:
+        """Name of the sample; None for a golden set."""
+
+    @property
+    def golden_path(self) -> str | None:
+        """Path of the golden set as it was given; None for a sample."""
+
+    def ids(self) -> list[str]:
+        """The ids of all items."""
+
+    def own_traces(self) -> dict[str, str]:
+        """Item id → the id of the trace it stands for, for the items that have one."""
+
+    def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
+        """Item id → its value of a field as text, for the items that have one."""
+
+    def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
+        """The items of these ids, in this order."""
+
+    def keep(self, con: DuckDBPyConnection) -> None:
+        """Write what must be in the store before a run of it."""
+
+
+class SampleSource:
+    """The traces of a sample."""
+
+    golden_path = None
+
+    def __init__(self, name: str, items: Sequence[SampleItem], unsaved: Sample | None = None) -> None:
+        """Items of the sample called `name`; `unsaved` is the sample where it was drawn and not kept yet."""
+        self.sample = name
+        self._items = {item.trace_id: item for item in items}
+        self._unsaved = unsaved
+
+    def ids(self) -> list[str]:
+        """Trace ids, in the order of the draw."""
+        return list(self._items)
+
+    def own_traces(self) -> dict[str, str]:
+        """Every item is its trace."""
+        return {trace_id: trace_id for trace_id in self._items}
+
+    def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
+        """The field of each item's trace."""
+        rows = con.execute(
+            f"SELECT trace_id, {field_text(field)} FROM {SOURCE}"
+            " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
+            [self.ids()],
+        ).fetchall()
+        return {trace_id: value for trace_id, value in rows if value is not None}
+
+    def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
+        """From the traces in the store."""
+        for trace in iter_traces(con, ids):
+            yield item_of_trace(trace, self._items[trace.trace_id])
+
+    def keep(self, con: DuckDBPyConnection) -> None:
+        """The sample itself, where it was drawn for this run."""
+        if self._unsaved is not None:
+            write_sample(con, self._unsaved, list(self._items.values()))
+
+
+class GoldenSource:
+    """The cases of a golden set."""
+
+    sample = None
+
+    def __init__(self, golden_path: str, cases: Sequence[Case]) -> None:
+        """Cases as they were read from `golden_path`."""
+        from replay.golden import item_of
+
+        self.golden_path = golden_path
+        self._items = {case.id: item_of(case) for case in cases}
+
+    def ids(self) -> list[str]:
+        """Case ids, in the order of the file."""
+        return list(self._items)
+
+    def own_traces(self) -> dict[str, str]:
+        """The traces the cases were made from."""
+        return {name: item.trace_id for name, item in self._items.items() if item.trace_id is not None}
+
+    def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:  # noqa: ARG002
+        """The case's own field where it has it, else its id."""
+        found = {name: field_of(item, field) for name, item in self._items.items()}
+        return {name: name if value is None else value for name, value in found.items()}
+
+    def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:  # noqa: ARG002
+        """From the file, which was read once."""
+        return (self._items[name] for name in ids)
+
+    def keep(self, con: DuckDBPyConnection) -> None:
+        """A golden set is not in the store."""
+
+
+def from_sample(con: DuckDBPyConnection, name: str | None) -> SampleSource:
+    """The sample of that name; without one, the sample drawn last.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+        InputError: there is no sample at all.
+    """
+    if name is None:
+        samples = list_samples(con)
+        if not samples:
+            raise InputError(
+                "there is no sample to replay; draw one with `replay sample --month`, "
+                "or name a golden set with --cases"
+            )
+        name = samples[-1].name
+    items = sample_items(con, get_sample(con, name).name)
+    return SampleSource(name, items)
+
+
+def from_golden(path: Path) -> GoldenSource:
+    """The golden set of that path.
+
+    Raises:
+        InputError: there is no such file, it has no cases, or one of them cannot be read.
+    """
+    from replay.golden import read_golden
+
+    if not path.is_file():
+        raise InputError(
+            f"there is no golden set at {path}; `replay init` writes one and `replay promote` adds to "
+            "it, or name another file after --cases"
+        )
+    cases = read_golden(path)
+    if not cases:
+        raise InputError(f"the golden set {path} has no cases yet; `replay promote ID…` adds some")
+    return GoldenSource(str(path), cases)
+
+
+def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
+    """A drawn trace as an item: its tape is its recording, and it is held against that recording."""
+    return Item(
+        id=trace.trace_id,
+        input=trace.input,
+        messages=_asked(trace),
+        tape=trace.tool_calls,
+        recorded_response=trace.final_response,
+        trace_id=trace.trace_id,
+        session_id=trace.session_id,
+        stratum=drawn.stratum,
+        weight=drawn.weight,
+        tags=trace.tags,
+        metadata=trace.metadata,
+    )
+
+
+def _asked(trace: Trace) -> tuple[Message, ...]:
+    """The conversation up to and with the user's turn that is the trace's input."""
+    for end in range(len(trace.messages) - 1, -1, -1):
+        message = trace.messages[end]
+        if message.role == "user" and message.text == trace.input:
+            return trace.messages[: end + 1]
+    return conversation(trace.messages).messages
+
+
+def field_of(item: Item, field: str) -> str | None:
+    """A field of a case as text: `session_id`, `metadata.task_id`; None where it has none.
+
+    Raises:
+        UnknownNameError: traces have no such field.
+    """
+    field_text(field)
+    column, *keys = [part.strip('"') for part in re.findall(r'"[^"]*"|[^."]+', field)]
+    if column == "metadata":
+        return _text(_within(item.metadata, keys))
+    own = {
+        "input": item.input,
+        "session_id": item.session_id,
+        "tags": ",".join(sorted(item.tags)),
+        "trace_id": item.trace_id,
+    }
+    return own.get(column) or None
+
+
+def _within(value: Json, keys: Iterable[str]) -> Json:
+    """A field at any depth, or one whose name has the dots in it."""
+    names = list(keys)
+    found: Any = value
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    if found is None and isinstance(value, dict):
+        return value.get(".".join(names))
+    return found  # type: ignore[no-any-return]
+
+
+def _text(value: Json) -> str | None:
+    """As the store writes a JSON value as text."""
+    if value is None or isinstance(value, str):
+        return value or None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

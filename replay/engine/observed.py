@@ -1,0 +1,124 @@
+"""What production recorded, as the trials of a lane: nothing is re-run for it.
+
+Which traces are an item's trials? Without `--pair-by` its own trace alone: the one it was drawn from, or the
+one its case was made from, if it fits the condition. With `--pair-by FIELD` every trace that fits and whose
+field equals the item's, compared as text. The item's value is its own trace's field for a sampled trace, the
+case's own field for a case, and the case's id where the case has no such field. Several traces of one item
+are its trials, in the order in which they started. A trace that ended in an error is an `agent_error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from replay.engine.items import Source
+from replay.errors import InputError
+from replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Version
+from replay.store.traces import iter_traces
+from replay.store.where import field_text, guarded, selection
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """The traces of one observed lane."""
+
+    traces: Mapping[str, Sequence[str]]
+    """Item id → ids of its traces, by start. Items without any are not in it."""
+    matched: int
+    """Traces that fit the condition."""
+    unpaired: int
+    """Traces that fit and belong to no item."""
+
+    @property
+    def most(self) -> int:
+        """The most trials that an item has."""
+        return max(map(len, self.traces.values()))
+
+
+def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str | None) -> Pairing:
+    """Find the traces of an observed lane. `con` may be read-only.
+
+    Raises:
+        InputError: the condition cannot be used, or no trace belongs to any item.
+        UnknownNameError: traces have no such field.
+    """
+    own = source.own_traces()
+    values = own if pair_by is None else source.values(con, pair_by)
+    items: dict[str, list[str]] = {}
+    for item_id, value in values.items():
+        items.setdefault(value, []).append(item_id)
+    text = "trace_id" if pair_by is None else field_text(pair_by)
+    traces: dict[str, list[str]] = {}
+    unpaired = 0
+    with guarded(con, version.condition) as cursor:
+        chosen, bound = selection(cursor, version.condition, None)
+        if version.condition is None and pair_by is None:
+            chosen += " AND trace_id IN (SELECT unnest($own::VARCHAR[]))"
+            bound["own"] = list(own.values())
+        rows = cursor.execute(
+            f"SELECT trace_id, {text} FROM {chosen} ORDER BY started_at, trace_id", bound
+        ).fetchall()
+    for trace_id, value in rows:
+        owners = items.get(value, ())
+        unpaired += not owners
+        for item_id in owners:
+            traces.setdefault(item_id, []).append(trace_id)
+    if not traces:
+        raise InputError(_nothing(version, len(rows), pair_by, bool(own)))
+    return Pairing(traces=traces, matched=len(rows), unpaired=unpaired)
+
+
+def trials(
+    con: DuckDBPyConnection, run_id: str, lane: Lane, pairing: Pairing, item_ids: Iterable[str]
+) -> list[Trial]:
+    """The trials of these items in an observed lane."""
+    wanted = [(name, traces) for name in item_ids if (traces := pairing.traces.get(name))]
+    found = iter_traces(con, [trace_id for _, traces in wanted for trace_id in traces])
+    return [
+        _trial(run_id, lane, item_id, index, trace)
+        for item_id, traces in wanted
+        for index, trace in enumerate(islice(found, len(traces)))
+    ]
+
+
+def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> Trial:
+    return Trial(
+        run_id=run_id,
+        item_id=item_id,
+        lane=lane,
+        index=index,
+        status=Status.OK if trace.error is None else Status.AGENT_ERROR,
+        reason=trace.error,
+        final_response=trace.final_response,
+        served=tuple(
+            ServedCall(call=call, rule=Rule.TAPE, from_trace_id=trace.trace_id) for call in trace.tool_calls
+        ),
+        usage=trace.usage,
+        cost_usd=trace.cost_usd,
+        latency_ms=trace.latency_ms,
+        started_at=trace.started_at,
+        scores=trace.scores,
+    )
+
+
+def _nothing(version: Version, matched: int, pair_by: str | None, any_own: bool) -> str:
+    what = f"version {version.name!r}"
+    if not matched and version.condition is not None:
+        return f"no trace fits {what}; `replay traces --where` shows what a condition finds"
+    if pair_by is not None:
+        return (
+            f"{matched} traces fit {what}, and none has the {pair_by} of an item; "
+            "name the field that both have with --pair-by"
+        )
+    if not any_own:
+        return f"no case of the golden set names the trace it was made from; pair {what} with --pair-by FIELD"
+    return (
+        f"none of the items' own traces is in {what}; to pair other traces with the items, "
+        "name the field that both have with --pair-by FIELD"
+    )

@@ -1,0 +1,45 @@
+"""What is told of a run: while it goes on, and when it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from replay.model import Lane, Run, Status
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    done: int
+    """Trials that have finished, earlier ones of a resumed run included."""
+    total: int
+    failed: int
+    """Trials of this process that ended in an error."""
+    spent_usd: float
+    """As far as prices are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What `execute` and `resume` leave."""
+
+    run: Run
+    statuses: dict[Lane, dict[Status, int]]
+    """How all trials of the run ended, observed lanes included."""
+    cost_usd: float | None
+    """What all replayed trials cost, as far as it is known; None where nothing is."""
+    missing: int
+    """Trials that were not begun because the budget was spent."""
+    unpriced: int
+    """Trials of this process whose cost is not known."""
+
+    @property
+    def errors(self) -> int:
+        """Trials that ended in an error."""
+        return sum(
+            count
+            for lane in self.statuses.values()
+            for status, count in lane.items()
+            if status.is_error and status is not Status.CANCELLED
+        )

@@ -1,0 +1,405 @@
+"""A run from its first trial to its last, in one process or in several.
+
+`execute` begins a run, `resume` goes on with one that was interrupted, killed or stopped by its budget. Both
+find out whether anything can run at all before they store anything: versions resolve, traces pair, agents
+start. Then trials are handed out block by block to as many tasks as may be in flight, and each one is in the
+journal before the next is begun in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from replay import __version__
+from replay.agents import Agent, Outcome, build
+from replay.engine import observed, plan
+from replay.engine.interrupt import interruptible
+from replay.engine.items import Source
+from replay.engine.journal import Journal
+from replay.engine.observed import Pairing
+from replay.engine.report import Progress, RunReport
+from replay.engine.schedule import Pace
+from replay.engine.versions import changes, resolve
+from replay.errors import InputError, Interrupted, StoreError, VersionError
+from replay.llm import prices
+from replay.model import Item, JsonObject, Lane, Run, Status, Trial, Version, VersionKind
+from replay.settings import RunSection, Settings, Tool
+from replay.store.clock import utc_now
+from replay.store.connection import open_store
+from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
+from replay.store.trials import count_statuses, finished_keys, spent_usd, write_trials
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_BATCH = 200
+"""Items that are read at a time while a run is written down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Who is told while a run goes on."""
+
+    announce: Callable[[str], None] = lambda _: None
+    """Gets sentences a person should read at once."""
+    progress: Callable[[Progress], None] = lambda _: None
+    """Told after every trial."""
+
+
+def execute(
+    store: Path,
+    source: Source,
+    lanes: Mapping[Lane, Version],
+    settings: Settings,
+    *,
+    pair_by: str | None = None,
+    hooks: Hooks | None = None,
+) -> RunReport:
+    """Replay a source's items in their lanes, as `settings.run` says.
+
+    Args:
+        store: path of the store.
+        source: the items.
+        lanes: the versions, resolved.
+        settings: how to run; flags laid over them.
+        pair_by: the field that pairs the traces of observed lanes with items.
+        hooks: who is told.
+
+    Raises:
+        VersionError: a version does not start. Nothing was stored.
+        InputError: there is nothing to replay, or an observed lane has no trace. Nothing was stored.
+        StoreError: the store cannot be used.
+        Interrupted: by a signal. What had finished is kept, and `resume` goes on.
+    """
+    pairings = _pair(store, source, lanes, pair_by)
+    rules = _rules(settings.run, settings)
+    run = Run(
+        id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        created_at=utc_now(),
+        lanes=dict(lanes),
+        trials=settings.run.trials,
+        seed=settings.run.seed,
+        sample=source.sample,
+        golden_path=source.golden_path,
+        budget_usd=settings.run.budget,
+        settings={
+            **rules,
+            "concurrency": settings.run.concurrency,
+            "retries": settings.run.retries,
+            "pair_by": pair_by,
+            "observed": {lane.value: _counted(source, pairing) for lane, pairing in pairings.items()},
+            "replaydiff": __version__,
+        },
+    )
+    if len(pairings) == len(lanes):
+        run = replace(run, trials=max(pairing.most for pairing in pairings.values()))
+
+    def write_down(con: DuckDBPyConnection, run: Run) -> None:
+        source.keep(con)
+        create_run(con, run, _items(con, run, source, pairings))
+
+    return _go(_Batch(store, run, settings, rules, hooks or Hooks()), write_down)
+
+
+def resume(store: Path, run_id: str | None, settings: Settings, *, hooks: Hooks | None = None) -> RunReport:
+    """Go on with a run: what has not finished is replayed, under the rules the run began with.
+
+    Args:
+        store: path of the store.
+        run_id: the run, or a unique beginning of its id; None for the latest that has not finished.
+        settings: concurrency, retries and budget count; a budget that is None is the run's own.
+        hooks: who is told.
+
+    Raises:
+        UnknownNameError: there is no such run.
+        InputError: no run is unfinished.
+        VersionError: a version is no longer what it was, or does not start.
+        StoreError: the store cannot be used.
+        Interrupted: once more.
+    """
+    with open_store(store, read_only=True) as con:
+        run = latest_run(con, unfinished=True) if run_id is None else get_run(con, run_id)
+    if run is None:
+        raise InputError("there is no unfinished run to resume; `replay run` starts one")
+    if run.finished_at is None:
+        run = replace(run, lanes=_as_before(run, settings))
+    if settings.run.budget is not None:
+        run = replace(run, budget_usd=settings.run.budget)
+    return _go(_Batch(store, run, settings, run.settings, hooks or Hooks()), None)
+
+
+def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, Run], None] | None) -> RunReport:
+    import duckdb
+
+    try:
+        with interruptible() as run:
+            return run(batch.go(write_down))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if not batch.stored:
+            raise Interrupted("interrupted before anything was replayed; nothing was stored") from None
+        raise Interrupted(
+            f"interrupted; what had finished is kept: go on with `replay run --resume {batch.run.id}`"
+        ) from None
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise StoreError(
+            f"the store {batch.store} cannot be written: {reason}; no finished trial is lost: mend that, "
+            f"then `replay run --resume {batch.run.id}`"
+        ) from error
+
+
+class _Batch:
+    """One process's part of a run."""
+
+    def __init__(self, store: Path, run: Run, settings: Settings, rules: JsonObject, hooks: Hooks) -> None:
+        self.store, self.run = store, run
+        self.stored = False
+        """The run is in the store."""
+        self._settings, self._rules, self._hooks = settings, rules, hooks
+        self._replayed = [
+            lane for lane, version in run.lanes.items() if version.kind is not VersionKind.OBSERVED
+        ]
+        self._paces = {lane: Pace() for lane in self._replayed}
+        self._agents: dict[Lane, Agent] = {}
+        self._finished: set[tuple[str, str, int]] = set()
+        self._done = self._total = self._failed = self._unpriced = 0
+        self._spent = 0.0
+
+    async def go(self, write_down: Callable[[DuckDBPyConnection, Run], None] | None) -> RunReport:
+        """Start the agents, write the run down if it is new, and replay what is missing."""
+        try:
+            if self.run.finished_at is None:
+                await self._start()
+            with open_store(self.store) as con:
+                if write_down is not None:
+                    write_down(con, self.run)
+                self.stored = True
+                if self.run.finished_at is None:
+                    await self._replay(con)
+                return self._report(con)
+        finally:
+            await asyncio.gather(*(agent.close() for agent in self._agents.values()))
+
+    async def _start(self) -> None:
+        """Start one agent a version: lanes of the same version share it."""
+        distinct: list[tuple[Version, Agent]] = []
+        for lane in self._replayed:
+            version = self.run.lanes[lane]
+            agent = next((agent for known, agent in distinct if known == version), None)
+            if agent is None:
+                agent = build(
+                    version,
+                    timeout_s=_rule(self._rules, "timeout"),
+                    concurrency=self._settings.run.concurrency,
+                    on_miss=_rule(self._rules, "on_miss"),
+                    ignore_args=_rule(self._rules, "ignore_args"),
+                    tools=msgspec.convert(_rule(self._rules, "tools"), dict[str, Tool]),
+                )
+                distinct.append((version, agent))
+            self._agents[lane] = agent
+        results = await asyncio.gather(*(agent.start() for _, agent in distinct), return_exceptions=True)
+        failures = [result for result in results if isinstance(result, BaseException)]
+        if failures:
+            raise failures[0]
+        lanes = dict(self.run.lanes)
+        for lane, agent in self._agents.items():
+            before, now = lanes[lane].packages, agent.describe()
+            other = sorted(name for name in before | now if before.get(name) != now.get(name))
+            if before and other:
+                self._hooks.announce(
+                    f"note: lane {lane.value} has other packages than when the run began: {', '.join(other)}"
+                )
+            lanes[lane] = replace(lanes[lane], packages=now)
+        self.run = replace(self.run, lanes=lanes)
+
+    async def _replay(self, con: DuckDBPyConnection) -> None:
+        """Every missing trial, block by block, until nothing is missing or the budget is spent."""
+        with closing(Journal(self.store, self.run.id, con)) as journal:
+            self._count(con)
+            # Drawn from by a fixed set of tasks: a task a trial would cost more than all else here.
+            slots = self._slots(con)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(self._settings.run.concurrency, self._total - self._done)):
+                        group.create_task(self._work(slots, journal))
+            except BaseExceptionGroup as failures:
+                raise _first(failures) from None
+        if self._done == self._total:
+            at = utc_now()
+            finish_run(con, self.run.id, at)
+            self.run = replace(self.run, finished_at=at)
+
+    def _count(self, con: DuckDBPyConnection) -> None:
+        """What there is to do, and what an earlier process has done."""
+        [(items,)] = con.execute("SELECT count(*) FROM run_items WHERE run_id = ?", [self.run.id]).fetchall()
+        lanes = {lane.value for lane in self._replayed}
+        self._finished = {key for key in finished_keys(con, self.run.id) if key[1] in lanes}
+        self._spent = spent_usd(con, self.run.id, self._replayed) or 0.0
+        self._total = items * len(self._replayed) * self.run.trials
+        self._done = len(self._finished)
+        if not self._replayed:
+            return
+        self._hooks.announce(
+            f"run {self.run.id}: {items} items, {' and '.join(lane.value for lane in self._replayed)}, "
+            f"{self.run.trials} trial{'s' * (self.run.trials > 1)} each"
+            + (f"; {self._done} of {self._total} trials are there" if self._done else "")
+        )
+        if self.run.budget_usd is not None:
+            for model in sorted({v.model for v in self.run.lanes.values() if v.model}):
+                if doubt := prices.doubt(model, self._settings.prices):
+                    self._hooks.announce(f"note: {doubt}")
+
+    def _slots(self, con: DuckDBPyConnection) -> Iterator[tuple[Item, plan.Slot]]:
+        """What is to be replayed, in order. Once the budget is spent, no block begins any more."""
+        budget = self.run.budget_usd
+        for item in iter_items(con, self.run.id):
+            block = plan.block(item.id, self._replayed, self.run.trials, self.run.seed)
+            missing = [slot for slot in block if (item.id, slot.lane.value, slot.trial) not in self._finished]
+            if missing and budget is not None and self._spent >= budget:
+                return
+            for slot in missing:
+                yield item, slot
+
+    async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal) -> None:
+        for item, slot in slots:
+            outcome, tries = await self._tried(item, slot)
+            if outcome.status is Status.CANCELLED:
+                continue
+            cost = self._cost(slot.lane, outcome)
+            journal.add(
+                Trial(
+                    run_id=self.run.id,
+                    item_id=item.id,
+                    lane=slot.lane,
+                    index=slot.trial,
+                    status=outcome.status,
+                    reason=outcome.reason,
+                    final_response=outcome.final_response,
+                    served=outcome.served,
+                    usage=outcome.usage,
+                    cost_usd=cost,
+                    latency_ms=outcome.latency_ms,
+                    started_at=outcome.started_at,
+                    attempts=tries,
+                    stderr=outcome.stderr,
+                )
+            )
+            self._done += 1
+            self._failed += outcome.status.is_error
+            self._unpriced += cost is None
+            self._spent += cost or 0.0
+            self._hooks.progress(
+                Progress(done=self._done, total=self._total, failed=self._failed, spent_usd=self._spent)
+            )
+
+    async def _tried(self, item: Item, slot: plan.Slot) -> tuple[Outcome, int]:
+        """One trial, tried again where the provider or the network failed; with how often it was tried."""
+        agent, pace, tries = self._agents[slot.lane], self._paces[slot.lane], 0
+        while True:
+            await pace.wait()
+            outcome = await agent.run(item, slot.trial)
+            tries += 1
+            if outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries:
+                return outcome, tries
+            await asyncio.sleep(pace.rest(outcome, tries))
+
+    def _cost(self, lane: Lane, outcome: Outcome) -> float | None:
+        """What the agent says it cost, else what its tokens cost with the model it was told to use."""
+        model = self.run.lanes[lane].model
+        if outcome.cost_usd is not None or outcome.usage is None or model is None:
+            return outcome.cost_usd
+        return prices.cost(model, outcome.usage, self._settings.prices)
+
+    def _report(self, con: DuckDBPyConnection) -> RunReport:
+        return RunReport(
+            run=self.run,
+            statuses=count_statuses(con, self.run.id),
+            cost_usd=spent_usd(con, self.run.id, self._replayed),
+            missing=self._total - self._done,
+            unpriced=self._unpriced,
+        )
+
+
+def _pair(
+    store: Path, source: Source, lanes: Mapping[Lane, Version], pair_by: str | None
+) -> dict[Lane, Pairing]:
+    """The traces of the observed lanes. Opens the store to read, which also says early if it is in use."""
+    recorded = {lane: version for lane, version in lanes.items() if version.kind is VersionKind.OBSERVED}
+    if not recorded:
+        if pair_by is not None:
+            raise InputError("--pair-by pairs recorded traces with items, and no version here is observed")
+        if not store.exists():
+            return {}
+    with open_store(store, read_only=True) as con:
+        return {lane: observed.pair(con, version, source, pair_by) for lane, version in recorded.items()}
+
+
+def _counted(source: Source, pairing: Pairing) -> JsonObject:
+    return {
+        "traces": pairing.matched,
+        "unpaired": pairing.unpaired,
+        "items_without_trace": len(source.ids()) - len(pairing.traces),
+    }
+
+
+def _items(
+    con: DuckDBPyConnection, run: Run, source: Source, pairings: Mapping[Lane, Pairing]
+) -> Iterator[Item]:
+    """A run's items in the order of their blocks.
+
+    The trials of observed lanes are written while the items are read. A run can be seen in the store only
+    once all its items are there, so whoever sees it finds its observed lanes whole.
+    """
+    ids = iter(plan.order(source.ids(), run.seed))
+    while batch := list(islice(ids, _BATCH)):
+        for lane, pairing in pairings.items():
+            write_trials(con, observed.trials(con, run.id, lane, pairing, batch))
+        yield from source.read(con, batch)
+
+
+def _rules(section: RunSection, settings: Settings) -> JsonObject:
+    """What decides outcomes: a run keeps it, and is resumed under it."""
+    return {
+        "timeout": section.timeout,
+        "on_miss": section.on_miss,
+        "ignore_args": list(settings.agent.ignore_args),
+        "tools": {
+            name: {"effect": tool.effect, "ignore_args": list(tool.ignore_args)}
+            for name, tool in settings.tools.items()
+        },
+    }
+
+
+def _rule(rules: JsonObject, name: str) -> Any:
+    return rules[name]
+
+
+def _as_before(run: Run, settings: Settings) -> dict[Lane, Version]:
+    """The lanes' versions, resolved anew; the environment comes from now, since none is stored."""
+    lanes = dict(run.lanes)
+    for lane, stored in run.lanes.items():
+        if stored.kind is VersionKind.OBSERVED:
+            continue
+        now = resolve(stored.name, settings)
+        if differing := changes(stored, now):
+            raise VersionError(
+                f"version {stored.name!r} is not what run {run.id} began with ({', '.join(differing)} "
+                "changed); put it back to resume, or start a new run"
+            )
+        lanes[lane] = replace(stored, env=now.env)
+    return lanes
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first failure of a group that is none itself."""
+    found: Sequence[BaseException] = failures.exceptions
+    return _first(found[0]) if isinstance(found[0], BaseExceptionGroup) else found[0]

@@ -1,0 +1,85 @@
+"""Private checkouts of git revisions: `.replay/worktrees/<commit>`, made once, used again.
+
+A checkout is made under a lock and marked when it is whole. So of two processes one makes it and the other
+waits; one that was killed in between leaves a checkout without a mark, which the next replaces. The user's
+own files, index and branches are never touched, and no hook of theirs runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from replay.engine.git import git
+from replay.errors import VersionError
+
+_LETTERS = 12
+"""Of the commit's id in the folder's name."""
+
+
+def checkout(repository: Path, commit: str, data_folder: Path) -> Path:
+    """The folder of a checkout of a commit, made where it is missing.
+
+    Args:
+        repository: any folder of the repository.
+        commit: full id of the commit.
+        data_folder: `.replay`.
+
+    Raises:
+        VersionError: git cannot make it; says why.
+    """
+    home = data_folder / "worktrees"
+    home.mkdir(parents=True, exist_ok=True)
+    _hide(data_folder)
+    folder = home / commit[:_LETTERS]
+    mark = home / f"{folder.name}.complete"
+    with _alone(home / f"{folder.name}.lock"):
+        if not _usable(folder, mark, commit):
+            mark.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            # Twice: what a killed git left behind is locked, and given up only for that.
+            git(
+                repository,
+                "-c",
+                f"core.hooksPath={os.devnull}",
+                "worktree",
+                "add",
+                "--quiet",
+                "--detach",
+                "--force",
+                "--force",
+                str(folder.absolute()),
+                commit,
+            )
+            mark.write_text(f"{commit}\n", encoding="ascii")
+    return folder
+
+
+def _usable(folder: Path, mark: Path, commit: str) -> bool:
+    """Whether the checkout is whole, and still what it was: an agent may have written into its own files."""
+    # Where the user has pruned git's own record of it, git does not answer in it any more.
+    with contextlib.suppress(OSError, VersionError):
+        if mark.read_text(encoding="ascii").strip() == commit and (folder / ".git").is_file():
+            return not git(folder, "status", "--porcelain", "--untracked-files=no") and (
+                git(folder, "rev-parse", "HEAD").strip() == commit
+            )
+    return False
+
+
+def _hide(data_folder: Path) -> None:
+    """Nothing in here is ever to be committed, whether `replay init` was run or not."""
+    ignore = data_folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="ascii")
+
+
+@contextlib.contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """While nobody else has this lock; the system gives it back when its holder dies."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,126 @@
+"""How far long work is: a bar on a terminal, now and then a plain line elsewhere, nothing for short work.
+
+Always on stderr, since stdout carries data. Work that ends within `FIRST_LINE_S` prints no line at all, so
+short runs in a log or a test are silent.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+FIRST_LINE_S = 10.0
+"""Seconds between plain lines, and before the first."""
+_REFRESH_S = 0.1
+
+
+class Progress(Protocol):
+    """What is told of the work."""
+
+    @property
+    def done(self) -> int:
+        """Units that are done."""
+
+    @property
+    def total(self) -> int:
+        """All units."""
+
+    @property
+    def spent_usd(self) -> float:
+        """Spent so far, as far as it is known."""
+
+
+Tell = Callable[[Progress], None]
+
+
+@contextmanager
+def progress(what: str, unit: str) -> Iterator[Tell]:
+    """Show the progress of some work (`replaying`, in `trials`) for as long as the context lasts."""
+    if sys.stderr.isatty():
+        with _bar(what, unit) as tell:
+            yield tell
+    else:
+        yield _Lines(what, unit).tell
+
+
+class _Lines:
+    """Plain lines for logs."""
+
+    def __init__(self, what: str, unit: str) -> None:
+        self._what, self._unit = what, unit
+        self._began = self._printed = time.monotonic()
+        self._first: int | None = None
+
+    def tell(self, told: Progress) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            # What an earlier process did says nothing about how fast this one is.
+            self._first = told.done - 1
+        if now - self._printed < FIRST_LINE_S:
+            return
+        self._printed = now
+        rate = (told.done - self._first) / (now - self._began)
+        left = (told.total - told.done) / rate
+        print(  # noqa: T201 - stderr
+            f"{self._what}: {told.done:,} of {told.total:,} {self._unit}, {rate:.1f} a second{_failed(told)}"
+            f"{_spent(told)}, about {_duration(left)} left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+@contextmanager
+def _bar(what: str, unit: str) -> Iterator[Tell]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}{task.fields[told]}"),
+        TimeRemainingColumn(),
+    )
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=None, rate="", told="")
+        began, first, drawn = time.monotonic(), -1, 0.0
+
+        def tell(told: Progress) -> None:
+            nonlocal first, drawn
+            now = time.monotonic()
+            if first < 0:
+                first = told.done - 1
+            if now - drawn < _REFRESH_S and told.done < told.total:
+                return
+            drawn = now
+            rate = (told.done - first) / max(now - began, 1e-9)
+            shown.update(
+                task,
+                completed=told.done,
+                total=told.total,
+                rate=f"{rate:.1f} {unit}/s",
+                told=_failed(told) + _spent(told),
+            )
+
+        yield tell
+
+
+def _failed(told: Progress) -> str:
+    failed = getattr(told, "failed", 0)
+    return f", {failed} failed" if failed else ""
+
+
+def _spent(told: Progress) -> str:
+    return f", ${told.spent_usd:.2f}" if told.spent_usd else ""
+
+
+def _duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3 h 20 min`."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
