@@ -248,8 +248,8 @@ def notes_on(report: RunReport) -> list[str]:
         )
     if run.budget_usd is not None and report.unpriced:
         notes.append(
-            f"note: {report.unpriced} trials have no known cost and did not count against the budget: the "
-            "agent must report its usage, and its model must be named in `args` and have a price"
+            f"note: {report.unpriced} trials have no known cost and did not count against the budget: they "
+            "ended before the agent reported its usage, or it reports none, or its model is not named in `args`"
         )
     return notes
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from replay.model import Sample, SampleItem
+    from replay.sampling import Draw
 
 LATEST = "latest"
 _SHOWN_STRATA = 12
@@ -67,9 +68,42 @@ def sample(
       replay sample --month
       replay sample --month 2026-10 --size 50 --by tool_path --by metadata.plan --name october
     """
-    from replay.sampling import draw
     from replay.store.connection import open_store
     from replay.store.samples import get_sample, write_sample
+
+    drawn = draw_as_asked(
+        app, month=month, size=size, by=by, seed=seed, where=where, name=name, new_only=new_only
+    )
+    with open_store(app.store_path) as con:
+        created = write_sample(con, drawn.sample, drawn.items)
+        kept = get_sample(con, drawn.sample.name)
+    if as_json:
+        print_json(_document(kept, drawn.items, drawn.warnings, created))
+        return
+    _show(kept, drawn.items)
+    if not created:
+        say(f"sample {kept.name!r} was there already, and is the same")
+    say(f"next: replay run --sample {shlex.quote(kept.name)} --old OLD --new NEW")
+
+
+def draw_as_asked(
+    app: App,
+    *,
+    month: str | None,
+    size: int | None,
+    by: tuple[str, ...],
+    seed: int | None,
+    where: str | None,
+    name: str | None,
+    new_only: bool,
+) -> Draw:
+    """What the flags and settings draw; says what a person should know of it. Nothing is stored.
+
+    Raises:
+        ReplayError: nothing can be drawn.
+    """
+    from replay.sampling import draw
+    from replay.store.connection import open_store
 
     section = override(app.settings.sample, size=size, by=_fields(by) or None, seed=seed, where=where)
     with open_store(app.store_path, read_only=True) as con:
@@ -84,18 +118,9 @@ def sample(
             where=section.where,
             exclude=_handled(con, app) if new_only else (),
         )
-    with open_store(app.store_path) as con:
-        created = write_sample(con, drawn.sample, drawn.items)
-        kept = get_sample(con, drawn.sample.name)
     for warning in drawn.warnings:
         say(f"warning: {warning}")
-    if as_json:
-        print_json(_document(kept, drawn.items, drawn.warnings, created))
-        return
-    _show(kept, drawn.items)
-    if not created:
-        say(f"sample {kept.name!r} was there already, and is the same")
-    say(f"next: replay run --sample {shlex.quote(kept.name)} --old OLD --new NEW")
+    return drawn
 
 
 def _fields(by: tuple[str, ...]) -> tuple[str, ...]:

@@ -87,10 +87,13 @@ def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Stat
     """How the trials of each lane of a run ended."""
     counts: dict[Lane, dict[Status, int]] = {}
     for lane, status, count in con.execute(
-        "SELECT lane, status, count(*) FROM trials WHERE run_id = ? GROUP BY ALL ORDER BY ALL", [run_id]
+        "SELECT lane, status, count(*) FROM trials WHERE run_id = ? GROUP BY ALL", [run_id]
     ).fetchall():
         counts.setdefault(Lane(lane), {})[Status(status)] = count
-    return counts
+    return {
+        lane: {status: ended[status] for status in Status if status in ended}
+        for lane, ended in counts.items()
+    }
 
 
 def spent_usd(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> float | None:

@@ -1,0 +1,164 @@
+"""`replay compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from replay.commands import replaying
+from replay.commands.replaying import GOLDEN, Asked, run_options
+from replay.commands.sample import LATEST, draw_as_asked
+from replay.errors import ExitCode, SettingsError
+from replay.options import App, command, json_option, print_json, say
+
+if TYPE_CHECKING:
+    from replay.engine.items import Source
+
+_EPILOG = """\b
+Examples:
+  replay compare --month --old prod --new candidate --trials 3 --aa
+  replay compare --cases --old git:v1.4.0 --new . --gate default --html report.html
+  replay compare --cases golden.jsonl --pair-by metadata.task_id --metric tool_calls \\
+      --old "observed:release = '2.0'" --new "observed:release = '2.1'"
+"""
+
+
+@command("compare", epilog=_EPILOG)
+@click.option("--sample", metavar="NAME", help="Compare on this sample, drawn before.")
+@click.option(
+    "--cases",
+    is_flag=False,
+    flag_value=GOLDEN,
+    metavar="[PATH]",
+    help="Compare on a golden set; bare: cases/golden.jsonl, or [cases] path.",
+)
+@click.option(
+    "--month",
+    is_flag=False,
+    flag_value=LATEST,
+    metavar="[YYYY-MM]",
+    help="Draw a sample of this month first; bare (and default): the latest complete month.",
+)
+@click.option("--size", type=int, help="How many traces to draw; default 50.")
+@click.option("--by", multiple=True, metavar="FIELD", help="Field whose values make the strata; repeatable.")
+@click.option("--where", metavar="COND", help="Draw only traces that fit, like \"release = '2.1'\".")
+@click.option("--name", help="Name of the sample that is drawn; default the month.")
+@click.option("--new-only", is_flag=True, help="Leave out what is in the golden set or was triaged already.")
+@click.option(
+    "--metric", "metrics", metavar="NAME", multiple=True, help="Show this metric (repeatable): score:NAME …"
+)
+@click.option(
+    "--gate",
+    metavar="EXPR",
+    multiple=True,
+    help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
+)
+@click.option("-o", "--html", metavar="FILE", help="Also write the HTML report here.")
+@run_options
+@json_option
+def compare(
+    app: App,
+    asked: Asked,
+    sample: str | None,
+    cases: str | None,
+    month: str | None,
+    size: int | None,
+    by: tuple[str, ...],
+    where: str | None,
+    name: str | None,
+    new_only: bool,
+    metrics: tuple[str, ...],
+    gate: tuple[str, ...],
+    html: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Sample, run, diff and report in one.
+
+    The comparison before a release: both versions replay the same items, and the report says what changed
+    and whether to ship. The run stays in the store for `replay diff`, `report` and `show`. With observed
+    versions on both sides nothing is run: what was recorded is compared.
+    """
+    from diff import gate as gates
+    from replay.engine.run import execute
+    from reports import files
+
+    gates.check_form(gate)
+    if html is not None:
+        files.check_target(Path(html))
+    settings = asked.settings(app.settings)
+    judge = replaying.choose_judge(asked, settings)
+    lanes = replaying.choose_lanes(asked, settings)
+    drawing = {"month": month, "size": size, "by": by, "where": where, "name": name, "new_only": new_only}
+    source: Source
+    if sample is not None or cases is not None:
+        for flag, value in drawing.items():
+            if value:
+                raise SettingsError(
+                    f"--{flag.replace('_', '-')} is for drawing a sample; leave it out beside "
+                    f"--{'sample' if sample is not None else 'cases'}"
+                )
+        source = replaying.choose_items(app, settings, sample, cases)
+    else:
+        source = _draw(app, asked, month, size, by, where, name, new_only)
+    done = replaying.replay_and_judge(
+        app,
+        judge,
+        lambda hooks: execute(app.store_path, source, lanes, settings, pair_by=asked.pair_by, hooks=hooks),
+    )
+    return _tell(app, done, metrics, gate, html, as_json)
+
+
+def _draw(
+    app: App,
+    asked: Asked,
+    month: str | None,
+    size: int | None,
+    by: tuple[str, ...],
+    where: str | None,
+    name: str | None,
+    new_only: bool,
+) -> Source:
+    """A sample drawn now; it is stored with the run, once the run can begin."""
+    from replay.engine.items import SampleSource
+
+    drawn = draw_as_asked(
+        app,
+        month=month or LATEST,
+        size=size,
+        by=by,
+        seed=asked.seed,
+        where=where,
+        name=name,
+        new_only=new_only,
+    )
+    return SampleSource(drawn.sample.name, drawn.items, unsaved=drawn.sample)
+
+
+def _tell(
+    app: App,
+    done: replaying.Done,
+    metrics: tuple[str, ...],
+    gate: tuple[str, ...],
+    html: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """The diff of the run that was made, as `replay diff` tells it."""
+    from diff import gate as gates
+    from diff.compute import compute
+    from diff.document import to_json
+    from replay.errors import worst_exit
+    from replay.store.connection import open_store
+    from reports import base, files, terminal
+
+    with open_store(app.store_path, read_only=True) as con:
+        result = compute(con, done.report.run.id, app.settings, metrics=metrics, gate=gate or None)
+    if html is not None:
+        files.write_whole(Path(html), base.render(result, "html"))
+        say(f"HTML report of run {result.run.id} written to {html}")
+    if as_json:
+        print_json(to_json(result))
+    else:
+        terminal.show(result)
+    return worst_exit([gates.exit_code(result.gate), done.code])
