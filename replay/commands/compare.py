@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +12,12 @@ import click
 from replay.commands import replaying
 from replay.commands.replaying import GOLDEN, Asked, run_options
 from replay.commands.sample import LATEST, draw_as_asked
-from replay.errors import ExitCode, SettingsError
+from replay.errors import ExitCode, InputError, SettingsError
 from replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
     from replay.engine.items import Source
+    from replay.sampling import Draw
 
 _EPILOG = """\b
 Examples:
@@ -133,7 +136,29 @@ def _draw(
         name=name,
         new_only=new_only,
     )
-    return SampleSource(drawn.sample.name, drawn.items, unsaved=drawn.sample)
+    chosen = _free_name(app, drawn, given=name is not None)
+    return SampleSource(chosen, drawn.items, unsaved=replace(drawn.sample, name=chosen))
+
+
+def _free_name(app: App, drawn: Draw, *, given: bool) -> str:
+    """The sample's name, or `NAME-2`, `NAME-3` … where that is another sample's and nobody insists on it."""
+    from replay.store.connection import open_store
+    from replay.store.samples import is_kept, list_samples
+
+    def usable(name: str) -> bool:
+        items = [replace(item, sample=name) for item in drawn.items]
+        return name not in taken or is_kept(con, replace(drawn.sample, name=name), items)
+
+    wanted = drawn.sample.name
+    others = (f"{wanted}-{number}" for number in itertools.count(2))
+    with open_store(app.store_path, read_only=True) as con:
+        taken = {sample.name for sample in list_samples(con)}
+        if given and not usable(wanted):
+            raise InputError(
+                f"there is another sample {wanted!r} already, and a sample is never changed; "
+                "choose another --name"
+            )
+        return next(name for name in itertools.chain([wanted], others) if usable(name))
 
 
 def _tell(

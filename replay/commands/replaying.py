@@ -249,7 +249,7 @@ def notes_on(report: RunReport) -> list[str]:
     if run.budget_usd is not None and report.unpriced:
         notes.append(
             f"note: {report.unpriced} trials have no known cost and did not count against the budget: they "
-            "ended before the agent reported its usage, or it reports none, or its model is not named in `args`"
+            "ended before the agent reported its usage, or it reports none, or no model is named in `args`"
         )
     return notes
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -86,7 +87,8 @@ class SampleSource:
     def keep(self, con: DuckDBPyConnection) -> None:
         """The sample itself, where it was drawn for this run."""
         if self._unsaved is not None:
-            write_sample(con, self._unsaved, list(self._items.values()))
+            drawn = [replace(item, sample=self.sample) for item in self._items.values()]
+            write_sample(con, self._unsaved, drawn)
 
 
 class GoldenSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replay.errors import InputError, UnknownNameError
@@ -30,7 +31,7 @@ def write_sample(con: DuckDBPyConnection, sample: Sample, items: Sequence[Sample
         InputError: another sample has that name.
     """
     if sample.name in [known.name for known in list_samples(con)]:
-        if _same(con, sample, items):
+        if is_kept(con, sample, items):
             return False
         raise InputError(
             f"there is another sample {sample.name!r} already, and a sample is never changed; "
@@ -110,9 +111,12 @@ def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
     ]
 
 
-def _same(con: DuckDBPyConnection, sample: Sample, items: Sequence[SampleItem]) -> bool:
-    from dataclasses import replace
+def is_kept(con: DuckDBPyConnection, sample: Sample, items: Sequence[SampleItem]) -> bool:
+    """Whether the sample of that name is this very one.
 
+    Raises:
+        UnknownNameError: there is no sample of that name.
+    """
     stored = get_sample(con, sample.name)
     return stored == replace(sample, created_at=stored.created_at) and sample_items(con, sample.name) == list(
         items
