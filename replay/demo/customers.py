@@ -104,17 +104,17 @@ WAYS: dict[str, tuple[str, ...]] = {
 """Kind of message → how it is put. `{order}` is processed by the shop still where it is to be cancelled."""
 
 SHARES: dict[str, int] = {
-    STATUS: 31,
+    STATUS: 28,
     SEVERAL: 7,
-    CANCEL: 8,
-    CONFIRMED: 14,
+    CANCEL: 7,
+    CONFIRMED: 12,
     TOO_LATE: 3,
-    PRESSING: 12,
+    PRESSING: 17,
     IMPATIENT: 5,
     VAGUE: 4,
     ELSEWHERE: 6,
     MISSPELT: 4,
-    GARBLED: 4,
+    GARBLED: 3,
     UNKNOWN: 4,
 }
 """Kind of message → how many of a hundred are of it."""

@@ -71,10 +71,10 @@ class Nature:
 
 _NATURES = {
     "haiku": Nature(
-        gives_way=(0.0, 0.4, 0.96), gives_way_firmly=0.03, skips=0.97, reads_garbled=0.7, swaps=0.25
+        gives_way=(0.0, 0.4, 0.96), gives_way_firmly=0.01, skips=0.97, reads_garbled=0.7, swaps=0.15
     ),
     "sonnet": Nature(
-        gives_way=(0.0, 0.2, 0.7), gives_way_firmly=0.01, skips=0.8, reads_garbled=0.85, swaps=0.1
+        gives_way=(0.0, 0.2, 0.7), gives_way_firmly=0.005, skips=0.8, reads_garbled=0.85, swaps=0.1
     ),
     "opus": Nature(
         gives_way=(0.0, 0.05, 0.25), gives_way_firmly=0.0, skips=0.4, reads_garbled=0.95, swaps=0.05

@@ -34,6 +34,7 @@ LONGEST_WAIT_S = 60.0
 """The longest pause before a further try, whatever the provider asks for."""
 NO_KEY_NEEDED = "none-needed-on-loopback"
 
+_DIRECT = {"http://": None, "https://": None, "all://": None}
 _PASSING = {408, 409, 429}
 _STOPS = MappingProxyType(
     {
@@ -96,7 +97,7 @@ async def connect(
         max_retries=0,
         open_telemetry=False,
         # A proxy of the environment cannot reach what answers on this machine.
-        http_client=DefaultAsyncHttpxClient(trust_env=False) if local else None,
+        http_client=DefaultAsyncHttpxClient(trust_env=False, mounts=_DIRECT) if local else None,
     ) as client:
         yield AnthropicModel(client, own_prices=prices or {}, retries=retries, free=local)
 

@@ -70,6 +70,16 @@ def test_loopback_costs_nothing_and_gets_no_key(monkeypatch: pytest.MonkeyPatch)
     assert "sk-secret" not in sent[0]
 
 
+def test_loopback_is_asked_directly_whatever_proxy_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with StandIn() as stand_in:
+        assert _ask(stand_in.url, retries=0).attempts == 1
+
+
 def test_the_environment_names_another_place_and_then_it_has_its_price(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

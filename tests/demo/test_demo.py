@@ -1,0 +1,244 @@
+"""`replay demo` as a person meets it: one command, no credentials, no network, under a minute."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from replay.demo import repository
+from replay.demo.stand_in import HOST, StandIn, answers_at
+
+REPLAY = (sys.executable, "-m", "replay")
+SECRET = "sk-ant-a-real-key"
+
+GUARD = """
+import os, socket
+
+def _guarded(connect):
+    def guarded(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1"):
+            with open(os.environ["GUARD_LOG"], "a") as log:
+                log.write(f"{address}\\n")
+            raise OSError("no network in this test")
+        return connect(self, address)
+    return guarded
+
+socket.socket.connect = _guarded(socket.socket.connect)
+socket.socket.connect_ex = _guarded(socket.socket.connect_ex)
+"""
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """A person's environment: a real key, another store, proxies; and a guard in every Python process."""
+    guard = folder / "guard"
+    guard.mkdir(exist_ok=True)
+    (guard / "sitecustomize.py").write_text(GUARD)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "REPLAY"))}
+    return {
+        **kept,
+        "PYTHONPATH": str(guard),
+        "GUARD_LOG": str(folder / "connections.txt"),
+        "HOME": str(folder),
+        "ANTHROPIC_API_KEY": SECRET,
+        "REPLAY_DB": str(folder / "elsewhere.duckdb"),
+        "REPLAY_JUDGE_MODEL": "claude-fable-5-1",
+        "HTTP_PROXY": "http://192.0.2.1:9",
+        "HTTPS_PROXY": "http://192.0.2.1:9",
+        "COLUMNS": "100",
+    }
+
+
+def _replay(folder: Path, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*REPLAY, *args],
+        cwd=cwd or folder,
+        env=_environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str], float]:
+    """A demo that was run, what it printed, and how long it took."""
+    folder = tmp_path_factory.mktemp("demo")
+    began = time.monotonic()
+    done = _replay(folder, "demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done, time.monotonic() - began
+
+
+Played = tuple[Path, subprocess.CompletedProcess[str], float]
+
+
+def test_the_whole_job_in_under_a_minute(played: Played) -> None:
+    folder, done, took = played
+    assert took < 60
+    said = done.stdout
+    assert said.index("The model is a stand-in") < said.index("$ replay import")
+    for command in ("import", "sample", "run", "report", "diff"):
+        assert f"$ replay {command}" in said
+    assert "360 traces" in said + done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "replay-demo" / "report.html").stat().st_size > 10_000
+
+
+def test_it_ends_with_the_answer_the_report_and_commands(played: Played) -> None:
+    folder, done, _ = played
+    end = done.stdout[done.stdout.rindex("\n\nHOLD: ") :]
+    assert (folder / "replay-demo" / "report.html").as_uri() in end
+    commands = re.findall(r"^  (cd|git|replay|source) ", end, re.MULTILINE)
+    assert {"cd", "git", "replay"} <= set(commands)
+
+
+def test_what_the_new_prompt_mends_and_breaks_is_found(played: Played) -> None:
+    folder, _, _ = played
+    done = _replay(folder, "diff", "--json", "--db", ".replay/replay.duckdb", cwd=folder / "replay-demo")
+    found = json.loads(done.stdout)
+    inputs = {
+        record["trace_id"]: record["input"]
+        for line in (folder / "replay-demo" / "traces.jsonl").read_text().splitlines()
+        for record in [json.loads(line)]
+    }
+    of = {
+        verdict: [case for case in found["cases"] if case["verdict"] == verdict]
+        for verdict in ("regressed", "improved", "inconclusive")
+    }
+    assert found["answer"] == "HOLD"
+    assert found["run"]["noise"] == "a/a"
+    assert found["items"]["total"] == found["items"]["compared"] == 50
+    broken = [case for case in of["regressed"] if "confirm" in inputs[case["id"]].lower()]
+    assert len(broken) >= 3
+    assert all(
+        "missing call 1: get_order_status" in case["metrics"]["tool_calls"]["reason"] for case in broken
+    )
+    assert len(of["regressed"]) - len(broken) <= 1, "at most a false alarm among what is announced"
+    assert len(of["improved"]) >= 3
+    assert all("confirm" not in inputs[case["id"]].lower() for case in of["improved"])
+    assert all(case["metrics"]["judge"]["delta"] > 0 for case in of["improved"])
+    assert of["inconclusive"], "chance leaves something that cannot be told"
+    assert found["lanes"]["old"]["fidelity"] > 0.9
+    assert found["metrics"]["judge"]["noise"] > 0
+
+
+def test_no_process_left_loopback_and_the_real_key_went_nowhere(played: Played) -> None:
+    folder, _, _ = played
+    assert not (folder / "connections.txt").exists()
+    assert not (folder / "elsewhere.duckdb").exists()
+    for path in (folder / "replay-demo").rglob("*"):
+        if path.is_file():
+            assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_the_folder_is_a_clean_repository_and_the_home_is_untouched(played: Played) -> None:
+    folder, _, _ = played
+    status = subprocess.run(
+        ["git", "status", "--porcelain"],
+        cwd=folder / "replay-demo",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert status.stdout == "?? report.html\n" or status.stdout == ""
+    assert not (folder / ".gitconfig").exists()
+
+
+@pytest.mark.slow
+def test_a_second_demo_uses_the_first_ones_folder(played: Played) -> None:
+    folder, _, _ = played
+    done = _replay(folder, "demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Found replay-demo")
+    assert "0 new, 0 updated, 360 unchanged" in done.stdout + done.stderr
+
+
+def test_serve_answers_where_the_settings_look_until_it_is_interrupted(played: Played) -> None:
+    folder, _, _ = played
+    port = repository.port_of(folder / "replay-demo")
+    server = subprocess.Popen(
+        [*REPLAY, "demo", "--serve"],
+        cwd=folder / "replay-demo",
+        env=_environment(folder),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        assert f"http://{HOST}:{port}" in server.stdout.readline()
+        assert answers_at(port)
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(10) == 0
+        server.communicate()
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "replay-demo").mkdir()
+    (tmp_path / "replay-demo" / "thesis.txt").write_text("mine")
+    done = _replay(tmp_path, "demo")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: replay-demo is not empty and was not made by `replay demo`; name another folder\n"
+    )
+    assert [path.name for path in (tmp_path / "replay-demo").iterdir()] == ["thesis.txt"]
+
+
+def test_serve_without_a_demo(tmp_path: Path) -> None:
+    done = _replay(tmp_path, "demo", "--serve")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "was not made by `replay demo`; make one with: replay demo replay-demo" in done.stderr
+
+
+def test_live_without_a_key_makes_nothing(tmp_path: Path) -> None:
+    environment = {**_environment(tmp_path), "ANTHROPIC_API_KEY": ""}
+    done = subprocess.run(
+        [*REPLAY, "demo", "--live", "--yes"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "ANTHROPIC_API_KEY is not set" in done.stderr
+    assert not (tmp_path / "replay-demo-live").exists()
+
+
+def test_live_says_what_it_may_cost_and_asks(tmp_path: Path) -> None:
+    done = _replay(tmp_path, "demo", "--live")
+    assert done.returncode != 0
+    assert re.search(r"about \$\d+\.\d\d, and no more than \$\d+\.\d\d", done.stdout)
+    assert "Go on?" in done.stdout
+    assert not (tmp_path / "replay-demo-live").exists()
+    assert not (tmp_path / "connections.txt").exists()
+
+
+@pytest.mark.slow
+def test_live_asks_the_api_of_the_environment_and_keeps_to_its_budget(tmp_path: Path) -> None:
+    """The real API is played by the stand-in here, at the place where ANTHROPIC_BASE_URL says it is."""
+    with StandIn(remember=True) as api:
+        environment = {**_environment(tmp_path), "ANTHROPIC_BASE_URL": api.url, "NO_PROXY": HOST}
+        done = subprocess.run(
+            [*REPLAY, "demo", "--live", "--yes", "d"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        models = {received.body["model"] for received in api.received}
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The model is the real API" in done.stdout
+    assert "stand-in" not in done.stdout
+    assert models == {"claude-haiku-5-5", "claude-sonnet-5-5"}
