@@ -1,0 +1,248 @@
+"""Reading a golden set: JSON lines, or one JSON array, of cases (`docs/concepts.md`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from replay.errors import InputError
+from replay.messages import canonical_args, conversation, read_messages
+from replay.model import (
+    Case,
+    Expectation,
+    ExpectedCall,
+    Item,
+    JsonObject,
+    Match,
+    Provenance,
+    ToolCall,
+)
+
+_CASE_KEYS = {
+    "id", "input", "question", "messages", "tape", "tags", "category", "difficulty", "metadata",
+    "expected_tool_calls", "match", "expected_tools", "expected_response_traits", "expected_answer",
+    "tolerance", "expected_fields", "criteria", "max_latency_ms",
+}  # fmt: skip
+_PROVENANCE = {field.name for field in fields(Provenance)} - {"extra"}
+_MODES = ("strict", "in_order", "unordered", "subset", "superset")
+_ARGS = ("exact", "subset", "ignore")
+
+
+def read_golden(path: Path) -> list[Case]:
+    """The cases of a file, in its order; an empty file has none.
+
+    Raises:
+        InputError: the file cannot be read, or a case in it; names file, line and field.
+    """
+    cases: list[Case] = []
+    lines: dict[str, int] = {}
+    for line, record in _records(path):
+        where = f"{path}:{line}"
+        case = _Reader(where, record).case()
+        if case.id in lines:
+            raise InputError(f"{where}: id {case.id!r} is already that of line {lines[case.id]}; rename one")
+        lines[case.id] = line
+        cases.append(case)
+    return cases
+
+
+def item_of(case: Case) -> Item:
+    """A case as something to replay: its tape answers the tools, its expectation is what it is held against."""
+    return Item(
+        id=case.id,
+        input=case.input,
+        messages=case.messages,
+        tape=case.tape,
+        expectation=case.expectation,
+        trace_id=case.provenance.trace_id,
+        case_id=case.id,
+        tags=case.tags,
+        category=case.category,
+        difficulty=case.difficulty,
+        metadata=case.provenance.extra,
+    )
+
+
+def content_id(case: Case) -> str:
+    """What finds duplicates: a hash of input and expectation, never of id, tags, tape or metadata."""
+    import msgspec
+
+    held: JsonObject = {
+        "input": case.input,
+        "messages": [[message.role, message.text] for message in case.messages],
+        "expectation": msgspec.to_builtins(case.expectation),
+    }
+    return f"sha256:{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name a golden set") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from None
+    if text.lstrip().startswith("["):
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
+        yield from enumerate(found, start=1)
+        return
+    for line, raw in enumerate(text.split("\n"), start=1):
+        if not raw.strip():
+            continue
+        try:
+            yield line, json.loads(raw)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"{path}:{line}: not valid JSON: {error}; one case a line") from None
+
+
+class _Reader:
+    """Reads one record, naming the place and the field of whatever is wrong with it."""
+
+    def __init__(self, where: str, record: Any) -> None:
+        if not isinstance(record, dict):
+            raise InputError(f"{where}: a case is a JSON object, not {type(record).__name__}")
+        self._where, self._record = where, record
+
+    def _wrong(self, field: str, wanted: str) -> InputError:
+        return InputError(f"{self._where}: {field} must be {wanted}")
+
+    def _get(self, field: str, kind: type | tuple[type, ...], wanted: str) -> Any:
+        value = self._record.get(field)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise self._wrong(field, wanted)
+        return value
+
+    def _texts(self, field: str) -> tuple[str, ...]:
+        values = self._get(field, list, "a list of texts") or []
+        if not all(isinstance(value, str) for value in values):
+            raise self._wrong(field, "a list of texts")
+        return tuple(values)
+
+    def case(self) -> Case:
+        text = self._get("input", str, "text") or self._get("question", str, "text")
+        messages = self._get("messages", list, "a list of messages")
+        read = read_messages(messages) if messages else ()
+        if text is None and not read:
+            raise InputError(f"{self._where}: a case needs `input` (text) or `messages`")
+        asked = conversation(read) if read else None
+        provenance = self._provenance()
+        expectation = self._expectation()
+        name = self._get("id", (str, int), "text")
+        case = Case(
+            id="" if name is None else str(name),
+            input=text if text is not None else asked.input if asked else "",
+            messages=(asked.messages or read or ()) if asked else (),
+            expectation=expectation,
+            tape=self._tape(),
+            tags=self._texts("tags"),
+            category=self._get("category", str, "text"),
+            difficulty=self._get("difficulty", str, "text"),
+            provenance=provenance,
+        )
+        if case.id:
+            return case
+        # Older sets have no ids; the content id stands in, so that a run can name the case.
+        return Case(**{f.name: getattr(case, f.name) for f in fields(Case)} | {"id": content_id(case)})
+
+    def _expectation(self) -> Expectation:
+        answer = self._record.get("expected_answer")
+        return Expectation(
+            tool_calls=self._expected_calls(),
+            match=self._match(),
+            tools=self._texts("expected_tools") if self._record.get("expected_tools") is not None else None,
+            response_traits=self._texts("expected_response_traits"),
+            answer=None if answer is None else answer if isinstance(answer, str) else json.dumps(answer),
+            tolerance=self._one_of(
+                "tolerance",
+                self._record.get("tolerance"),
+                ("exact_match", "numeric_close", "semantic_similar"),
+            ),
+            fields=self._texts("expected_fields"),
+            criteria=self._get("criteria", dict, "an object") or {},
+            max_latency_ms=self._get("max_latency_ms", (int, float), "a number of milliseconds"),
+            extra={key: value for key, value in self._record.items() if key not in _CASE_KEYS},
+        )
+
+    def _one_of(self, field: str, value: Any, allowed: tuple[str, ...]) -> Any:
+        if value is not None and value not in allowed:
+            raise self._wrong(field, f"one of {', '.join(allowed)}")
+        return value
+
+    def _expected_calls(self) -> tuple[ExpectedCall, ...] | None:
+        calls = self._get("expected_tool_calls", list, "a list of {name, args}")
+        if calls is None:
+            return None
+        return tuple(
+            ExpectedCall(name=name, args=args) for name, args, _ in self._calls("expected_tool_calls", calls)
+        )
+
+    def _calls(self, field: str, calls: list[Any]) -> Iterator[tuple[str, JsonObject | None, JsonObject]]:
+        for index, call in enumerate(calls):
+            if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+                raise self._wrong(f"{field}[{index}]", 'an object with a "name"')
+            args = call.get("args", call.get("arguments"))
+            if args is not None and not isinstance(args, dict):
+                raise self._wrong(f"{field}[{index}].args", "an object")
+            yield call["name"], args, call
+
+    def _match(self) -> Match:
+        match = self._record.get("match")
+        if match is None:
+            return Match()
+        if isinstance(match, str):
+            match = {"mode": match}
+        if not isinstance(match, dict):
+            raise self._wrong("match", f"a mode ({', '.join(_MODES)}) or an object")
+        known = {field.name for field in fields(Match)}
+        for key in match:
+            if key not in known:
+                raise self._wrong(f"match.{key}", f"left out; known are {', '.join(sorted(known))}")
+        self._one_of("match.mode", match.get("mode"), _MODES)
+        self._one_of("match.args", match.get("args"), _ARGS)
+        given: dict[str, Any] = {}
+        for key, value in match.items():
+            if key in ("only_tools", "ignore_tools", "ignore_args"):
+                if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+                    raise self._wrong(f"match.{key}", "a list of names")
+                given[key] = tuple(value)
+            elif key == "tools":
+                if not isinstance(value, dict) or not all(mode in _ARGS for mode in value.values()):
+                    raise self._wrong("match.tools", f"an object of tool → one of {', '.join(_ARGS)}")
+                given[key] = value
+            else:
+                given[key] = value
+        return Match(**given)
+
+    def _tape(self) -> tuple[ToolCall, ...]:
+        calls = self._get("tape", list, "a list of {name, args, result}") or []
+        return tuple(
+            ToolCall(
+                name=name,
+                args=args or {},
+                index=index,
+                result=call.get("result"),
+                error=call.get("error"),
+                answered="result" in call or call.get("error") is not None,
+            )
+            for index, (name, args, call) in enumerate(self._calls("tape", calls))
+        )
+
+    def _provenance(self) -> Provenance:
+        metadata = self._get("metadata", dict, "an object") or {}
+        known = {key: value for key, value in metadata.items() if key in _PROVENANCE}
+        when = known.get("promoted_at")
+        if when is not None:
+            try:
+                known["promoted_at"] = datetime.fromisoformat(str(when)).replace(tzinfo=None)
+            except ValueError:
+                raise self._wrong("metadata.promoted_at", "a time such as 2026-11-20T09:30:00") from None
+        extra = {key: value for key, value in metadata.items() if key not in _PROVENANCE}
+        return Provenance(**known, extra=extra)
