@@ -89,4 +89,5 @@ def print_json(document: Any) -> None:
 
 def say(text: str) -> None:
     """A line for people: always stderr, so stdout stays clean for data."""
-    click.echo(text, err=True)
+    # Not click.echo: it writes past what a progress bar puts in front of stderr, and into the bar.
+    print(text, file=sys.stderr)  # noqa: T201

@@ -23,7 +23,7 @@ import click
 from replay.demo import repository
 from replay.demo.repository import Judging
 from replay.demo.stand_in import HOST, StandIn, answers_at
-from replay.errors import ExitCode, InputError, worst_exit
+from replay.errors import ExitCode, InputError, ReplayError, worst_exit
 
 FOLDER = "replay-demo"
 PORT = 8764
@@ -135,18 +135,19 @@ def _listening(folder: Path) -> Iterator[int]:
             # `replay demo --serve` is running.
             yield port
             return
-    else:
-        repository.refuse_foreign(folder)
-        port = PORT if not _taken(PORT) else 0
-    with StandIn(port=port) as stand_in:
+        with StandIn(port=port) as stand_in:
+            yield stand_in.port
+        return
+    repository.refuse_foreign(folder)
+    with _at_a_free_port() as stand_in:
         yield stand_in.port
 
 
-def _taken(port: int) -> bool:
-    import socket
-
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
+def _at_a_free_port() -> StandIn:
+    try:
+        return StandIn(port=PORT)
+    except ReplayError:
+        return StandIn()
 
 
 def _introduce(folder: Path, made: bool) -> None:
@@ -156,6 +157,7 @@ def _introduce(folder: Path, made: bool) -> None:
         "and cancels them. Production runs v1. v2 has a new prompt: it is to stop cancelling orders unasked "
         "when customers press for it. Does it, and what else does it do?"
     )
+    click.echo()
 
 
 def _run(folder: Path, job: Sequence[Step]) -> ExitCode:
@@ -197,7 +199,7 @@ def _close(folder: Path, code: ExitCode, *, live: bool) -> None:
         for verdict in ("regressed", "mixed", "improved")
     }
     click.echo()
-    click.secho(f"{found['answer']}: {found['reason']}", bold=True)
+    _tell(f"{found['answer']}: {found['reason']}", bold=True)
     click.echo(f"The report: {(folder / REPORT).resolve().as_uri()}")
     if code is not ExitCode.OK:
         click.echo("Some trials ended in an error; they stand in the bounds of the figures.")
@@ -216,9 +218,18 @@ def _close(folder: Path, code: ExitCode, *, live: bool) -> None:
     if not live:
         commands.append(("replay demo --serve &", "the stand-in again, for what runs the agent"))
     commands.append(("replay check --version v2", "hold v2 against the golden set, as CI would"))
-    width = max(len(line) for line, _ in commands)
+    _list(commands)
+
+
+def _list(commands: Sequence[tuple[str, str]]) -> None:
+    """Commands with what each does: beside it where there is room, else above it."""
+    longest = max(len(line) for line, _ in commands)
+    room = _columns() - longest - 4 >= max(len(what) + 2 for _, what in commands)
     for line, what in commands:
-        click.echo(f"  {line:<{width}}  {click.style('# ' + what, dim=True) if what else ''}".rstrip())
+        told = click.style(f"# {what}", dim=True) if what else ""
+        if not room and told:
+            click.echo(f"  {told}")
+        click.echo(f"  {line:<{longest}}  {told}".rstrip() if room else f"  {line}")
 
 
 def _found(folder: Path) -> dict[str, Any]:
@@ -246,5 +257,8 @@ def _near(path: Path) -> Path:
 
 def _tell(text: str, **style: bool) -> None:
     """A paragraph in the terminal's width."""
-    width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
-    click.secho(click.wrap_text(text, width), **style)  # type: ignore[arg-type]
+    click.secho(click.wrap_text(text, min(_columns(), WIDEST)), **style)  # type: ignore[arg-type]
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((WIDEST, 24)).columns
