@@ -52,7 +52,7 @@ def read_golden(path: Path) -> list[Case]:
 
 
 def item_of(case: Case) -> Item:
-    """A case as something to replay: its tape answers the tools, its expectation is what it is held against."""
+    """A case as something to replay: its tape answers the tools, and it is held against its expectation."""
     return Item(
         id=case.id,
         input=case.input,
@@ -229,7 +229,7 @@ class _Reader:
                 args=args or {},
                 index=index,
                 result=call.get("result"),
-                error=call.get("error"),
+                error=None if call.get("error") is None else str(call["error"]),
                 answered="result" in call or call.get("error") is not None,
             )
             for index, (name, args, call) in enumerate(self._calls("tape", calls))

@@ -1,0 +1,43 @@
+"""`replay dismiss`."""
+
+from __future__ import annotations
+
+import click
+
+from replay.options import App, command
+
+
+@command("dismiss")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option("--reason", required=True, metavar="TEXT", help="Why they need no case.")
+@click.option("--run", "run_id", metavar="RUN", help="The run the items are from; default the latest.")
+def dismiss(app: App, ids: tuple[str, ...], reason: str, run_id: str | None) -> None:
+    """Put items aside, with a reason.
+
+    `replay sample --new-only` leaves them out from then on.
+
+    \b
+    Example:
+      replay dismiss 3f9a21 --reason "the order system was down"
+    """
+    from cases.items import find_item
+    from cases.promote import now, person
+    from replay.model import Action, Decision
+    from replay.store.connection import open_store
+    from replay.store.decisions import add_decision
+
+    who, at = person(app.settings.root), now()
+    with open_store(app.store_path) as con:
+        found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
+        for one in found:
+            decision = Decision(
+                item_id=one.item.trace_id or one.item.id,
+                action=Action.DISMISS,
+                at=at,
+                person=who,
+                run_id=one.run.id if one.run else None,
+                reason=reason,
+            )
+            add_decision(con, decision)
+    for one in found:
+        click.echo(f"dismissed {one.item.id}")

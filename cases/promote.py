@@ -1,0 +1,119 @@
+"""An item and a decision → a case: what it expects is proposed from what is known, and said."""
+
+from __future__ import annotations
+
+import getpass
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from replay.errors import InputError
+from replay.model import (
+    Case,
+    Expectation,
+    ExpectedCall,
+    Item,
+    Json,
+    Lane,
+    Match,
+    Provenance,
+    Run,
+    Status,
+    ToolCall,
+    Trial,
+)
+
+RECORDING = "recording"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A case, and where its expectation was taken from."""
+
+    case: Case
+    expected_from: str
+    """`recording`, `old` or `new`."""
+
+
+def propose(
+    item: Item,
+    *,
+    case_id: str,
+    reviewer: str,
+    at: datetime,
+    run: Run | None = None,
+    trials: tuple[Trial, ...] = (),
+    expect: str = RECORDING,
+    traits: tuple[str, ...] = (),
+    tags: tuple[str, ...] = (),
+) -> Proposal:
+    """The case an item would become.
+
+    The expectation is the recording unless the person names a lane: what the new version did is never taken
+    silently. The tape is the recording and, for a lane, the answers that lane got.
+
+    Raises:
+        InputError: the lane has no trial that ended `ok`.
+    """
+    calls: tuple[ToolCall, ...] = item.tape
+    tape = item.tape
+    if expect != RECORDING:
+        good = [trial for trial in trials if trial.lane.value == expect and trial.status is Status.OK]
+        if not good:
+            raise InputError(
+                f"item {item.id!r} has no trial of lane {expect} that ended ok; "
+                "leave --expect out to take the recording"
+            )
+        calls = tuple(served.call for served in good[0].served)
+    expectation = Expectation(
+        tool_calls=tuple(ExpectedCall(name=call.name, args=call.args) for call in calls),
+        match=item.expectation.match if item.expectation else Match(),
+        response_traits=traits,
+    )
+    provenance = Provenance(
+        source="replay promote",
+        trace_id=item.trace_id,
+        sample=run.sample if run else None,
+        run=run.id if run else None,
+        old=_version(run, Lane.OLD),
+        new=_version(run, Lane.NEW),
+        reviewer=reviewer,
+        promoted_at=at.replace(microsecond=0),
+        last_reviewed=at.date().isoformat(),
+    )
+    case = Case(
+        id=case_id,
+        input=item.input,
+        messages=item.messages if len([m for m in item.messages if m.role != "system"]) > 1 else (),
+        expectation=expectation,
+        tape=tape,
+        tags=tags,
+        provenance=provenance,
+    )
+    return Proposal(case=case, expected_from=expect)
+
+
+def person(folder: Path) -> str:
+    """Git's user of that folder, `Name <address>`, else the login name."""
+    found = []
+    for key in ("user.name", "user.email"):
+        done = subprocess.run(
+            ["git", "-C", str(folder), "config", key], capture_output=True, text=True, check=False
+        )
+        found.append(done.stdout.strip())
+    name, address = found
+    return f"{name} <{address}>" if name and address else name or address or getpass.getuser()
+
+
+def now() -> datetime:
+    """Now, naive UTC."""
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def _version(run: Run | None, lane: Lane) -> Json:
+    version = run.lanes.get(lane) if run else None
+    if version is None:
+        return None
+    known: dict[str, Json] = {"name": version.name, "commit": version.commit, "model": version.model}
+    return {key: value for key, value in known.items() if value is not None}
