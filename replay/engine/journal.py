@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from replay.model import Trial
+from replay.store.connection import settle
 from replay.store.text import encode
 from replay.store.trials import write_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-BATCH = 200
+BATCH = 500
 """Trials that are moved into the store at a time."""
+_SETTLE_AFTER = 5000
+"""Trials after which the store is made to let go of what it holds in memory."""
 _SYNC_S = 1.0
 
 _decoder = msgspec.json.Decoder(Trial)
@@ -47,6 +50,7 @@ class Journal:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         self._waiting: list[Trial] = list(_left_in(self._path))
+        self._unsettled = 0
         self._synced = time.monotonic()
         self.drain()
 
@@ -66,7 +70,11 @@ class Journal:
         """Move everything into the store."""
         if self._waiting:
             write_trials(self._con, self._waiting)
+            self._unsettled += len(self._waiting)
             self._waiting.clear()
+        if self._unsettled >= _SETTLE_AFTER:
+            settle(self._con)
+            self._unsettled = 0
         os.ftruncate(self._file, 0)
         self._synced = time.monotonic()
 

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +33,7 @@ from replay.llm import prices
 from replay.model import Item, JsonObject, Lane, Run, Status, Trial, Version, VersionKind
 from replay.settings import RunSection, Settings, Tool
 from replay.store.clock import utc_now
-from replay.store.connection import open_store
+from replay.store.connection import open_store, settle
 from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
 from replay.store.trials import count_statuses, finished_keys, spent_usd, write_trials
 
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 _BATCH = 200
 """Items that are read at a time while a run is written down."""
+_SETTLE_AFTER = 5000
+"""Items after which the store is made to let go of what it holds in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,8 +360,11 @@ def _items(
     The trials of observed lanes are written while the items are read. A run can be seen in the store only
     once all its items are there, so whoever sees it finds its observed lanes whole.
     """
-    ids = iter(plan.order(source.ids(), run.seed))
-    while batch := list(islice(ids, _BATCH)):
+    ids = plan.order(source.ids(), run.seed)
+    for start in range(0, len(ids), _BATCH):
+        batch = ids[start : start + _BATCH]
+        if start % _SETTLE_AFTER == 0 and start:
+            settle(con)
         for lane, pairing in pairings.items():
             write_trials(con, observed.trials(con, run.id, lane, pairing, batch))
         yield from source.read(con, batch)

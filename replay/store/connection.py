@@ -68,6 +68,11 @@ def open_store(path: Path, *, read_only: bool = False) -> DuckDBPyConnection:
     return con
 
 
+def settle(con: DuckDBPyConnection) -> None:
+    """Bring what was written into the file itself. Until then DuckDB also holds it in memory."""
+    con.execute("CHECKPOINT")
+
+
 def _version(con: DuckDBPyConnection, path: Path) -> int:
     present = migrate.applied(con)
     newest = migrate.known()[-1].version

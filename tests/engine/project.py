@@ -1,0 +1,173 @@
+"""A project as a person has one: a git repository with an agent, its settings, and a store with traces."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from replay.model import Run, ToolCall, Trace, Trial
+from replay.sampling import draw
+from replay.store.connection import open_store
+from replay.store.runs import get_run, latest_run
+from replay.store.samples import write_sample
+from replay.store.traces import write_traces
+from replay.store.trials import iter_trials
+
+AGENT = '''
+import os, time
+
+
+def call(name, args) -> str:
+    return "THE REAL TOOL RAN"
+
+
+def run_agent(text, model="small"):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write(text + "\\n")
+    time.sleep(float(os.environ.get("SECONDS_A_TRIAL", "0")))
+    status = call("get_order_status", {"order_id": text})
+    return {"final_response": f"VERSION {model}: {status}", "cost_usd": 0.01}
+'''
+"""Looks up the order it is asked about, and notes that it was called; VERSION is replaced."""
+
+SETTINGS = """
+[agent]
+entrypoint = "app.agent:run_agent"
+tools = ["app.agent:call"]
+"""
+WHEN = datetime(2026, 10, 3, 14)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Project:
+    """The repository in `folder`, its agent in the revisions that were written, and its store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder.parent / "calls.txt"
+        folder.mkdir(parents=True, exist_ok=True)
+        git(folder, "init", "--quiet", "--initial-branch", "main")
+        (folder / ".gitignore").write_text(".replay/\n__pycache__/\n")
+        self.settings(SETTINGS)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / ".replay" / "replay.duckdb"
+
+    def settings(self, text: str) -> None:
+        (self.folder / "replay.toml").write_text(text)
+
+    def write(self, version: str, source: str = AGENT) -> None:
+        """Write the agent's code, without a commit."""
+        (self.folder / "app").mkdir(exist_ok=True)
+        (self.folder / "app" / "__init__.py").touch()
+        (self.folder / "app" / "agent.py").write_text(source.replace("VERSION", version))
+
+    def commit(self, version: str, source: str = AGENT) -> None:
+        """Write the agent's code and commit it under this tag."""
+        self.write(version, source)
+        git(self.folder, "add", "--all")
+        git(self.folder, "commit", "--quiet", "--message", version)
+        git(self.folder, "tag", version)
+
+    def traces(self, traces: Sequence[Trace]) -> None:
+        with open_store(self.store) as con:
+            write_traces(con, traces)
+
+    def sample(self, size: int, name: str = "october") -> None:
+        """Traces `order-0` … with their look-up recorded, and a sample of all of them."""
+        self.traces([order(number) for number in range(size)])
+        with open_store(self.store) as con:
+            drawn = draw(con, name=name, size=size, seed=0)
+            write_sample(con, drawn.sample, drawn.items)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {**os.environ, "CALLS": str(self.calls), "COLUMNS": "100", **more}
+
+    def start(self, *args: str, **more: str) -> subprocess.Popen[str]:
+        """`replay ARGS` as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "replay", *args],
+            cwd=self.folder,
+            env=self.environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def replay(self, *args: str, **more: str) -> Done:
+        """`replay ARGS` to its end."""
+        process = self.start(*args, **more)
+        out, err = process.communicate(timeout=60)
+        return Done(process.returncode, out, err)
+
+    def times_called(self) -> int:
+        """How often the agent was called so far, in any version."""
+        return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
+
+    def wait_for_calls(self, number: int) -> None:
+        deadline = time.monotonic() + 30
+        while self.times_called() < number:
+            assert time.monotonic() < deadline, "the agent was not called"
+            time.sleep(0.01)
+
+    def run(self, run_id: str | None = None) -> Run:
+        """A run of the store; the latest without an id."""
+        with open_store(self.store, read_only=True) as con:
+            found = latest_run(con) if run_id is None else get_run(con, run_id)
+        assert found is not None
+        return found
+
+    def trials(self, run_id: str | None = None) -> list[Trial]:
+        run = self.run(run_id)
+        with open_store(self.store, read_only=True) as con:
+            return list(iter_trials(con, run.id))
+
+    def journals(self) -> list[Path]:
+        return list(self.store.parent.glob("journal/*"))
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> Done:
+    """Send a signal and wait for the end."""
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    return Done(process.returncode, out, err)
+
+
+def git(folder: Path, *args: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t.invalid", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", *identity, *args], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def order(number: int, **fields: Any) -> Trace:
+    """A trace in which an order was looked up."""
+    name = f"order-{number}"
+    call = ToolCall(name="get_order_status", args={"order_id": name}, result=f"{name} is shipped")
+    return Trace(
+        **{
+            "trace_id": name,
+            "source": "jsonl",
+            "started_at": WHEN + timedelta(minutes=number),
+            "input": name,
+            "final_response": f"{name} is shipped",
+            "tool_calls": (call,),
+            **fields,
+        }
+    )

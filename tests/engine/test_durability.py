@@ -1,0 +1,208 @@
+"""Runs that are killed, interrupted or stopped, and go on: no finished trial is lost or repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replay.model import Status, Trial
+from tests.agents.conftest import processes_with
+from tests.engine.project import Done, Project, ended
+
+SLOW = "0.05"
+ITEMS = 12
+TRIALS = ITEMS * 2
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    token = f"{os.getpid()}-{time.monotonic_ns()}"
+    monkeypatch.setenv("REPLAY_TEST_TOKEN", token)
+    project = Project(tmp_path / "shop")
+    project.commit("v1")
+    project.commit("v2")
+    project.sample(ITEMS)
+    yield project
+    assert processes_with(f"REPLAY_TEST_TOKEN={token}") == []
+
+
+def begin(*more: str) -> tuple[str, ...]:
+    return ("run", "--old", "git:v1", "--new", "git:v2", "--concurrency", "2", *more)
+
+
+def answers(trials: list[Trial]) -> dict[tuple[str, str, int], tuple[Status, str | None]]:
+    """What every trial came to; each is there once."""
+    found = {(t.item_id, t.lane.value, t.index): (t.status, t.final_response) for t in trials}
+    assert len(found) == len(trials)
+    return found
+
+
+def resume(project: Project, *more: str) -> Done:
+    return project.replay("run", "--resume", *more)
+
+
+def test_a_run_killed_at_any_moment_goes_on_and_ends_as_if_undisturbed(project: Project) -> None:
+    assert project.replay(*begin()).code == 0
+    undisturbed = answers(project.trials())
+    called = project.times_called()
+
+    chance, kills = random.Random(7), 0
+    process = project.start(*begin(), SECONDS_A_TRIAL=SLOW)
+    project.wait_for_calls(called + 1)
+    run_id = None
+    while True:
+        time.sleep(chance.uniform(0.02, 0.25))
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.communicate()
+        kills += 1
+        run_id = run_id or project.run().id
+        before = project.times_called()
+        process = project.start("run", "--resume", run_id, SECONDS_A_TRIAL=SLOW)
+        while project.times_called() == before and process.poll() is None:
+            time.sleep(0.01)
+    assert process.wait() == 0
+    process.communicate()
+
+    assert kills >= 2
+    assert answers(project.trials()) == undisturbed
+    assert project.run().finished_at is not None
+    # A trial that had not finished when its run was killed is called again, and no other.
+    assert project.times_called() - called - TRIALS <= 4 * kills
+    assert project.journals() == []
+
+
+def test_what_was_in_the_journal_is_taken_over_unchanged_and_a_cut_line_is_ignored(project: Project) -> None:
+    process = project.start(*begin(), SECONDS_A_TRIAL=SLOW)
+    project.wait_for_calls(7)
+    process.kill()
+    process.communicate()
+    [journal] = project.journals()
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert len(lines) >= 4
+    assert project.trials() == []
+    with journal.open("a") as file:
+        file.write('{"run_id": "2026')
+
+    done = resume(project)
+    assert (done.code, f"{len(lines)} of {TRIALS} trials are there" in done.err) == (0, True)
+    trials = {(t.item_id, t.lane.value, t.index): t for t in project.trials()}
+    assert len(trials) == TRIALS
+    for line in lines:
+        trial = trials[line["item_id"], line["lane"], line["index"]]
+        assert trial.started_at is not None
+        assert trial.started_at.isoformat() == line["started_at"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number: signal.Signals) -> None:
+    process = project.start(*begin(), SECONDS_A_TRIAL=SLOW)
+    project.wait_for_calls(5)
+    done = ended(process, number)
+    run = project.run()
+    assert done.code == 130
+    assert done.out == ""
+    assert done.err.splitlines()[-1] == (
+        f"interrupted; what had finished is kept: go on with `replay run --resume {run.id}`"
+    )
+    kept = project.trials()
+    assert 3 <= len(kept) < TRIALS
+    assert {trial.status for trial in kept} == {Status.OK}
+    assert run.finished_at is None
+    assert project.journals() == []
+
+    assert resume(project, run.id).code == 0
+    after = project.trials()
+    assert len(answers(after)) == TRIALS
+    assert [trial for trial in after if trial in kept] == kept
+
+
+def test_a_second_signal_ends_at_once(project: Project) -> None:
+    process = project.start(*begin(), SECONDS_A_TRIAL="30")
+    project.wait_for_calls(2)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 5
+
+
+def test_an_interruption_before_the_first_trial_stores_nothing(project: Project) -> None:
+    project.commit("v3", "import time\ntime.sleep(30)\n")
+    process = project.start("run", "--old", "git:v1", "--new", "git:v3")
+    time.sleep(1.0)
+    done = ended(process, signal.SIGINT)
+    assert done.code == 130
+    assert "nothing was stored" in done.err
+    with pytest.raises(AssertionError):
+        project.run()
+
+
+def test_a_budget_stops_at_whole_blocks_and_a_larger_one_goes_on(project: Project) -> None:
+    done = project.replay(*begin("--trials", "2", "--budget", "0.1", "--seed", "3"))
+    assert done.code == 0
+    trials = project.trials()
+    by_item: dict[str, int] = {}
+    for trial in trials:
+        by_item[trial.item_id] = by_item.get(trial.item_id, 0) + 1
+    assert set(by_item.values()) == {4}
+    assert 3 <= len(by_item) <= 4
+    missing = ITEMS * 4 - len(trials)
+    spent = len(trials) * 0.01
+    run = project.run()
+    assert (
+        f"the budget of $0.10 is spent (${spent:.2f}): {missing} trials were not begun; "
+        f"go on with `replay run --resume {run.id} --budget USD`" in done.err
+    )
+    assert run.finished_at is None
+
+    assert resume(project).code == 0
+    assert project.trials() == trials, "the run's own budget still holds"
+    assert resume(project, "--budget", "5").code == 0
+    assert len(project.trials()) == ITEMS * 4
+    assert project.run().finished_at is not None
+
+
+def test_a_changed_version_is_not_resumed_unless_only_its_environment_changed(project: Project) -> None:
+    process = project.start("run", "--old", "git:v1", "--new", ".", SECONDS_A_TRIAL=SLOW)
+    project.wait_for_calls(3)
+    ended(process, signal.SIGINT)
+    project.write("v2 and more")
+    done = resume(project)
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == (
+        f"error: version '.' is not what run {project.run().id} began with (uncommitted changes changed); "
+        "put it back to resume, or start a new run"
+    )
+    project.write("v2")
+    (project.folder / "replay-report-x.html").write_text("a report is no change of the agent")
+    with (project.folder / "replay.toml").open("a") as file:
+        file.write('[agent.env]\nKEY = "another"\n')
+    assert resume(project).code == 0
+
+
+def test_a_run_that_has_finished_is_left_as_it_is(project: Project) -> None:
+    project.replay(*begin())
+    trials, called = project.trials(), project.times_called()
+    done = resume(project)
+    assert (done.code, done.err) == (2, "error: there is no unfinished run to resume; `replay run` starts one\n")
+    assert resume(project, project.run().id).code == 0
+    assert (project.trials(), project.times_called()) == (trials, called)
+
+
+def test_a_second_process_is_told_who_holds_the_store(project: Project) -> None:
+    process = project.start(*begin(), SECONDS_A_TRIAL="0.2")
+    project.wait_for_calls(1)
+    done = project.replay(*begin())
+    assert done.code == 2
+    assert f"is in use by process {process.pid}" in done.err
+    ended(process, signal.SIGINT)
