@@ -1,0 +1,149 @@
+"""A trace, a trial or a case as a transcript a person can read, at any width, without colour."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from replay.model import Case, Item, Message, ServedCall, ToolCall, Trace, Trial
+from replay.terminal.plain import one_line, visible
+
+FOLDED = 12
+"""Lines of one text that are shown unless everything is asked for."""
+_LABEL = 11
+
+
+class Transcript:
+    """Lines of a transcript, `width` columns wide; `full` shows long texts to their end."""
+
+    def __init__(self, width: int, *, full: bool = False) -> None:
+        self._width, self._full = max(width, 40), full
+
+    def trace(self, trace: Trace) -> str:
+        """What production did."""
+        facts = {
+            "source": trace.source,
+            "started": f"{trace.started_at:%Y-%m-%d %H:%M:%S} UTC",
+            "model": trace.model,
+            "release": trace.release,
+            "session": trace.session_id,
+            "tool path": trace.tool_path,
+            "latency": None if trace.latency_ms is None else f"{trace.latency_ms:.0f} ms",
+            "cost": None if trace.cost_usd is None else f"${trace.cost_usd:.4f}",
+            "scores": ", ".join(f"{name}={value}" for name, value in trace.scores.items()) or None,
+            "error": trace.error,
+        }
+        lines = [f"trace {one_line(trace.trace_id)}", *self._facts(facts), ""]
+        if trace.messages:
+            lines += self._messages(trace.messages, trace.tool_calls)
+        else:
+            lines += [*self._text("user", trace.input), *self._calls(trace.tool_calls)]
+        last = trace.messages[-1] if trace.messages else None
+        if trace.final_response is not None and (last is None or last.text != trace.final_response):
+            lines += self._text("assistant", trace.final_response)
+        return "\n".join(lines)
+
+    def item(self, item: Item, trials: Sequence[Trial], grades: dict[tuple[str, int], list[str]]) -> str:
+        """An item of a run: its recording, then each trial; `grades` is (lane, index) → lines."""
+        lines = [f"item {one_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
+        lines += [*self._text("user", item.input), "", "recording"]
+        lines += self._calls(item.tape) or ["  no tool call"]
+        if item.recorded_response is not None:
+            lines += self._text("assistant", item.recorded_response)
+        if item.expectation is not None and item.expectation.tool_calls is not None:
+            wanted = [ToolCall(name=call.name, args=call.args or {}) for call in item.expectation.tool_calls]
+            lines += ["", "expected", *(self._call_line(call) for call in wanted)]
+        for trial in trials:
+            lines += ["", f"{trial.lane.value} trial {trial.index + 1}: {trial.status.value}"]
+            if trial.reason:
+                lines += self._text("reason", trial.reason)
+            lines += self._served(trial.served)
+            if trial.final_response is not None:
+                lines += self._text("assistant", trial.final_response)
+            for line in grades.get((trial.lane.value, trial.index), []):
+                lines += self._text("grade", line)
+            if trial.stderr:
+                lines += self._text("printed", trial.stderr)
+        return "\n".join(lines)
+
+    def case(self, case: Case) -> str:
+        """A case of the golden set."""
+        lines = [f"case {one_line(case.id)}"]
+        facts = {
+            "tags": ", ".join(case.tags) or None,
+            "from trace": case.provenance.trace_id,
+            "run": case.provenance.run,
+            "reviewer": case.provenance.reviewer,
+        }
+        lines += [*self._facts(facts), "", *self._text("user", case.input)]
+        expected = case.expectation
+        if expected.tool_calls is not None:
+            wanted = [ToolCall(name=call.name, args=call.args or {}) for call in expected.tool_calls]
+            lines += ["", f"expected calls ({expected.match.mode}, arguments {expected.match.args})"]
+            lines += [self._call_line(call) for call in wanted] or ["  no tool call"]
+        for trait in expected.response_traits:
+            lines += self._text("trait", trait)
+        if expected.answer is not None:
+            lines += self._text("answer", expected.answer)
+        if case.tape:
+            lines += ["", "tape", *self._calls(case.tape)]
+        return "\n".join(lines)
+
+    def _facts(self, facts: dict[str, str | None]) -> Iterator[str]:
+        for label, value in facts.items():
+            if value:
+                yield f"  {label:<{_LABEL}}{one_line(value, self._width - _LABEL - 2)}"
+
+    def _messages(self, messages: Iterable[Message], calls: Sequence[ToolCall]) -> Iterator[str]:
+        answered = iter(calls)
+        for message in messages:
+            if message.role == "tool":
+                continue
+            if message.text:
+                yield from self._text(message.role, message.text)
+            for asked in message.tool_calls:
+                yield from self._call(next(answered, asked))
+
+    def _calls(self, calls: Iterable[ToolCall]) -> list[str]:
+        return [line for call in calls for line in self._call(call)]
+
+    def _served(self, served: Iterable[ServedCall]) -> Iterator[str]:
+        for one in served:
+            yield f"{self._call_line(one.call)}  [{one.rule.value}]"
+            if one.note:
+                yield from self._text("  why", one.note)
+            else:
+                yield from self._result(one.call)
+
+    def _call(self, call: ToolCall) -> Iterator[str]:
+        yield self._call_line(call)
+        yield from self._result(call)
+
+    def _call_line(self, call: ToolCall) -> str:
+        args = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in call.args.items())
+        return f"  → {one_line(f'{call.name}({args})', None if self._full else self._width - 14)}"
+
+    def _result(self, call: ToolCall) -> Iterator[str]:
+        if call.error is not None:
+            yield from self._text("  error", call.error)
+        elif not call.answered:
+            yield "    no result was recorded"
+        else:
+            result = (
+                call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
+            )
+            yield from self._text("  ←", result)
+
+    def _text(self, label: str, text: str) -> Iterator[str]:
+        room = self._width - _LABEL
+        lines = [
+            part
+            for line in visible(text).splitlines() or [""]
+            for part in textwrap.wrap(line, room, replace_whitespace=False, drop_whitespace=False) or [""]
+        ]
+        hidden = 0 if self._full else max(0, len(lines) - FOLDED)
+        for index, line in enumerate(lines[: len(lines) - hidden]):
+            yield f"{label if index == 0 else '':<{_LABEL}}{line.rstrip()}"
+        if hidden:
+            yield f"{'':<{_LABEL}}… {hidden} more lines (--full shows them)"
