@@ -58,7 +58,7 @@ def test_what_got_better_is_to_be_kept(tmp_path: Path) -> None:
     result = answered(tmp_path, [BETTER] * 5 + [SAME] * 20)
     # The old version's tool path is the recorded one in 20 of 25 items: it is a witness.
     assert result.answer.value == "SHIP"
-    assert result.next == f"replay promote t0 t1 t2 t3 t4 --run {RUN_ID}"
+    assert result.next == f"replay promote t0 t1 t2 t3 t4 --run {RUN_ID} --expect new"
 
 
 def test_more_regressions_may_be_allowed(tmp_path: Path) -> None:
