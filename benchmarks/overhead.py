@@ -1,8 +1,8 @@
-"""What replaying and grading cost beside the agent: an instant agent, two lanes, a look-up answered from tape.
+"""What replaying and grading cost beside the agent: an instant agent, two lanes, one call from the tape.
 
     .venv/bin/python benchmarks/overhead.py [ITEMS …] [--concurrency 50]
 
-Without arguments 1,000 and 10,000 items. Each size is a process of its own that makes a store with the sample
+Without arguments 1,000 and 10,000 items. Each size is a process of its own that makes a store with a sample
 (not measured), then runs `replay run` and `replay diff --json` in it. Prints milliseconds a trial of both, the
 whole wall time included (worker start, run written down, journal, store), and the peak memory of the process.
 """

@@ -83,7 +83,7 @@ def text(result: DiffResult, tally: Tally, width: int) -> str:
     for item in result.items:
         if word(item) != "pass":
             lines += ["", f"{word(item)}: {one_line(item.item.id, 60)}"]
-            lines += [f"  {label:<10}{one_line(told, width - 12)}" for label, told in _told(item)]
+            lines += [f"  {label:<12}{one_line(told, width - 14)}" for label, told in _told(item)]
     return "\n".join(lines)
 
 

@@ -69,7 +69,14 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         present = read_golden(path) if path.exists() else []
         ids = {case.id for case in present}
         contents = {content_id(case): case.id for case in present}
+        traces = {case.provenance.trace_id: case.id for case in present if case.provenance.trace_id}
         for case in cases:
+            twin = traces.get(case.provenance.trace_id)
+            if twin is not None and not force:
+                raise InputError(
+                    f"trace {case.provenance.trace_id!r} is case {twin!r} of {path} already; "
+                    "--force adds another"
+                )
             same = contents.get(content_id(case))
             if case.id in ids:
                 raise InputError(f"{path} already has a case {case.id!r}; give another with --id")

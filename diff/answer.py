@@ -212,7 +212,9 @@ def _keep(evidence: Evidence) -> str:
     run = shlex.quote(evidence.run.id)
     better = [i for i in evidence.items if i.verdict is Verdict.IMPROVED and i.item.case_id is None]
     if better:
-        return f"replay promote {' '.join(shlex.quote(i.item.id) for i in better[:5])} --run {run} --expect new"
+        return (
+            f"replay promote {' '.join(shlex.quote(i.item.id) for i in better[:5])} --run {run} --expect new"
+        )
     return f"replay report {run} --format html -o report.html"
 
 

@@ -59,7 +59,7 @@ def _settings() -> str:
         if field.name in ("root", "file", "given"):
             continue
         value = getattr(defaults, field.name)
-        mapped = {"tools": settings.Tool, "versions": settings.VersionEntry}.get(field.name)
+        mapped = settings.NAMED_TABLES.get(field.name)
         section = mapped or type(value)
         title = f"{field.name}.NAME" if mapped else field.name
         about = (section.__doc__ or "").strip().partition(": ")[2]

@@ -145,8 +145,8 @@ class JudgeSection:
     concurrency: int = 8
     calibration: str = "cases/calibration.json"
     base_url: str | None = None
-    """Where the judge's Messages API answers; without it ANTHROPIC_BASE_URL, else the vendor's own. On loopback
-    no key is needed and none is sent."""
+    """Where the judge's Messages API answers; without it ANTHROPIC_BASE_URL, else the vendor's own.
+    On loopback no key is needed and none is sent."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "votes", "max_tokens", "concurrency")
@@ -251,7 +251,7 @@ class Settings:
 
 Section = TypeVar("Section")
 _NOT_SECTIONS = {"root", "file", "given"}
-_MAPS: dict[str, type] = {"tools": Tool, "versions": VersionEntry, "prices": Price}
+NAMED_TABLES: dict[str, type] = {"tools": Tool, "versions": VersionEntry, "prices": Price}
 
 
 def load(start: Path | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -280,7 +280,7 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
     sections: dict[str, Any] = {
         name: table(type_, data[name], name) for name, type_ in _sections().items() if name in data
     }
-    for name, type_ in _MAPS.items():
+    for name, type_ in NAMED_TABLES.items():
         entries = data.get(name, {})
         sections[name] = {entry: table(type_, value, name, entry) for entry, value in entries.items()}
     root = file.parent if file else Path.cwd()
@@ -314,14 +314,16 @@ def _read(file: Path) -> str:
 
 def _sections() -> dict[str, type]:
     """Section name → the dataclass of its keys, for the sections that are one table."""
-    names = (f.name for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS | _MAPS.keys())
+    names = (
+        f.name for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS | NAMED_TABLES.keys()
+    )
     defaults = Settings()
     return {name: type(getattr(defaults, name)) for name in names}
 
 
 def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
     sections = _sections()
-    _refuse(data, {*sections, *_MAPS}, (), file, text)
+    _refuse(data, {*sections, *NAMED_TABLES}, (), file, text)
     for name, value in data.items():
         if not isinstance(value, dict):
             raise SettingsError(f"{_place(file, text, (name,))}: {name!r} must be a table, [{name}]")
@@ -332,7 +334,7 @@ def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
             if not isinstance(keys, dict):
                 where = _place(file, text, (name, entry))
                 raise SettingsError(f"{where}: {name}.{entry} must be a table, [{name}.{entry}]")
-            _refuse(keys, _keys(_MAPS[name]), (name, entry), file, text)
+            _refuse(keys, _keys(NAMED_TABLES[name]), (name, entry), file, text)
 
 
 def _keys(section: type) -> set[str]:

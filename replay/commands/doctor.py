@@ -82,7 +82,9 @@ def _packages() -> Iterator[Check]:
             yield Check("packages", State.WRONG, text)
         strangers = sorted(set(owners.get(package, ())) - {"replaydiff"})
         if strangers:
-            text = f"{package!r} also belongs to {', '.join(strangers)}; uninstall that, install replaydiff anew"
+            text = (
+                f"{package!r} also belongs to {', '.join(strangers)}; uninstall that, install replaydiff anew"
+            )
             yield Check("packages", State.WRONG, text)
 
 

@@ -210,14 +210,17 @@ def _close(folder: Path, code: ExitCode, *, live: bool) -> None:
         commands.insert(0, (activate, "so that `replay` is found"))
     commands.append(("git diff v1 v2", "what the new version changed"))
     if worse:
-        commands.append(
-            (f"replay show {worse[0]} --run {run}", "one that got worse, both versions side by side")
-        )
+        commands += [
+            (f"replay show {worse[0]} --run {run}", "one that got worse: every trial, and why"),
+            (f"replay promote {worse[0]} --run {run}", "make it a case, as it was recorded"),
+        ]
     if better:
-        commands.append((f"replay promote {better[0]} --run {run}", "keep one that got better as a case"))
+        commands.append(
+            (f"replay promote {better[0]} --run {run} --expect new", "one that got better, as v2 does it")
+        )
     if not live:
         commands.append(("replay demo --serve &", "the stand-in again, for what runs the agent"))
-    commands.append(("replay check --version v2", "hold v2 against the golden set, as CI would"))
+    commands.append(("replay check --new v2", "hold v2 against the golden set, as CI would"))
     _list(commands)
 
 

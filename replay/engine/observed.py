@@ -1,10 +1,12 @@
 """What production recorded, as the trials of a lane: nothing is re-run for it.
 
-Which traces are an item's trials? Without `--pair-by` its own trace alone: the one it was drawn from, or the
-one its case was made from, if it fits the condition. With `--pair-by FIELD` every trace that fits and whose
-field equals the item's, compared as text. The item's value is its own trace's field for a sampled trace, the
-case's own field for a case, and the case's id where the case has no such field. Several traces of one item
-are its trials, in the order in which they started. A trace that ended in an error is an `agent_error`.
+Which traces are an item's trials? For `observed` its own trace alone: the one it was drawn from, or the one
+its case was made from. For `observed:CONDITION` with `--pair-by FIELD` every trace that fits and whose field
+equals the item's, compared as text; without a field its own trace, if that fits. Where no item has a trace of
+its own, `observed` pairs all traces by the field. The item's value is its own trace's field for a sampled
+trace, the case's own field for a case, and the case's id where the case has no such field. Several traces of
+one item are its trials, in the order in which they started. A trace that ended in an error is an
+`agent_error`.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str
         UnknownNameError: traces have no such field.
     """
     own = source.own_traces()
+    if own and version.condition is None:
+        pair_by = None
     values = own if pair_by is None else source.values(con, pair_by)
     items: dict[str, list[str]] = {}
     for item_id, value in values.items():

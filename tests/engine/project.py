@@ -16,12 +16,12 @@ from typing import Any
 from replay.model import Run, ToolCall, Trace, Trial
 from replay.sampling import draw
 from replay.store.connection import open_store
-from replay.store.runs import get_run, latest_run
+from replay.store.runs import get_run, latest_run, list_runs
 from replay.store.samples import write_sample
 from replay.store.traces import write_traces
 from replay.store.trials import iter_trials
 
-AGENT = '''
+AGENT = """
 import os, time
 
 
@@ -35,7 +35,7 @@ def run_agent(text, model="small"):
     time.sleep(float(os.environ.get("SECONDS_A_TRIAL", "0")))
     status = call("get_order_status", {"order_id": text})
     return {"final_response": f"VERSION {model}: {status}", "cost_usd": 0.01}
-'''
+"""
 """Looks up the order it is asked about, and notes that it was called; VERSION is replaced."""
 
 SETTINGS = """
@@ -133,6 +133,10 @@ class Project:
             found = latest_run(con) if run_id is None else get_run(con, run_id)
         assert found is not None
         return found
+
+    def runs(self) -> list[Run]:
+        with open_store(self.store, read_only=True) as con:
+            return list_runs(con)
 
     def trials(self, run_id: str | None = None) -> list[Trial]:
         run = self.run(run_id)

@@ -1,0 +1,150 @@
+"""From a trace to a case to a check, through the command line, in a real git repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AGENT = """
+import json
+
+def _exec(name, args):
+    raise RuntimeError("a replay must not run the tool")
+
+def run_agent(text):
+    if "weather" in text:
+        return "I only know about orders."
+    number = "".join(c for c in text if c.isdigit())
+    return "It is " + json.loads(_exec("get_order_status", {"order_id": number}))["status"]
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A repository with an agent, and three of its traces in the store."""
+    (tmp_path / "shop.py").write_text(AGENT)
+    (tmp_path / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:_exec"]\n')
+    for words in (
+        ["init", "-q"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.org"],
+        ["add", "."], ["commit", "-qm", "agent"],
+    ):  # fmt: skip
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    traces = [
+        {
+            "trace_id": f"order-{number}",
+            "started_at": f"2026-10-0{number}T10:00:00Z",
+            "input": f"Where is order {number}?",
+            "final_response": "It is shipped",
+            "tool_calls": [
+                {
+                    "name": "get_order_status",
+                    "args": {"order_id": str(number)},
+                    "result": '{"status": "shipped"}',
+                }
+            ],
+        }
+        for number in (1, 2)
+    ]
+    weather = {
+        "trace_id": "rain/../x",
+        "started_at": "2026-10-03T10:00:00Z",
+        "input": "the weather?",
+        "tool_calls": [],
+    }
+    (tmp_path / "traces.jsonl").write_text("".join(json.dumps(t) + "\n" for t in [*traces, weather]))
+    assert _replay(tmp_path, "import", "jsonl", "traces.jsonl").returncode == 0
+    return tmp_path
+
+
+def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "replay", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_promotion_is_one_added_line_with_provenance(shop: Path) -> None:
+    golden = shop / "cases" / "golden.jsonl"
+    golden.parent.mkdir()
+    before = '{"input": "hi",  "id": "a"}\r\n{"id":"z","input":"bye"}'
+    golden.write_bytes(before.encode())
+    done = _replay(shop, "promote", "order-1", "--trait", "names the status")
+    assert done.returncode == 0, done.stderr
+    assert "expects get_order_status (from the recording)" in done.stdout
+    first, added, last = golden.read_bytes().decode().splitlines(keepends=True)
+    assert first + last.rstrip() == before
+    case = json.loads(added)
+    assert case["expected_tool_calls"] == [{"name": "get_order_status", "args": {"order_id": "1"}}]
+    assert case["tape"][0]["result"] == '{"status": "shipped"}'
+    assert case["metadata"]["trace_id"] == "order-1"
+    assert case["metadata"]["reviewer"] == "Ada <ada@example.org>"
+
+
+def test_promoting_a_trace_twice_is_refused_and_changes_nothing(shop: Path) -> None:
+    golden = shop / "cases" / "golden.jsonl"
+    assert _replay(shop, "promote", "order-1").returncode == 0
+    before = golden.read_bytes()
+    again = _replay(shop, "promote", "order-1")
+    assert again.returncode == 2
+    assert "is case 'order-1'" in again.stderr
+    assert golden.read_bytes() == before
+
+
+def test_a_hostile_id_becomes_a_plain_case_id(shop: Path) -> None:
+    done = _replay(shop, "promote", "rain/../x", "--json")
+    assert json.loads(done.stdout)["promoted"] == [{"case": "rain-..-x", "expected_from": "recording"}]
+
+
+def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from cases.golden import add_cases; from replay.model import Case\n"
+        "for n in range(20):\n"
+        "    name = f'{sys.argv[1]}{n}'\n"
+        "    add_cases(Path('g.jsonl'), [Case(id=name, input=name)])"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script, name], cwd=shop) for name in "ab"]
+    assert [process.wait() for process in running] == [0, 0]
+    ids = [json.loads(line)["id"] for line in (shop / "g.jsonl").read_text().splitlines()]
+    assert ids == sorted(ids)
+    assert len(ids) == 40
+
+
+def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
+    assert _replay(shop, "promote", "order-1", "order-2", "rain/../x").returncode == 0
+    good = _replay(shop, "check", "--json", "--junit", "report.xml")
+    assert good.returncode == 0, good.stderr
+    document = json.loads(good.stdout)
+    assert document["check"] == {
+        "cases": 3, "passed": 3, "failed": 0, "undecided": 0, "rate": 1.0, "threshold": 0.8, "held": True,
+    }  # fmt: skip
+    assert "<testsuite" in (shop / "report.xml").read_text()
+    (shop / "shop.py").write_text(AGENT.replace("if c.isdigit()", "if c == '1'"))
+    broken = _replay(shop, "check", "--threshold", "0.9")
+    assert broken.returncode == 1
+    assert broken.stdout.startswith("HOLD")
+    assert "2 passed, 1 failed" in broken.stdout
+    assert "fail: order-2" in broken.stdout
+
+
+def test_dismissed_traces_are_left_out_of_new_samples(shop: Path) -> None:
+    assert _replay(shop, "dismiss", "order-1", "--reason", "the warehouse was down").returncode == 0
+    drawn = _replay(shop, "sample", "--month", "2026-10", "--new-only", "--json")
+    assert drawn.returncode == 0, drawn.stderr
+    assert "order-1" not in drawn.stdout
+    assert "order-2" in drawn.stdout
+
+
+def test_show_finds_traces_cases_and_items(shop: Path) -> None:
+    assert _replay(shop, "promote", "order-1", "--id", "shipped-order").returncode == 0
+    assert _replay(shop, "show", "order-1").stdout.startswith("trace order-1\n")
+    assert _replay(shop, "show", "shipped-order").stdout.startswith("case shipped-order\n")
+    run = json.loads(_replay(shop, "check", "--json").stdout)["run"]["id"]
+    item = _replay(shop, "show", "shipped-order", "--run", run).stdout
+    assert 'get_order_status(order_id="1")  [tape]' in item
+    unknown = _replay(shop, "show", "order-9")
+    assert unknown.returncode == 2
+    assert "there is no trace 'order-9'" in unknown.stderr

@@ -1,0 +1,242 @@
+"""From what a person types to a version that can be run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from replay.engine.versions import changes, resolve
+from replay.errors import ReplayError
+from replay.model import Version, VersionKind
+from replay.settings import load
+from tests.engine.project import SETTINGS, Project, git
+
+FORMS = "or write git:REF, a folder such as `.`, model=NAME, observed or observed:CONDITION"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = Project(tmp_path / "shop")
+    project.commit("v1.4.0")
+    monkeypatch.chdir(project.folder)
+    return project
+
+
+def version(spec: str) -> Version:
+    return resolve(spec, load(environ={}))
+
+
+def refusal(spec: str) -> str:
+    with pytest.raises(ReplayError) as refused:
+        version(spec)
+    return str(refused.value)
+
+
+def test_a_named_version_differs_from_the_agent_in_what_it_says(project: Project) -> None:
+    project.settings(
+        SETTINGS
+        + """
+args = { model = "small", style = "short" }
+env = { REGION = "eu" }
+[versions.prod]
+git = "v1.4.0"
+model = "large"
+env = { TOKEN = "secret" }
+entrypoint = "app.agent:other"
+factory = true
+tools = []
+"""
+    )
+    found = version("prod")
+    head = git(project.folder, "rev-parse", "HEAD").strip()
+    assert found == Version(
+        name="prod",
+        kind=VersionKind.PYTHON,
+        entrypoint="app.agent:other",
+        factory=True,
+        tools=(),
+        git="v1.4.0",
+        commit=head,
+        path=str(project.folder / ".replay" / "worktrees" / head[:12]),
+        args={"model": "large", "style": "short"},
+        env={"REGION": "eu", "TOKEN": "secret"},
+        env_names=("REGION", "TOKEN"),
+    )
+    assert found.model == "large"
+
+
+def test_a_revision_is_resolved_to_its_commit_at_once(project: Project) -> None:
+    first = version("git:main")
+    project.commit("v2")
+    assert first.commit == version("git:v1.4.0").commit != version("git:main").commit
+    assert Path(first.path or "", "app", "agent.py").read_text().count("v1.4.0") == 1
+
+
+def test_a_model_is_the_agent_with_another_argument(project: Project) -> None:
+    found = version("model=claude-sonnet-5-5")
+    assert (found.args, found.path) == ({"model": "claude-sonnet-5-5"}, str(project.folder))
+
+
+def test_a_folder_is_taken_as_it_is_with_its_changes(project: Project) -> None:
+    clean = version(".")
+    assert (clean.commit, clean.dirty_hash) == (git(project.folder, "rev-parse", "HEAD").strip(), None)
+    project.write("v2")
+    changed = version(".")
+    assert changed.dirty_hash is not None
+    assert changes(clean, changed) == ["uncommitted changes"]
+    project.write("v1.4.0")
+    (project.folder / "prompt.md").write_text("new")
+    new_file = version(".")
+    assert new_file.dirty_hash not in (None, changed.dirty_hash)
+    (project.folder / "prompt.md").write_text("newer")
+    assert version(".").dirty_hash != new_file.dirty_hash
+
+
+def test_what_is_not_the_agent_makes_no_other_version(project: Project) -> None:
+    (project.folder / ".gitignore").unlink()
+    git(project.folder, "commit", "--all", "--quiet", "--message", "nothing is ignored")
+    project.settings(SETTINGS + "[run]\ntrials = 3\n")
+    (project.folder / "cases").mkdir()
+    for name in ("cases/golden.jsonl", "replay-report-1.html", "app/__pycache__/agent.pyc", ".replay/x"):
+        path = project.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    assert version(".").dirty_hash is None
+
+
+def test_a_copy_of_the_project_has_the_agent_where_the_project_has_it(
+    project: Project, tmp_path: Path
+) -> None:
+    project.settings(SETTINGS + 'path = "app"\n')
+    git(project.folder, "clone", "--quiet", ".", str(tmp_path / "copy"))
+    assert version(".").path == str(project.folder / "app")
+    assert version("../copy").path == str(tmp_path / "copy" / "app")
+    assert version("app").path == str(project.folder / "app")
+    head = git(project.folder, "rev-parse", "HEAD")[:12]
+    assert version("git:HEAD").path == str(project.folder / ".replay" / "worktrees" / head / "app")
+
+
+def test_a_project_inside_a_repository_is_found_in_its_revisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Project(tmp_path / "whole")
+    inner = whole.folder / "services" / "shop"
+    (inner / "app").mkdir(parents=True)
+    (inner / "app" / "agent.py").write_text("")
+    (inner / "replay.toml").write_text(SETTINGS)
+    git(whole.folder, "add", "--all")
+    git(whole.folder, "commit", "--quiet", "--message", "services")
+    monkeypatch.chdir(inner)
+    head = git(inner, "rev-parse", "HEAD").strip()
+    assert version("git:HEAD").path == str(inner / ".replay" / "worktrees" / head[:12] / "services" / "shop")
+
+
+def test_an_interpreter_is_relative_to_the_settings_and_its_link_is_kept(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = project.folder / ".venv" / "bin"
+    binary.mkdir(parents=True)
+    (binary / "python").symlink_to(sys.executable)
+    project.settings(SETTINGS + 'python = ".venv/bin/python"\n')
+    monkeypatch.chdir(project.folder / "app")
+    assert version("git:v1.4.0").python == str(binary / "python")
+
+
+def test_a_hook_of_another_repository_does_not_redirect_git(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Project(tmp_path / "other")
+    other.commit("v9")
+    monkeypatch.setenv("GIT_DIR", str(other.folder / ".git"))
+    assert "there is no git revision 'v9'" in refusal("git:v9")
+
+
+@pytest.mark.parametrize(
+    ("spec", "condition"),
+    [("observed", None), ("observed:true", "true"), ("observed:name = 'a:b'", "name = 'a:b'")],
+)
+def test_observed_takes_a_condition(spec: str, condition: str | None) -> None:
+    assert version(spec) == Version(name=spec, kind=VersionKind.OBSERVED, condition=condition)
+
+
+@pytest.mark.parametrize(
+    "spec", ["http://localhost:8000/agent", "https://x", "cmd:node agent.mjs", "messages"]
+)
+def test_a_version_that_is_no_python_entrypoint_is_refused_in_a_sentence(project: Project, spec: str) -> None:
+    assert refusal(spec) == (
+        f"{spec!r} cannot be run by this version of replay: it runs Python entrypoints, named in [versions] or as "
+        "git:REF, a folder or model=NAME, and observed"
+    )
+
+
+def test_a_name_that_is_none_lists_what_there_is(project: Project) -> None:
+    project.settings(SETTINGS + "[versions.prod]\n[versions.candidate]\n")
+    assert refusal("candidat") == f"there is no version 'candidat'; did you mean 'candidate'? {FORMS}"
+    assert refusal("model=") == f"there is no version 'model='; there are: candidate, prod; {FORMS}"
+    assert (
+        refusal("./nowhere") == f"there is no folder ./nowhere for a version; name one that is there, {FORMS}"
+    )
+
+
+def test_a_revision_that_is_none_names_the_nearest(project: Project) -> None:
+    known = f"any tag, branch or commit of {project.folder} can be named"
+    assert refusal("git:v1.4") == f"there is no git revision 'v1.4'; did you mean 'v1.4.0'? {known}"
+    assert refusal("git:--all") == f"there is no git revision '--all'; there are: main, v1.4.0; {known}"
+
+
+def test_what_is_missing_is_said_with_what_to_write(project: Project) -> None:
+    file = project.folder / "replay.toml"
+    project.settings('[agent]\nentrypoint = "app.agent:run_agent"\n')
+    assert refusal(".") == (
+        "version '.' does not say where its tool calls can be answered, so its tools would run for real; write "
+        f'tools = ["module:function"] in [agent] of {file}, naming the dispatcher or the tool functions, or '
+        "tools = [] if it has none or they may run"
+    )
+    project.settings("[agent]\ntools = []\n")
+    assert refusal(".") == (
+        "version '.' has no entrypoint; write entrypoint = \"app.agent:run_agent\" (module:function of your "
+        f"agent) in [agent] of {file}"
+    )
+    file.unlink()
+    assert refusal(".") == (
+        "version '.' has no entrypoint: there is no replay.toml here or above; `replay init` writes one, then "
+        "name the agent's function in [agent] entrypoint"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            'python = "nowhere/python"',
+            "the interpreter {root}/nowhere/python of version '.' does not exist; ",
+        ),
+        ('python = "replay.toml"', "the interpreter replay.toml of version '.' is not on PATH; "),
+        (
+            'python = "./replay.toml"',
+            "the interpreter {root}/replay.toml of version '.' cannot be executed; ",
+        ),
+        ('path = "nowhere"', "revision {head} of version 'git:HEAD' has no folder nowhere; "),
+    ],
+)
+def test_what_is_not_there_is_named(project: Project, line: str, said: str) -> None:
+    project.settings(f"{SETTINGS}{line}\n")
+    head = git(project.folder, "rev-parse", "HEAD")[:12]
+    spec = "git:HEAD" if line.startswith("path") else "."
+    assert refusal(spec).startswith(said.format(root=project.folder, head=head))
+
+
+def test_a_folder_outside_any_repository_has_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "replay.toml").write_text(SETTINGS)
+    monkeypatch.chdir(tmp_path)
+    found = version(".")
+    assert (found.commit, found.dirty_hash, found.path) == (None, None, str(tmp_path))
+    assert refusal("git:v1").startswith("git rev-parse failed in ")
+    monkeypatch.setenv("PATH", os.devnull)
+    assert version(".").commit is None
+    assert refusal("git:v1") == "git is not installed, and a git: version needs it; install it"

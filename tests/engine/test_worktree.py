@@ -1,0 +1,87 @@
+"""Private checkouts: made once, whole or not at all, and nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from replay.engine.worktree import checkout
+from tests.engine.project import Project, git
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / "shop")
+    project.commit("v1")
+    project.commit("v2")
+    return project
+
+
+def checked_out(project: Project, ref: str = "v1") -> Path:
+    commit = git(project.folder, "rev-parse", ref).strip()
+    return checkout(project.folder, commit, project.folder / ".replay")
+
+
+def agent(folder: Path) -> str:
+    return (folder / "app" / "agent.py").read_text()
+
+
+def test_revisions_stand_beside_each_other_and_are_used_again(project: Project) -> None:
+    one, two = checked_out(project, "v1"), checked_out(project, "v2")
+    assert ("v1 {model}" in agent(one), "v2 {model}" in agent(two)) == (True, True)
+    (one / "log.txt").write_text("an agent may write new files")
+    assert checked_out(project, "v1") == one
+    assert (one / "log.txt").exists()
+
+
+def test_the_users_files_index_branch_and_hooks_are_left_alone(project: Project) -> None:
+    project.write("v3")
+    (project.folder / "staged").write_text("x")
+    git(project.folder, "add", "staged")
+    hook = project.folder / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\ntouch ../hook-ran\ntouch hook-ran\n")
+    hook.chmod(0o755)
+    (project.folder / ".gitignore").unlink()
+    status, branches = git(project.folder, "status", "--porcelain"), git(project.folder, "branch", "--all")
+    folder = checked_out(project)
+    assert git(project.folder, "status", "--porcelain") == status
+    assert git(project.folder, "branch", "--all") == branches
+    assert not list(folder.parent.rglob("hook-ran"))
+
+
+def test_one_that_was_killed_while_it_was_made_is_made_anew(project: Project) -> None:
+    folder = checked_out(project)
+    # What git leaves when it is killed in the middle: files missing, its own record locked, and no mark.
+    (folder / "app" / "agent.py").unlink()
+    (project.folder / ".git" / "worktrees" / folder.name / "locked").write_text("initializing")
+    folder.with_name(f"{folder.name}.complete").unlink()
+    assert "v1" in agent(checked_out(project))
+
+
+@pytest.mark.parametrize("damage", ["changed", "another commit", "pruned", "gone"])
+def test_one_that_is_no_longer_what_it_was_is_made_anew(project: Project, damage: str) -> None:
+    folder = checked_out(project)
+    if damage == "changed":
+        (folder / "app" / "agent.py").write_text("broken")
+    elif damage == "another commit":
+        git(folder, "checkout", "--quiet", "--detach", "v2")
+    elif damage == "pruned":
+        shutil.rmtree(project.folder / ".git" / "worktrees")
+    else:
+        shutil.rmtree(folder)
+    assert "v1" in agent(checked_out(project))
+
+
+def test_two_at_once_end_with_one_whole_checkout(project: Project) -> None:
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(agent(checked_out(project)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert all("v1" in source for source in found)
+    assert git(project.folder, "worktree", "list").count(".replay/worktrees") == 1
