@@ -71,7 +71,7 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         contents = {content_id(case): case.id for case in present}
         traces = {case.provenance.trace_id: case.id for case in present if case.provenance.trace_id}
         for case in cases:
-            twin = traces.get(case.provenance.trace_id)
+            twin = traces.get(case.provenance.trace_id or "")
             if twin is not None and not force:
                 raise InputError(
                     f"trace {case.provenance.trace_id!r} is case {twin!r} of {path} already; "

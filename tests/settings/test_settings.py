@@ -56,7 +56,7 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, 
 
 def test_bad_toml_and_bad_encoding_are_sentences(tmp_path: Path) -> None:
     _write(tmp_path, "x = = 1\n")
-    with pytest.raises(SettingsError, match="not valid TOML.*line 1"):
+    with pytest.raises(SettingsError, match=r"not valid TOML.*line 1"):
         settings.load(tmp_path, {})
     (tmp_path / "replay.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="must be a UTF-8 text file"):
