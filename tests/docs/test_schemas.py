@@ -1,0 +1,47 @@
+"""The published schemas accept what we ship and write, and refuse what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from cases.golden import case_to_json
+from replay.golden import read_golden
+
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / "replay" / "demo"
+
+
+def _validator(name: str) -> Draft202012Validator:
+    schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def test_the_demos_traces_and_cases_fit_their_schemas() -> None:
+    traces = _validator("trace")
+    with gzip.open(DEMO / "traces.jsonl.gz", "rt", encoding="utf-8") as file:
+        for line in file:
+            traces.validate(json.loads(line))
+    cases = _validator("case")
+    for case in read_golden(DEMO / "files" / "cases" / "golden.jsonl"):
+        cases.validate(case_to_json(case))
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("case", {"id": "a"}),
+        ("case", {"id": "a", "input": "x", "match": "strickt"}),
+        ("case", {"id": "a", "input": "x", "expected_tool_calls": [{"args": {}}]}),
+        ("trace", {"trace_id": "a", "input": "x"}),
+        ("trace", {"trace_id": "a", "started_at": "2026-10-01", "input": "x", "scores": {"s": [1]}}),
+    ],
+)
+def test_what_is_wrong_does_not_fit(name: str, record: dict[str, Any]) -> None:
+    assert not _validator(name).is_valid(record)
