@@ -22,10 +22,15 @@ LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
     "--serve", is_flag=True, help="Only run the model stand-in of a demo that is there, until Ctrl-C."
 )
 @click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Of the stand-in in a new demo; default 8764, or a free one.",
+)
+@click.option(
     "--live", is_flag=True, help="Ask the real API (ANTHROPIC_API_KEY) instead of the stand-in, and pay."
 )
 @click.option("--yes", is_flag=True, help="With --live: spend without asking.")
-def demo(_app: App, folder: Path | None, serve: bool, live: bool, yes: bool) -> ExitCode:
+def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bool, yes: bool) -> ExitCode:
     """Do the whole job on bundled traces, with no credentials.
 
     Makes DIR (default ./replay-demo), a git repository with a support agent in two versions, and compares the
@@ -48,7 +53,7 @@ def demo(_app: App, folder: Path | None, serve: bool, live: bool, yes: bool) -> 
         tour.serve(chosen)
         return ExitCode.OK
     if not live:
-        return tour.with_stand_in(chosen)
+        return tour.with_stand_in(chosen, port)
     return _live(chosen, yes)
 
 

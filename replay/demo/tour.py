@@ -101,13 +101,18 @@ def serve(folder: Path) -> None:
     click.echo(f"{stand_in.answered} requests were answered.")
 
 
-def with_stand_in(folder: Path) -> ExitCode:
-    """The demo with the model stand-in."""
-    with _listening(folder) as port:
-        made = repository.prepare(folder, live=False, port=port, judging=WITH_STAND_IN)
+def with_stand_in(folder: Path, port: int | None = None) -> ExitCode:
+    """The demo with the model stand-in, which in a new folder listens at `port`, or where it can.
+
+    Raises:
+        InputError: the folder holds something else, or a demo with another port or the real API.
+        ReplayError: the port is taken, or git is missing.
+    """
+    with _listening(folder, port) as found:
+        made = repository.prepare(folder, live=False, port=found, judging=WITH_STAND_IN)
         _introduce(folder, made)
         _tell(
-            f"The model is a stand-in: a small program at http://{HOST}:{port} on this machine that speaks "
+            f"The model is a stand-in: a small program at http://{HOST}:{found} on this machine that speaks "
             "the Messages API. Agents and judge ask it through the real SDK. It takes no key and no money.",
             bold=True,
         )
@@ -127,10 +132,14 @@ def live(folder: Path, judging: Judging, size: int, budget_usd: float) -> ExitCo
 
 
 @contextlib.contextmanager
-def _listening(folder: Path) -> Iterator[int]:
+def _listening(folder: Path, wanted: int | None) -> Iterator[int]:
     """The stand-in's port, with something listening there."""
     if repository.is_demo(folder) and not repository.is_live(folder) and (folder / "replay.toml").is_file():
         port = repository.port_of(folder)
+        if wanted not in (None, port):
+            raise InputError(
+                f"the stand-in of {folder} listens at {port}, as its replay.toml says; mend it there"
+            )
         if answers_at(port):
             # `replay demo --serve` is running.
             yield port
@@ -139,7 +148,7 @@ def _listening(folder: Path) -> Iterator[int]:
             yield stand_in.port
         return
     repository.refuse_foreign(folder)
-    with _at_a_free_port() as stand_in:
+    with StandIn(port=wanted) if wanted else _at_a_free_port() as stand_in:
         yield stand_in.port
 
 

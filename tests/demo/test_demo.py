@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -69,12 +70,19 @@ def _replay(folder: Path, *args: str, cwd: Path | None = None) -> subprocess.Com
     )
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str], float]:
     """A demo that was run, what it printed, and how long it took."""
     folder = tmp_path_factory.mktemp("demo")
     began = time.monotonic()
-    done = _replay(folder, "demo")
+    # Other demos may run at the same time, and this one's stand-in is wanted again later.
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    done = _replay(folder, "demo", "--port", str(port))
     assert done.returncode == 0, done.stdout + done.stderr
     return folder, done, time.monotonic() - began
 
@@ -154,7 +162,6 @@ def test_the_folder_is_a_clean_repository_and_the_home_is_untouched(played: Play
     assert not (folder / ".gitconfig").exists()
 
 
-@pytest.mark.slow
 def test_a_second_demo_uses_the_first_ones_folder(played: Played) -> None:
     folder, _, _ = played
     done = _replay(folder, "demo")
@@ -183,6 +190,33 @@ def test_serve_answers_where_the_settings_look_until_it_is_interrupted(played: P
         server.communicate()
 
 
+def test_the_commands_it_closes_with_do_what_they_say(played: Played) -> None:
+    folder, done, _ = played
+    closing = done.stdout[done.stdout.index("Go on from here:") :]
+    commands = re.findall(r"^  ((?:cd|git|replay) [^#\n]*)", closing, re.MULTILINE)
+    assert commands[-1].strip() == "replay check --new v2"
+    script = "\n".join(["trap 'kill %1' EXIT", *(f"{line.strip()}" for line in commands)])
+    environment = {
+        **_environment(folder),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "GIT_PAGER": "cat",
+    }
+    del environment["REPLAY_DB"], environment["REPLAY_JUDGE_MODEL"]
+    ran = subprocess.run(
+        ["bash", "-e", "-m", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "+- Once the customer has confirmed, cancel at once" in ran.stdout
+    assert ran.stdout.count("promoted oct-") == 2
+    assert re.search(r"^HOLD: 7 of 9 items passed", ran.stdout, re.MULTILINE)
+
+
 def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "replay-demo").mkdir()
     (tmp_path / "replay-demo" / "thesis.txt").write_text("mine")
@@ -192,6 +226,12 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
         "error: replay-demo is not empty and was not made by `replay demo`; name another folder\n"
     )
     assert [path.name for path in (tmp_path / "replay-demo").iterdir()] == ["thesis.txt"]
+
+
+def test_another_port_than_the_settings_of_a_demo_name_is_refused(played: Played) -> None:
+    done = _replay(played[0], "demo", "--port", "1234")
+    assert done.returncode == 2
+    assert "as its replay.toml says" in done.stderr
 
 
 def test_serve_without_a_demo(tmp_path: Path) -> None:
@@ -224,7 +264,6 @@ def test_live_says_what_it_may_cost_and_asks(tmp_path: Path) -> None:
     assert not (tmp_path / "connections.txt").exists()
 
 
-@pytest.mark.slow
 def test_live_asks_the_api_of_the_environment_and_keeps_to_its_budget(tmp_path: Path) -> None:
     """The real API is played by the stand-in here, at the place where ANTHROPIC_BASE_URL says it is."""
     with StandIn(remember=True) as api:
