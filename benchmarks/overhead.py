@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/overhead.py [ITEMS …] [--concurrency 50]
 
-Without arguments 1,000 and 10,000 items. Each size is a process of its own that makes a store with a sample
+Without arguments 1,000 and 10,000 items. Each size is a process of its own, which makes a store and a sample
 (not measured), then runs `replay run` and `replay diff --json` in it. Prints milliseconds a trial of both, the
 whole wall time included (worker start, run written down, journal, store), and the peak memory of the process.
 """

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -61,6 +65,8 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.calls = folder.parent / "calls.txt"
+        if (folder / ".git").exists():
+            return
         folder.mkdir(parents=True, exist_ok=True)
         git(folder, "init", "--quiet", "--initial-branch", "main")
         (folder / ".gitignore").write_text(".replay/\n__pycache__/\n")
@@ -145,6 +151,22 @@ class Project:
 
     def journals(self) -> list[Path]:
         return list(self.store.parent.glob("journal/*"))
+
+
+def two_revisions(folder: Path) -> Project:
+    """A project whose agent has the revisions `v1` and `v2`, copied from one that was made once."""
+    shutil.copytree(_two_revisions(), folder)
+    return Project(folder)
+
+
+@functools.cache
+def _two_revisions() -> Path:
+    home = Path(tempfile.mkdtemp(prefix="replay-tests-"))
+    atexit.register(shutil.rmtree, home)
+    project = Project(home / "shop")
+    project.commit("v1")
+    project.commit("v2")
+    return project.folder
 
 
 def ended(process: subprocess.Popen[str], number: signal.Signals) -> Done:

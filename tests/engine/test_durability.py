@@ -14,7 +14,7 @@ import pytest
 
 from replay.model import Status, Trial
 from tests.agents.conftest import processes_with
-from tests.engine.project import Done, Project, ended
+from tests.engine.project import Done, Project, ended, two_revisions
 
 SLOW = "0.05"
 ITEMS = 12
@@ -25,9 +25,7 @@ TRIALS = ITEMS * 2
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     token = f"{os.getpid()}-{time.monotonic_ns()}"
     monkeypatch.setenv("REPLAY_TEST_TOKEN", token)
-    project = Project(tmp_path / "shop")
-    project.commit("v1")
-    project.commit("v2")
+    project = two_revisions(tmp_path / "shop")
     project.sample(ITEMS)
     yield project
     assert processes_with(f"REPLAY_TEST_TOKEN={token}") == []
@@ -58,7 +56,7 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_as_if_undisturbed(project: 
     project.wait_for_calls(called + 1)
     run_id = None
     while True:
-        time.sleep(chance.uniform(0.02, 0.25))
+        time.sleep(chance.uniform(0.1, 0.35))
         if process.poll() is not None:
             break
         process.kill()
@@ -137,9 +135,9 @@ def test_a_second_signal_ends_at_once(project: Project) -> None:
 
 
 def test_an_interruption_before_the_first_trial_stores_nothing(project: Project) -> None:
-    project.commit("v3", "import time\ntime.sleep(30)\n")
-    process = project.start("run", "--old", "git:v1", "--new", "git:v3")
-    time.sleep(1.0)
+    project.write("v3", "import os, time\nopen(os.environ['CALLS'], 'w').write('x')\ntime.sleep(30)\n")
+    process = project.start("run", "--old", "git:v1", "--new", ".", "--sample", "october")
+    project.wait_for_calls(1)
     done = ended(process, signal.SIGINT)
     assert done.code == 130
     assert done.err == "interrupted before anything was replayed; nothing was stored\n"

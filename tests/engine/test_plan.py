@@ -49,7 +49,7 @@ def test_the_order_of_a_seed_never_changes() -> None:
     assert order(["a", "b", "c", "d"], 7) == ["b", "d", "c", "a"]
     assert block("a", (Lane.OLD, Lane.NEW), 2, 7) == [
         Slot(Lane.NEW, 0),
-        Slot(Lane.NEW, 1),
         Slot(Lane.OLD, 0),
         Slot(Lane.OLD, 1),
+        Slot(Lane.NEW, 1),
     ]

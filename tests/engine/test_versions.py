@@ -167,8 +167,8 @@ def test_observed_takes_a_condition(spec: str, condition: str | None) -> None:
 )
 def test_a_version_that_is_no_python_entrypoint_is_refused_in_a_sentence(project: Project, spec: str) -> None:
     assert refusal(spec) == (
-        f"{spec!r} cannot be run by this version of replay: it runs Python entrypoints, named in [versions] or as "
-        "git:REF, a folder or model=NAME, and observed"
+        f"{spec!r} cannot be run by this version of replay: it runs Python entrypoints, named in [versions] "
+        "or as git:REF, a folder or model=NAME, and observed"
     )
 
 
@@ -191,19 +191,19 @@ def test_what_is_missing_is_said_with_what_to_write(project: Project) -> None:
     file = project.folder / "replay.toml"
     project.settings('[agent]\nentrypoint = "app.agent:run_agent"\n')
     assert refusal(".") == (
-        "version '.' does not say where its tool calls can be answered, so its tools would run for real; write "
-        f'tools = ["module:function"] in [agent] of {file}, naming the dispatcher or the tool functions, or '
+        "version '.' does not say where its tool calls can be answered, so its tools would run for real; "
+        f'write tools = ["module:function"] in [agent] of {file}, naming the dispatcher or the tool functions, or '
         "tools = [] if it has none or they may run"
     )
     project.settings("[agent]\ntools = []\n")
     assert refusal(".") == (
-        "version '.' has no entrypoint; write entrypoint = \"app.agent:run_agent\" (module:function of your "
-        f"agent) in [agent] of {file}"
+        "version '.' has no entrypoint; write entrypoint = \"app.agent:run_agent\" (module:function of "
+        f"your agent) in [agent] of {file}"
     )
     file.unlink()
     assert refusal(".") == (
-        "version '.' has no entrypoint: there is no replay.toml here or above; `replay init` writes one, then "
-        "name the agent's function in [agent] entrypoint"
+        "version '.' has no entrypoint: there is no replay.toml here or above; `replay init` writes one, "
+        "then name the agent's function in [agent] entrypoint"
     )
 
 

@@ -9,15 +9,12 @@ from pathlib import Path
 import pytest
 
 from replay.engine.worktree import checkout
-from tests.engine.project import Project, git
+from tests.engine.project import Project, git, two_revisions
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = Project(tmp_path / "shop")
-    project.commit("v1")
-    project.commit("v2")
-    return project
+    return two_revisions(tmp_path / "shop")
 
 
 def checked_out(project: Project, ref: str = "v1") -> Path:

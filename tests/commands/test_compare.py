@@ -1,0 +1,148 @@
+"""`replay compare`: sample, run, diff and report in one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.store.connection import open_store
+from replay.store.samples import list_samples
+from tests.commands.conftest import Replay, Result
+from tests.engine.project import Project, order, two_revisions
+
+BOTH = ("--old", "git:v1", "--new", "git:v2")
+
+
+@pytest.fixture
+def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = two_revisions(tmp_path / "shop")
+    project.traces([order(number) for number in range(6)])
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv("CALLS", str(project.calls))
+    return project
+
+
+def samples(project: Project) -> list[tuple[str, int]]:
+    with open_store(project.store, read_only=True) as con:
+        return [(sample.name, sample.size) for sample in list_samples(con)]
+
+
+def document(done: Result) -> Any:
+    return json.loads(done.out)
+
+
+def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -> None:
+    done = replay("compare", *BOTH, "--size", "5", "--trials", "2", "--html", "report.html")
+    run = project.run()
+    assert done.code == 0
+    assert done.out.startswith(("SHIP", "CAN'T TELL"))
+    assert done.err == (
+        "latest complete month with traces: 2026-10 (6 traces)\n"
+        f"run {run.id}: 5 items, old and new, 2 trials each\n"
+        f"HTML report of run {run.id} written to report.html\n"
+    )
+    assert samples(project) == [("2026-10", 5)]
+    assert "<html" in Path("report.html").read_text()
+    assert len(project.trials()) == 20
+
+
+def test_a_second_draw_gets_a_name_of_its_own_unless_it_is_the_same(replay: Replay, project: Project) -> None:
+    for size in ("5", "5", "3", "3"):
+        assert replay("compare", "--old", "observed", "--size", size).code == 0
+    assert samples(project) == [("2026-10", 5), ("2026-10-2", 3)]
+    done = replay("compare", "--old", "observed", "--size", "4", "--name", "2026-10")
+    assert done.code == 2
+    assert "there is another sample '2026-10' already" in done.err
+
+
+def test_a_version_that_does_not_start_leaves_no_sample(replay: Replay, project: Project) -> None:
+    project.write("broken", "import nowhere_to_be_found")
+    assert replay("compare", "--old", "git:v1", "--new", ".").code == 2
+    assert (samples(project), project.runs()) == ([], [])
+
+
+def test_two_observed_lanes_need_no_settings_and_start_nothing(
+    replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bare").mkdir()
+    monkeypatch.chdir(tmp_path / "bare")
+    project = Project(tmp_path / "elsewhere")
+    passed, failed = {"reward": 1.0}, {"reward": 0.0}
+    traces = [
+        order(
+            2 * task + second,
+            release="ab"[second],
+            metadata={"task": task},
+            scores=passed if good else failed,
+        )
+        for task, results in enumerate([(1, 1), (1, 0), (0, 1), (0, 0)])
+        for second, good in enumerate(results)
+    ]
+    project.traces(traces)
+    cases = tmp_path / "golden.jsonl"
+    cases.write_text("".join(json.dumps({"id": str(task), "input": "x"}) + "\n" for task in range(4)))
+    done = replay(
+        "compare", "--db", str(project.store), "--cases", str(cases), "--pair-by", "metadata.task",
+        "--old", "observed:release = 'a'", "--new", "observed:release = 'b'", "--metric", "score:reward", "--json",
+    )  # fmt: skip
+    assert done.code == 0
+    found = document(done)
+    assert found["lanes"]["old"]["fidelity"] is None
+    figures = found["metrics"]["score:reward"]
+    assert (figures["old"], figures["new"], figures["delta"]) == (0.5, 0.5, 0.0)
+    assert {case["id"]: case["metrics"]["score:reward"]["delta"] for case in found["cases"]} == {
+        "0": 0.0,
+        "1": -1.0,
+        "2": 1.0,
+        "3": 0.0,
+    }
+    assert list((tmp_path / "bare").iterdir()) == []
+
+
+def test_one_lane_alone_shows_how_often_all_its_trials_pass(replay: Replay, project: Project) -> None:
+    project.traces(
+        [order(n, metadata={"task": n % 2}, scores={"reward": float(n in (0, 1, 2))}) for n in range(4)]
+    )
+    Path("golden.jsonl").write_text('{"id": "0", "input": "x"}\n{"id": "1", "input": "x"}\n')
+    done = replay(
+        "compare", "--cases", "golden.jsonl", "--pair-by", "metadata.task", "--old", "observed:true",
+        "--metric", "score:reward", "--json",
+    )  # fmt: skip
+    figures = document(done)["metrics"]["score:reward"]
+    assert (figures["old"], figures["new"], figures["delta"]) == (0.75, None, None)
+    assert figures["pass_hat_k"] == {"old": {"1": 0.75, "2": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("gate", "code"),
+    [("regressed<=0", 0), ("regressed<0", 1), ("fidelity.old>=1", 4)],
+)
+def test_a_gate_decides_the_exit_code(replay: Replay, project: Project, gate: str, code: int) -> None:
+    assert replay("compare", "--old", "observed", "--new", "observed", "--gate", gate).code == code
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--gate", "regressed"), "--gate 'regressed' is no condition; "),
+        (("--html", "nowhere/report.html"), "there is no folder nowhere to write report.html in; "),
+        (("--month", "2025-01"), "there are no traces of 2025-01; there are traces of 2026-10 (6)"),
+        (("--sample", "october"), "there is no sample 'october'; "),
+        (
+            ("--cases", "golden.jsonl", "--size", "3"),
+            "--size is for drawing a sample; leave it out beside --cases",
+        ),
+        (("--sample", "x", "--new-only"), "--new-only is for drawing a sample; leave it out beside --sample"),
+        (("--where", "relase = '1'"), "the condition `relase = '1'` names a column 'relase'"),
+    ],
+)
+def test_what_was_asked_wrongly_is_said_before_anything_is_spent(
+    replay: Replay, project: Project, args: tuple[str, ...], said: str
+) -> None:
+    done = replay("compare", *BOTH, *args)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith(f"error: {said}")
+    assert (samples(project), project.runs(), project.times_called()) == ([], [], 0)

@@ -1,0 +1,267 @@
+"""`replay run`, in a project with a real repository, real workers and a real store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from replay.engine import schedule
+from replay.model import Lane, Rule, Status
+from replay.store.connection import open_store
+from tests.commands.conftest import Replay
+from tests.engine.project import SETTINGS, Project, two_revisions
+
+BOTH = ("--old", "git:v1", "--new", "git:v2")
+
+
+@pytest.fixture
+def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = two_revisions(tmp_path / "shop")
+    project.sample(4)
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv("CALLS", str(project.calls))
+    return project
+
+
+def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, project: Project) -> None:
+    done = replay("run", *BOTH, "--trials", "2", "--aa", "--sample", "october")
+    run = project.run()
+    assert done.code == 0
+    assert done.out == (
+        f"run {run.id}: sample october, 2 trials an item and lane\n"
+        "  old   git:v1  8 ok\n"
+        "  old2  git:v1  8 ok\n"
+        "  new   git:v2  8 ok\n"
+        "  cost: agents $0.2400\n"
+    )
+    assert done.err == (
+        f"run {run.id}: 4 items, old and old2 and new, 2 trials each\nnext: replay diff {run.id}\n"
+    )
+    trials = project.trials()
+    assert len(trials) == 4 * 3 * 2
+    for trial in trials:
+        word = "v2" if trial.lane is Lane.NEW else "v1"
+        assert trial.final_response == f"{word} small: {trial.item_id} is shipped"
+        assert [served.rule for served in trial.served] == [Rule.TAPE]
+        assert (trial.attempts, trial.cost_usd, trial.latency_ms is not None) == (1, 0.01, True)
+    assert run.lanes[Lane.OLD].packages["python"]
+    assert run.finished_at is not None
+    assert project.journals() == []
+
+
+def test_lanes_of_an_item_stand_next_to_each_other_in_time(replay: Replay, project: Project) -> None:
+    replay("run", *BOTH, "--trials", "2", "--concurrency", "1")
+    trials = sorted(project.trials(), key=lambda trial: str(trial.started_at))
+    items = [trial.item_id for trial in trials]
+    assert [items[start : start + 4] for start in range(0, 16, 4)] == [[items[n]] * 4 for n in (0, 4, 8, 12)]
+    assert {trial.lane for trial in trials[:4]} == {Lane.OLD, Lane.NEW}
+
+
+def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project) -> None:
+    project.traces([])
+    done = replay("run", "--old", "git:v1", "--new", "model=large", "--json")
+    run = project.run()
+    document = json.loads(done.out)
+    assert document.pop("created_at") == run.created_at.isoformat()
+    assert document.pop("cost_usd") == pytest.approx(0.08)
+    commits = [lane.pop("commit") for lane in document["lanes"].values()]
+    assert commits == [run.lanes[Lane.OLD].commit, run.lanes[Lane.NEW].commit]
+    assert document == {
+        "run": run.id,
+        "sample": "october",
+        "cases": None,
+        "finished": True,
+        "trials": 1,
+        "lanes": {
+            "old": {"version": "git:v1", "statuses": {"ok": 4}},
+            "new": {"version": "model=large", "statuses": {"ok": 4}},
+        },
+        "missing": 0,
+        "judge": None,
+        "next": f"replay diff {run.id}",
+    }
+    assert {trial.final_response for trial in project.trials() if trial.lane is Lane.NEW} == {
+        f"v2 large: order-{number} is shipped" for number in range(4)
+    }
+
+
+def test_without_a_sample_or_cases_the_latest_sample_is_taken_and_named(
+    replay: Replay, project: Project
+) -> None:
+    project.sample(2, name="november")
+    done = replay("run", *BOTH)
+    assert done.err.startswith(
+        "replaying the latest sample, november; name another with --sample or --cases\n"
+    )
+    assert len(project.trials()) == 4
+
+
+def test_a_golden_set_is_replayed_from_the_tapes_of_its_cases(replay: Replay, project: Project) -> None:
+    cases = project.folder / "cases" / "golden.jsonl"
+    cases.parent.mkdir()
+    tape = [{"name": "get_order_status", "args": {"order_id": "a"}, "result": "lost"}]
+    cases.write_text(json.dumps({"id": "case-a", "input": "a", "tape": tape}) + "\n")
+    assert replay("run", "--cases", "--new", "git:v2").code == 0
+    [trial] = project.trials()
+    assert (trial.item_id, trial.lane, trial.final_response) == ("case-a", Lane.NEW, "v2 small: lost")
+    assert project.run().golden_path == str(cases)
+
+
+FAILING = """
+import json, os, time
+
+
+class RateLimitError(Exception):
+    status_code = 429
+
+
+def call(name, args) -> str:
+    return "THE REAL TOOL RAN"
+
+
+def run_agent(text):
+    if text == "order-0":
+        return {"status": "done"}
+    if text == "order-1":
+        raise KeyError("stock")
+    if text == "order-2":
+        return call("get_order_status", {"order_id": "another"})
+    with open(os.environ["CALLS"], "a+") as file:
+        file.write("x")
+        if file.tell() < 3:
+            raise RateLimitError("slow down")
+    return "fine after all"
+"""
+
+
+def test_what_the_agent_does_wrong_is_data(
+    replay: Replay, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "FIRST_WAIT_S", 0.02)
+    project.write("failing", FAILING)
+    done = replay("run", "--new", ".")
+    assert (done.code, "2 agent_error" in done.out) == (3, True)
+    found = {trial.item_id: trial for trial in project.trials()}
+    nonsense, raised, diverged, retried = (found[f"order-{number}"] for number in range(4))
+    assert nonsense.status is Status.AGENT_ERROR
+    assert "final_response" in (nonsense.reason or "")
+    assert (raised.status, raised.reason) == (Status.AGENT_ERROR, "KeyError: 'stock' (app/agent.py:17)")
+    assert diverged.status is Status.DIVERGED
+    assert (diverged.reason or "").startswith('get_order_status(order_id="another"): never recorded; ')
+    assert (retried.status, retried.final_response, retried.attempts) == (Status.OK, "fine after all", 3)
+
+
+def test_infrastructure_errors_are_retried_so_often_and_no_more(
+    replay: Replay, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "FIRST_WAIT_S", 0.02)
+    project.write(
+        "down", "def call(name, args): ...\ndef run_agent(text): raise ConnectionResetError('gone')\n"
+    )
+    assert replay("run", "--new", ".", "--retries", "2").code == 3
+    assert {(trial.status, trial.attempts) for trial in project.trials()} == {(Status.INFRA_ERROR, 3)}
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import nowhere_to_be_found\n", "ModuleNotFoundError: No module named 'nowhere_to_be_found'"),
+        ("def call(name, args): ...\n", "run_agent"),
+        ("def run_agent(text): ...\n", "call"),
+    ],
+)
+def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
+    replay: Replay, project: Project, source: str, said: str
+) -> None:
+    project.write("broken", source)
+    done = replay("run", "--old", "git:v1", "--new", ".", "--trials", "5", "--concurrency", "8")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 2)
+    error = done.err.splitlines()[1]
+    assert error.startswith("error: version '.' does not start: ")
+    assert said in error
+    assert project.runs() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "name the versions to compare with --old and --new: a name of [versions], or write git:REF"),
+        (("--new", "nope"), "there is no version 'nope'; or write git:REF"),
+        (("--new", ".", "--sample", "octobr"), "there is no sample 'octobr'; did you mean 'october'?"),
+        (("--new", ".", "--cases"), "there is no golden set at "),
+        (("--new", ".", "--cases", "replay.toml"), "replay.toml:"),
+        (("--new", ".", "--cases", "--sample", "october"), "--sample and --cases name two sets of items"),
+        (("--new", ".", "--aa"), "--aa runs the old version once more; name it with --old"),
+        (("--old", "observed", "--aa"), "--aa runs the old version once more, and 'observed' is what was"),
+        (("--new", ".", "--mode", "step"), "this version of replay has no step mode; leave --mode out"),
+        (("--new", ".", "--trials", "0"), "--trials must be at least 1, not 0"),
+        (("--new", ".", "--timeout", "0"), "--timeout must be more than 0 seconds"),
+        (("--new", ".", "--judge"), "--judge needs a model; name one as `model` in [judge] of "),
+        (("--resume", "20990101-000000-abcd"), "there is no run '20990101-000000-abcd'; start one with"),
+        (
+            ("--resume", "--trials", "3"),
+            "--trials cannot be given with --resume: the run goes on as it began",
+        ),
+        (("--resume", "--cases"), "--resume goes on with the items of its run"),
+    ],
+)
+def test_what_was_asked_wrongly_is_one_sentence_and_nothing_is_stored(
+    replay: Replay, project: Project, args: tuple[str, ...], said: str
+) -> None:
+    done = replay("run", *args)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].startswith(f"error: {said}")
+    assert project.runs() == []
+    assert project.times_called() == 0
+
+
+def test_a_missing_key_of_the_judge_is_said_before_anything_runs(
+    replay: Replay, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    project.settings(SETTINGS + '[judge]\nmodel = "claude-opus-5-5"\n')
+    done = replay("run", *BOTH)
+    assert done.code == 2
+    assert "ANTHROPIC_API_KEY" in done.err
+    assert project.times_called() == 0
+    assert replay("run", *BOTH, "--no-judge").code == 0
+
+
+def test_what_cannot_be_priced_is_said_where_a_budget_is_set(replay: Replay, project: Project) -> None:
+    source = (
+        "def call(name, args): ...\n"
+        "def run_agent(text, model):\n"
+        "    return {'text': text, 'usage': {'input_tokens': 1000000, 'output_tokens': 0}}\n"
+    )
+    project.write("priced", source)
+    project.settings(SETTINGS + "[prices.known]\ninput = 2.0\noutput = 1.0\n")
+    replay("run", "--new", "model=known", "--budget", "100")
+    assert {trial.cost_usd for trial in project.trials()} == {2.0}
+    done = replay("run", "--new", "model=unheard-of", "--budget", "100")
+    assert "the price of unheard-of is not known, so what it costs is not counted" in done.err
+    assert "note: 4 trials have no known cost and did not count against the budget" in done.err
+
+
+def test_a_trial_that_takes_too_long_is_ended(replay: Replay, project: Project) -> None:
+    project.write("slow", "import time\ndef call(name, args): ...\ndef run_agent(text): time.sleep(30)\n")
+    assert replay("run", "--new", ".", "--timeout", "0.2").code == 3
+    assert {trial.status for trial in project.trials()} == {Status.TIMEOUT}
+
+
+def test_secrets_of_the_environment_reach_the_agent_and_not_the_store(
+    replay: Replay, project: Project
+) -> None:
+    project.settings(SETTINGS + '[agent.env]\nTOKEN = "s3cr3t-v4lue"\n')
+    project.write(
+        "env",
+        "import os\ndef call(name, args): ...\ndef run_agent(text): return str(len(os.environ['TOKEN']))\n",
+    )
+    replay("run", "--new", ".")
+    assert {trial.final_response for trial in project.trials()} == {"12"}
+    assert project.run().lanes[Lane.NEW].env_names == ("TOKEN",)
+    with open_store(project.store, read_only=True) as con:
+        stored = con.execute("SELECT lanes::VARCHAR FROM runs").fetchall()
+    assert "s3cr3t" not in str(stored)
