@@ -23,6 +23,7 @@ LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
 )
 @click.option(
     "--port",
+    metavar="N",
     type=click.IntRange(1, 65535),
     help="Of the stand-in in a new demo; default 8764, or a free one.",
 )

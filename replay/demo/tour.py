@@ -24,6 +24,7 @@ from replay.demo import repository
 from replay.demo.repository import Judging
 from replay.demo.stand_in import HOST, StandIn, answers_at
 from replay.errors import ExitCode, InputError, ReplayError, worst_exit
+from replay.terminal.plain import encodable
 
 FOLDER = "replay-demo"
 PORT = 8764
@@ -269,7 +270,8 @@ def _near(path: Path) -> Path:
 
 def _tell(text: str, **style: bool) -> None:
     """A paragraph in the terminal's width."""
-    click.secho(click.wrap_text(text, min(_columns(), WIDEST)), **style)  # type: ignore[arg-type]
+    shown = encodable(click.wrap_text(text, min(_columns(), WIDEST)), sys.stdout.encoding)
+    click.secho(shown, **style)  # type: ignore[arg-type]
 
 
 def _columns() -> int:
