@@ -119,6 +119,8 @@ class Process:
             await process._connect(control, tools, printed, on_control, on_tools)
         except BaseException:
             await process.kill()
+            control.close()
+            tools.close()
             raise
         return process
 

@@ -183,6 +183,8 @@ class Worker:
         self._running.clear()
         if not self._ready.done():
             self._ready.set_exception(WorkerDied(ending, alone=True, began=False))
+            # A start that was given up has nobody left to ask why.
+            self._ready.exception()
 
 
 def _encode(message: JsonObject) -> bytes:
