@@ -32,19 +32,20 @@ def pages() -> dict[Path, str]:
 
 
 def _commands() -> str:
-    parts = ["# Commands", NOTE, f"```text\n{_help(cli, 'replay')}\n```"]
+    root = cli.make_context("replay", [], resilient_parsing=True, max_content_width=90, terminal_width=90)
+    parts = ["# Commands", NOTE, f"```text\n{_help(root)}\n```"]
     for title, section in COMMANDS.items():
         parts.append(f"## {title}")
         for name in section:
-            command = cli.get_command(click.Context(cli), name)
+            command = cli.get_command(root, name)
             assert command is not None
-            parts += [f"### replay {name}", f"```text\n{_help(command, f'replay {name}')}\n```"]
+            context = click.Context(command, root, name)
+            parts += [f"### replay {name}", f"```text\n{_help(context)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
-def _help(command: click.Command, name: str) -> str:
-    context = click.Context(command, info_name=name, max_content_width=90, terminal_width=90)
-    return command.get_help(context).replace(str(Path.home()), "~").rstrip()
+def _help(context: click.Context) -> str:
+    return context.get_help().replace(str(Path.home()), "~").rstrip()
 
 
 def _settings() -> str:

@@ -5,15 +5,19 @@ line to `BUILTIN`, and put sample records with the traces a person reads from th
 `tests/importers/samples/acme/`. The choices of `replay import`, `auto` and the contract suite follow from
 the table. Another distribution names its module in the entry-point group `replaydiff.importers`.
 
+A source that can be asked over its API also has what `LiveImporter` lists.
+
 An importer never writes, and no record stops it: a record it cannot take is a `Reject`, one it leaves out on
 purpose is `Skipped`, and what a person should know of a trace it did make is a `Note`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
+from pathlib import Path
 from typing import Protocol, cast
 
 from replay.errors import UnknownNameError
@@ -106,6 +110,56 @@ class Importer(Protocol):
 
     def read_files(self, files: Sequence[InputFile]) -> Iterator[Item]:
         """Read traces in the order of the files, in memory that does not depend on their size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Which traces a live import asks for; what is not said leaves the choice to everything there is."""
+
+    start: datetime | None = None
+    """Traces that started at or after this, naive UTC."""
+    end: datetime
+    """Traces that started before this, naive UTC: never open, so that paging is over something that stands."""
+    project: str | None = None
+    """The source's own word for a collection of traces: project, experiment."""
+    environments: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    """Of each of these fields any of the values will do; a trace must have all of the tags."""
+    all_environments: bool = False
+    """Take evaluations and experiments too, which are no production traffic."""
+
+
+Told = Callable[[str], None]
+"""Told now and then, in a few words, how far a live import has come."""
+
+
+class LiveImporter(Importer, Protocol):
+    """A source that can also be asked over its API."""
+
+    def origin(self, query: Query) -> str:
+        """Where `query` is asked and as whom, without secrets: host, project, public key.
+
+        Marks of finished imports are bound to it.
+
+        Raises:
+            CredentialsError: a key is not in the environment.
+            SettingsError: an address in the environment is none.
+        """
+
+    def read_live(self, query: Query, folder: Path, told: Told) -> Iterator[Item]:
+        """Ask for the traces of `query`.
+
+        `folder` is this query's own; what is written there is there again at the next try of the same query
+        after an interruption, and is removed once the import is complete. An answer that was read whole is
+        not asked for twice.
+
+        Raises:
+            InputError: the server cannot be reached, refuses, or answers what cannot be understood; what
+                was yielded until then is kept.
+        """
 
 
 def importer(name: str) -> Importer:

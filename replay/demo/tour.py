@@ -210,6 +210,9 @@ def _close(folder: Path, code: ExitCode, *, live: bool) -> None:
     }
     click.echo()
     _tell(f"{found['answer']}: {found['reason']}", bold=True)
+    for verdict, ids in of.items():
+        if ids:
+            _tell(f"{verdict} {len(ids)}: {_example(found, ids[0])}")
     click.echo(f"The report: {(folder / REPORT).resolve().as_uri()}")
     if code is not ExitCode.OK:
         click.echo("Some trials ended in an error; they stand in the bounds of the figures.")
@@ -232,6 +235,17 @@ def _close(folder: Path, code: ExitCode, *, live: bool) -> None:
         commands.append(("replay demo --serve &", "the stand-in again, for what runs the agent"))
     commands.append(("replay check --new v2", "hold v2 against the golden set, as CI would"))
     _list(commands)
+
+
+def _example(found: dict[str, Any], case_id: str) -> str:
+    """Why one of the cases that changed did, on the first metric that says so."""
+    case = next(case for case in found["cases"] if case["id"] == case_id)
+    name, metric = next(
+        (name, metric)
+        for name, metric in case["metrics"].items()
+        if metric["verdict"] in (case["verdict"], "regressed")
+    )
+    return f"{case_id}, for one, on {name}: {metric['reason']}"
 
 
 def _list(commands: Sequence[tuple[str, str]]) -> None:

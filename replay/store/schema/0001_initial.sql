@@ -54,6 +54,16 @@ CREATE TABLE rejects (
     PRIMARY KEY (source, file, line)
 );
 
+-- Up to when each place was read completely, which is where `import --since last` goes on.
+CREATE TABLE import_marks (
+    source      VARCHAR NOT NULL,
+    origin      VARCHAR NOT NULL,         -- host, project, public key
+    filter      JSON NOT NULL,            -- what else was asked for
+    read_until  TIMESTAMP NOT NULL,
+    finished_at TIMESTAMP NOT NULL,
+    PRIMARY KEY (source, origin, filter)
+);
+
 CREATE TABLE samples (
     name         VARCHAR PRIMARY KEY,
     created_at   TIMESTAMP NOT NULL,
