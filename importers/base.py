@@ -119,7 +119,7 @@ class Query:
     start: datetime | None = None
     """Traces that started at or after this, naive UTC."""
     end: datetime
-    """Traces that started before this, naive UTC: never open, so that paging is over something that stands."""
+    """Traces that started before this, naive UTC: never open, so that what is paged over stands still."""
     project: str | None = None
     """The source's own word for a collection of traces: project, experiment."""
     environments: tuple[str, ...] = ()
@@ -160,6 +160,11 @@ class LiveImporter(Importer, Protocol):
             InputError: the server cannot be reached, refuses, or answers what cannot be understood; what
                 was yielded until then is kept.
         """
+
+
+def live(chosen: Importer) -> LiveImporter | None:
+    """The importer as one that can be asked over its API; None where it reads files alone."""
+    return cast("LiveImporter", chosen) if hasattr(chosen, "read_live") else None
 
 
 def importer(name: str) -> Importer:

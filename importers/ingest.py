@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from importers.base import Importer, InputFile, Item, Reject, Skipped
-from replay.model import Trace
+import msgspec
+
+from importers.base import Importer, InputFile, Item, LiveImporter, Query, Reject, Skipped, Told
+from replay.model import JsonObject, Trace
+from replay.store.marks import mark_read
 from replay.store.rejects import forget_rejects, write_rejects
 from replay.store.traces import write_traces
 
@@ -23,6 +28,7 @@ DATABASE_BYTES = 200_000_000
 DATABASE_BYTES_A_CHARACTER = 16
 """… but a batch of one huge trace needs this much for each character."""
 _PROGRESS_EVERY = 250
+_QUERY = "query.json"
 
 Progress = Callable[[int], None]
 """Told now and then how many traces were read so far (the files know their own positions)."""
@@ -61,17 +67,63 @@ def ingest(
     *,
     progress: Progress | None = None,
 ) -> Report:
-    """Read the files and write what is in them, a batch at a time.
+    """Read the files and write what is in them."""
+    report = Report(importer.NAME, len(files))
+    forget_rejects(con, [file.name for file in files])
+    return _write(con, report, importer.read_files(files), progress)
+
+
+def ingest_live(
+    con: DuckDBPyConnection,
+    importer: LiveImporter,
+    query: Query,
+    folder: Path,
+    told: Told,
+) -> Report:
+    """Ask a source for the traces of `query` and write them; then remember up to when all were read.
+
+    `folder` holds what was answered so far: it outlives an interruption, and goes with the end. Where it is
+    there already, the query that began it goes on: "now" was another moment then.
+    """
+    report = Report(importer.NAME, 0)
+    before = begun(folder)
+    if before is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / _QUERY).write_bytes(msgspec.json.encode(query))
+    query = before or query
+    _write(con, report, importer.read_live(query, folder, told), None)
+    mark_read(con, importer.NAME, importer.origin(query), asked(query), query.end)
+    shutil.rmtree(folder)
+    return report
+
+
+def begun(folder: Path) -> Query | None:
+    """The query that was interrupted here; None where there is none."""
+    try:
+        return msgspec.json.decode((folder / _QUERY).read_bytes(), type=Query)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def asked(query: Query) -> JsonObject:
+    """What a query asks for beside its span of time."""
+    fields: JsonObject = msgspec.to_builtins(query)
+    return {key: value for key, value in fields.items() if value and key not in ("start", "end")}
+
+
+def _write(
+    con: DuckDBPyConnection, report: Report, items: Iterable[Item], progress: Progress | None
+) -> Report:
+    """Write what an importer yields, a batch at a time.
 
     Memory is that of one batch, and some 80 bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
-    report = Report(importer.NAME, len(files))
     batch = _Batch(con, report)
     limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
     try:
-        forget_rejects(con, [file.name for file in files])
-        for number, item in enumerate(importer.read_files(files), start=1):
+        for number, item in enumerate(items, start=1):
             batch.take(item)
             if progress and number % _PROGRESS_EVERY == 0:
                 progress(report.traces + batch.waiting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 
 from rich.console import Console
 from rich.progress import (
@@ -16,7 +17,12 @@ from rich.progress import (
 )
 
 from importers.base import InputFile
+from importers.base import Told as Words
 from importers.ingest import Progress as Told
+from replay.options import say
+from replay.terminal.plain import one_line
+
+_SECONDS_BETWEEN_LINES = 5
 
 
 @contextmanager
@@ -37,3 +43,22 @@ def bar(files: Sequence[InputFile]) -> Iterator[Told]:
             progress.update(task, completed=sum(file.position for file in files), traces=traces)
 
         yield told
+
+
+@contextmanager
+def status(source: str) -> Iterator[Words]:
+    """How far a live import has come: one line that changes on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(f"asking {source}") as shown:
+            yield lambda text: shown.update(one_line(text))
+        return
+    last = monotonic()
+
+    def told(text: str) -> None:
+        nonlocal last
+        if monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = monotonic()
+            say(one_line(text))
+
+    yield told

@@ -120,11 +120,6 @@ def test_standard_input_is_a_file(tmp_path: Path) -> None:
             ["jsonl"],
             "no file to import; name one, a folder, or - for standard input: `replay import jsonl FILE`",
         ),
-        (
-            ["langfuse"],
-            "live import from langfuse is not available in this version; export the observations to a file "
-            "and name it: `replay import langfuse observations.jsonl`",
-        ),
         (["jsonl", "no.jsonl"], "there is no file no.jsonl; check the path"),
         (["jsonl", "good.jsonl", "empty.jsonl"], "empty.jsonl is empty; nothing was imported"),
     ],
