@@ -34,8 +34,8 @@ _filters = [
     click.option("--project", metavar="NAME", help="Live: project or experiment, where the source has them."),
     click.option("--environment", "environments", multiple=True, metavar="NAME", help="Live: only this one."),
     click.option("--release", "releases", multiple=True, metavar="NAME", help="Live: only this one."),
-    click.option("--tag", "tags", multiple=True, metavar="TAG", help="Live: only with this tag."),
-    click.option("--trace-name", "names", multiple=True, metavar="NAME", help="Live: only of this name."),
+    click.option("--tag", "--tags", "tags", multiple=True, metavar="TAG", help="Live: only with this tag."),
+    click.option("--name", "names", multiple=True, metavar="NAME", help="Live: only of this name."),
     click.option("--user", "users", multiple=True, metavar="ID", help="Live: only of this user."),
     click.option(
         "--all-environments",
@@ -105,7 +105,7 @@ def import_(
 
 
 def _flag(name: str) -> str:
-    special = {"names": "--trace-name", "all_environments": "--all-environments", "project": "--project"}
+    special = {"all_environments": "--all-environments", "project": "--project"}
     return name if name.startswith("--") else special.get(name, f"--{name.removesuffix('s')}")
 
 
