@@ -1,44 +1,21 @@
-"""The process of one worker: started, watched, and ended for certain.
-
-A worker leads a session and process group of its own, so that ending it ends what it started. Processes that
-left the group are found by a mark in their environment (on Linux). It ends by itself when its parent dies.
-"""
+"""The process of one worker: a `Child` with two channels, and a pipe by which it ends with its parent."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import secrets
-import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from replay.agents.child import Child, Lines, Tail
 from replay.errors import VersionError
 from replay.model import JsonObject
 
 WORKER = Path(__file__).resolve().parent.parent / "worker" / "main.py"
-MARK = "REPLAY_WORKER"
-"""Environment variable by which a worker's processes are known."""
-TAIL_BYTES = 16 * 1024
-"""How much of what a worker printed is kept."""
-STRAY_ROUNDS = 20
-"""How often processes that left a worker's group are looked for."""
-LAST_WORDS_S = 1.0
-"""Seconds that are waited for what a process wrote before it ended."""
-
-DEFAULT_ENVIRONMENT = {
-    # Replays are not production: they must not appear among the traces of the next sample.
-    "ANTHROPIC_OPEN_TELEMETRY": "false",
-    "LANGFUSE_TRACING_ENABLED": "false",
-    "LANGSMITH_TRACING": "false",
-    "OTEL_SDK_DISABLED": "true",
-}
-"""Set for every worker, unless the command's or the version's own environment says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +33,23 @@ class Launch:
 class Process:
     """A running worker process and its channels. Made by `Process.spawn`."""
 
-    ending: str | None = None
-    """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
-    killed = False
-    """It was ended from here."""
-    _watch: asyncio.Task[None]
+    _child: Child
 
-    def __init__(self, popen: subprocess.Popen[bytes], mark: str, life: int) -> None:
-        self._popen, self._mark, self._life = popen, mark, life
-        self._tail = _Tail()
+    def __init__(self, life: int) -> None:
+        self._life = life
+        self._tail = Tail()
         self._transports: list[asyncio.BaseTransport] = []
         self._control_closed = asyncio.Event()
-        self._gone = asyncio.Event()
+
+    @property
+    def ending(self) -> str | None:
+        """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
+        return self._child.ending
+
+    @property
+    def killed(self) -> bool:
+        """It was ended from here."""
+        return self._child.killed
 
     @classmethod
     async def spawn(
@@ -89,18 +71,19 @@ class Process:
         tools, tools_theirs = socket.socketpair()
         life_theirs, life = os.pipe()
         printed, printed_theirs = os.pipe()
-        mark = secrets.token_hex(16)
         theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
+        process = cls(life)
         try:
-            popen = subprocess.Popen(
+            process._child = Child.spawn(
                 [launch.python, str(WORKER), *map(str, theirs)],
-                cwd=launch.folder,
-                env={**DEFAULT_ENVIRONMENT, **os.environ, **launch.environment, MARK: mark},
+                folder=launch.folder,
+                environment=launch.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=printed_theirs,
                 stderr=printed_theirs,
                 pass_fds=theirs,
-                start_new_session=True,
+                last_words=process._control_closed.wait,
+                on_end=on_end,
             )
         except OSError as error:
             control.close()
@@ -113,8 +96,6 @@ class Process:
             tools_theirs.close()
             os.close(life_theirs)
             os.close(printed_theirs)
-        process = cls(popen, mark, life)
-        process._watch = asyncio.get_running_loop().create_task(process._wait_for_end(on_end))
         try:
             await process._connect(control, tools, printed, on_control, on_tools)
         except BaseException:
@@ -149,14 +130,12 @@ class Process:
             self._control.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
-                    await self._gone.wait()
+                    await self._child.gone()
         await self.kill()
 
     async def kill(self) -> None:
         """End it, its group, and what left the group. Returns when the process is gone."""
-        self.killed = True
-        self._kill_process()
-        await self._gone.wait()
+        await self._child.kill()
         for transport in self._transports:
             transport.close()
         if self._life >= 0:
@@ -173,82 +152,11 @@ class Process:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._control, _ = await loop.create_connection(
-            lambda: _Lines(on_control, self._control_closed.set), sock=control
+            lambda: Lines(on_control, self._control_closed.set), sock=control
         )
-        self._tools, _ = await loop.create_connection(lambda: _Lines(on_tools), sock=tools)
+        self._tools, _ = await loop.create_connection(lambda: Lines(on_tools), sock=tools)
         output, _ = await loop.connect_read_pipe(lambda: self._tail, os.fdopen(printed, "rb", 0))
         self._transports = [self._control, self._tools, output]
-
-    async def _wait_for_end(self, on_end: Callable[[str], None]) -> None:
-        try:
-            await _exited(self._popen)
-            await self._kill_strays()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_S):
-                    await self._control_closed.wait()
-        finally:
-            self._kill_process()
-            self.ending = _describe_exit(self._popen.wait(), self.killed)
-            self._gone.set()
-            on_end(self.ending)
-
-    def _kill_process(self) -> None:
-        # Until it is collected, nobody else can have its number.
-        if self._popen.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-
-    async def _kill_strays(self) -> None:
-        """What it started and what outlived it: in its group, or carrying its mark."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._popen.pid, signal.SIGKILL)
-        # One that forks while it is looked for is only found the next time.
-        for _ in range(STRAY_ROUNDS):
-            strays = _marked(f"{MARK}={self._mark}".encode()) if sys.platform == "linux" else []
-            if not strays:
-                return
-            for pid in strays:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.01)
-
-
-class _Lines(asyncio.Protocol):
-    """Cuts what arrives into lines."""
-
-    def __init__(self, receive: Callable[[bytes], None], closed: Callable[[], None] | None = None) -> None:
-        self._receive, self._closed = receive, closed
-        self._parts: list[bytes] = []
-
-    def data_received(self, data: bytes) -> None:
-        first, *rest = data.split(b"\n")
-        self._parts.append(first)
-        for part in rest:
-            line = b"".join(self._parts)
-            self._parts = [part]
-            self._receive(line)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        if self._closed:
-            self._closed()
-
-
-class _Tail(asyncio.Protocol):
-    """Drains what a worker prints, and keeps the end of it."""
-
-    def __init__(self) -> None:
-        self._kept = bytearray()
-
-    def data_received(self, data: bytes) -> None:
-        self._kept += data
-        if len(self._kept) > 4 * TAIL_BYTES:
-            del self._kept[:-TAIL_BYTES]
-
-    def clear(self) -> None:
-        self._kept.clear()
-
-    def text(self) -> str | None:
-        return bytes(self._kept[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
 
 
 def _no_start(launch: Launch, error: OSError) -> str:
@@ -257,42 +165,3 @@ def _no_start(launch: Launch, error: OSError) -> str:
     if error.filename == launch.python:
         return f"its interpreter {launch.python} cannot be started: {error.strerror}; check `python`"
     return f"no more processes can be started: {error.strerror}; run it with less concurrency"
-
-
-async def _exited(popen: subprocess.Popen[bytes]) -> None:
-    """Wait until a process has ended, without collecting it."""
-    if sys.platform == "linux":
-        loop = asyncio.get_running_loop()
-        descriptor = os.pidfd_open(popen.pid)
-        ended = asyncio.Event()
-        loop.add_reader(descriptor, ended.set)
-        try:
-            await ended.wait()
-        finally:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-        return
-    while popen.poll() is None:
-        await asyncio.sleep(0.05)
-
-
-def _describe_exit(code: int, expected: bool) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    if -code == signal.SIGKILL and not expected:
-        return "killed by SIGKILL (mostly: out of memory)"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def _marked(mark: bytes) -> list[int]:
-    """Processes with this in the environment they were started with."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found

@@ -1,0 +1,221 @@
+"""A process and all that it starts: begun, watched, and ended for certain.
+
+It leads a session and process group of its own, so that ending it ends what it started. Processes that left
+the group are found by a mark in their environment (on Linux).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+MARK = "REPLAY_WORKER"
+"""Environment variable by which a process and its children are known."""
+TAIL_BYTES = 16 * 1024
+"""How much of what a process printed is kept."""
+STRAY_ROUNDS = 20
+"""How often processes that left the group are looked for."""
+LAST_WORDS_S = 1.0
+"""Seconds that are waited for what a process wrote before it ended."""
+
+DEFAULT_ENVIRONMENT = {
+    # Replays are not production: they must not appear among the traces of the next sample.
+    "ANTHROPIC_OPEN_TELEMETRY": "false",
+    "LANGFUSE_TRACING_ENABLED": "false",
+    "LANGSMITH_TRACING": "false",
+    "OTEL_SDK_DISABLED": "true",
+}
+"""Set for every process, unless the command's or the version's own environment says otherwise."""
+
+
+class Child:
+    """A running process. Made by `Child.spawn`."""
+
+    ending: str | None = None
+    """How it ended: `exit code 3`, `killed by SIGSEGV`; None while it runs."""
+    killed = False
+    """It was ended from here."""
+    code: int | None = None
+    """Its exit code, negative for a signal; None while it runs."""
+    _watch: asyncio.Task[None]
+
+    def __init__(self, popen: subprocess.Popen[bytes], mark: str) -> None:
+        self._popen, self._mark = popen, mark
+        self._gone = asyncio.Event()
+
+    @classmethod
+    def spawn(
+        cls,
+        argv: Sequence[str],
+        *,
+        folder: str,
+        environment: Mapping[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        pass_fds: Sequence[int] = (),
+        last_words: Callable[[], Awaitable[object]],
+        on_end: Callable[[str], None],
+    ) -> Child:
+        """Start a process.
+
+        Args:
+            argv: program and arguments; no shell reads them.
+            folder: where it runs.
+            environment: beside the command's own.
+            stdin: a file descriptor, or a constant of `subprocess`; as are `stdout` and `stderr`.
+            stdout: where its output goes.
+            stderr: where its complaints go.
+            pass_fds: further file descriptors that it gets.
+            last_words: waits until what it wrote has been read; given up after `LAST_WORDS_S`.
+            on_end: told how it ended, once it and its children are gone.
+
+        Raises:
+            OSError: program or folder cannot be used.
+        """
+        mark = secrets.token_hex(16)
+        popen = subprocess.Popen(
+            argv,
+            cwd=folder,
+            env={**DEFAULT_ENVIRONMENT, **os.environ, **environment, MARK: mark},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+        child = cls(popen, mark)
+        child._watch = asyncio.get_running_loop().create_task(child._wait_for_end(last_words, on_end))
+        return child
+
+    async def gone(self) -> None:
+        """Wait until it has ended."""
+        await self._gone.wait()
+
+    async def kill(self) -> None:
+        """End it, its group, and what left the group. Returns when the process is gone."""
+        self.killed = True
+        self._kill_process()
+        await self._gone.wait()
+
+    async def _wait_for_end(
+        self, last_words: Callable[[], Awaitable[object]], on_end: Callable[[str], None]
+    ) -> None:
+        try:
+            await _exited(self._popen)
+            await self._kill_strays()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await last_words()
+        finally:
+            self._kill_process()
+            self.code = self._popen.wait()
+            self.ending = _describe_exit(self.code, self.killed)
+            self._gone.set()
+            on_end(self.ending)
+
+    def _kill_process(self) -> None:
+        # Until it is collected, nobody else can have its number.
+        if self._popen.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._popen.pid, signal.SIGKILL)
+
+    async def _kill_strays(self) -> None:
+        """What it started and what outlived it: in its group, or carrying its mark."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._popen.pid, signal.SIGKILL)
+        # One that forks while it is looked for is only found the next time.
+        for _ in range(STRAY_ROUNDS):
+            strays = _marked(f"{MARK}={self._mark}".encode()) if sys.platform == "linux" else []
+            if not strays:
+                return
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.01)
+
+
+class Lines(asyncio.Protocol):
+    """Cuts what arrives into lines."""
+
+    def __init__(self, receive: Callable[[bytes], None], closed: Callable[[], None] | None = None) -> None:
+        self._receive, self._closed = receive, closed
+        self._parts: list[bytes] = []
+
+    def data_received(self, data: bytes) -> None:
+        first, *rest = data.split(b"\n")
+        self._parts.append(first)
+        for part in rest:
+            line = b"".join(self._parts)
+            self._parts = [part]
+            self._receive(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        if self._closed:
+            self._closed()
+
+
+class Tail(asyncio.Protocol):
+    """Drains what a process prints, and keeps the end of it."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self._kept += data
+        if len(self._kept) > 4 * TAIL_BYTES:
+            del self._kept[:-TAIL_BYTES]
+
+    def clear(self) -> None:
+        """Start anew."""
+        self._kept.clear()
+
+    def text(self) -> str | None:
+        """The end of what was printed; None for nothing."""
+        return bytes(self._kept[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
+
+
+async def _exited(popen: subprocess.Popen[bytes]) -> None:
+    """Wait until a process has ended, without collecting it."""
+    if sys.platform == "linux":
+        loop = asyncio.get_running_loop()
+        descriptor = os.pidfd_open(popen.pid)
+        ended = asyncio.Event()
+        loop.add_reader(descriptor, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+        return
+    while popen.poll() is None:
+        await asyncio.sleep(0.05)
+
+
+def _describe_exit(code: int, expected: bool) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    if -code == signal.SIGKILL and not expected:
+        return "killed by SIGKILL (mostly: out of memory)"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
+
+
+def _marked(mark: bytes) -> list[int]:
+    """Processes with this in the environment they were started with."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found
