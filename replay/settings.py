@@ -64,8 +64,9 @@ class Agent:
 class Tool:
     """`[tools.NAME]`."""
 
-    effect: Literal["read", "write"] = "read"
-    """Write tools are only ever answered from the item's own tape."""
+    effect: Literal["read", "write"] | None = None
+    """A read tool may also be answered from another trace's recording of the same call; a write tool only
+    ever from the item's own tape. Where it is not said, no other trace answers."""
     ignore_args: tuple[str, ...] = ()
 
 

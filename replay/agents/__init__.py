@@ -8,9 +8,9 @@ class that fits `replay.agents.base.Agent`, and one line in `build`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal
 
 from replay.agents.base import Agent, Outcome
+from replay.agents.rules import Corpus, OnMiss, Rules, Simulator
 from replay.errors import VersionError
 from replay.model import Version, VersionKind
 from replay.settings import Tool
@@ -23,9 +23,12 @@ def build(
     *,
     timeout_s: float,
     concurrency: int,
-    on_miss: Literal["stop", "error"] = "stop",
+    on_miss: OnMiss = "stop",
     ignore_args: Collection[str] = (),
     tools: Mapping[str, Tool] | None = None,
+    live: Collection[str] = (),
+    corpus: Corpus | None = None,
+    simulator: Simulator | None = None,
 ) -> Agent:
     """The agent of a version, not started yet.
 
@@ -33,22 +36,30 @@ def build(
         version: what to run, with everything resolved.
         timeout_s: seconds that one trial may take.
         concurrency: the most trials that will be in flight at once.
-        on_miss: whether a call that the tape cannot answer stops the trial, or gives the agent an error.
+        on_miss: whether a call that nothing can answer stops the trial, or gives the agent an error.
         ignore_args: arguments that never count in matching a call with the tape.
         tools: what the settings say about single tools.
+        live: tools that may run.
+        corpus: the recordings of other traces, where they may answer.
+        simulator: a model that plays tools, where one may.
 
     Raises:
         VersionError: the version is of a kind that is not run.
     """
+    tools = tools or {}
+    rules = Rules(
+        timeout_s=timeout_s,
+        on_miss=on_miss,
+        ignore_args=ignore_args,
+        ignore_by_tool={name: tool.ignore_args for name, tool in tools.items() if tool.ignore_args},
+        effects={name: tool.effect for name, tool in tools.items() if tool.effect is not None},
+        live=live,
+        corpus=corpus,
+        simulator=simulator,
+        patched=bool(version.tools),
+    )
     if version.kind is VersionKind.PYTHON:
         from replay.agents.python import PythonAgent
 
-        return PythonAgent(
-            version,
-            timeout_s=timeout_s,
-            concurrency=concurrency,
-            on_miss=on_miss,
-            ignore_args=ignore_args,
-            tools=tools or {},
-        )
+        return PythonAgent(version, rules, concurrency=concurrency)
     raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")

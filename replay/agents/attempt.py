@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from replay.agents.base import Outcome
 from replay.agents.reading import merge_reported, read_cost, read_usage
-from replay.model import Item, JsonObject, ServedCall, Status, ToolCall
+from replay.agents.rules import Rules, Simulator
+from replay.llm.base import ModelFailure
+from replay.messages import canonical_args
+from replay.model import Item, JsonObject, Rule, ServedCall, Status, ToolCall
 from replay.tape import Tape
 
 AFTER_MISS_S = 5.0
 """Seconds that an agent has to end once its trial was stopped."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What holds for every trial of a version."""
-
-    timeout_s: float
-    on_miss: Literal["stop", "error"]
-    ignore_args: Collection[str]
-    ignore_by_tool: Mapping[str, Collection[str]]
-    patched: bool
-    """The version has patch points."""
 
 
 class Attempt:
@@ -37,12 +28,14 @@ class Attempt:
 
     def __init__(self, item: Item, rules: Rules) -> None:
         self.began = False
-        """The worker has begun to run it."""
+        """It has begun to run."""
         self.stopped: str | None = None
         """Why the trial was stopped at a tool call; None while it was not."""
+        self._stopped_as = Status.DIVERGED
         self._item, self._rules = item, rules
         self._tape = Tape(item.tape, rules.ignore_args, rules.ignore_by_tool)
         self._served: list[ServedCall] = []
+        self._simulation_usd = 0.0
         self._started_at = now()
 
     def begin(self) -> None:
@@ -51,31 +44,37 @@ class Attempt:
         self._started_at = now()
         self._end_at(asyncio.get_running_loop().time() + self._rules.timeout_s)
 
-    def answer(self, call: JsonObject) -> JsonObject:
-        """Answer a tool call from the tape, and keep it with how it was answered."""
+    def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
+        """Answer a tool call by the first rule that applies, and keep it with that rule."""
         if self.stopped is not None:
             return {"stop": self.stopped}
         asked: Any = call
-        name, args, index = asked["name"], asked["args"], len(self._served)
+        name, args, rules = asked["name"], asked["args"], self._rules
         answer = self._tape.answer(name, args)
-        recorded = answer.recorded
-        if recorded is not None:
-            made = ToolCall(name=name, args=args, index=index, result=recorded.result, error=recorded.error)
-            self._served.append(ServedCall(call=made, rule=answer.rule, from_trace_id=self._item.trace_id))
-            return {"result": recorded.result} if recorded.error is None else {"error": recorded.error}
-        error = None if self._rules.on_miss == "stop" else f"{name}: no recorded answer for these arguments"
-        made = ToolCall(name=name, args=args, index=index, error=error, answered=False)
-        self._served.append(ServedCall(call=made, rule=answer.rule, note=answer.note))
-        if error is not None:
-            return {"error": error}
-        self.stopped = answer.note or "the tape has no answer"
-        sooner = asyncio.get_running_loop().time() + AFTER_MISS_S
-        current = self.deadline.when()
-        self._end_at(sooner if current is None else min(sooner, current))
-        return {"stop": self.stopped}
+        if answer.recorded is not None:
+            return self._serve(name, args, answer.recorded, answer.rule, self._item.trace_id)
+        effect = rules.effects.get(name)
+        if effect == "read" and rules.corpus is not None:
+            found = rules.corpus.find(self._item, name, args, rules.ignored(name))
+            if found is not None:
+                return self._serve(name, args, found.recorded, Rule.CORPUS, found.trace_id)
+        if effect != "write" and name in rules.live:
+            self._keep(name, args, Rule.LIVE, answered=False)
+            return {"live": len(self._served) - 1}
+        if effect != "write" and rules.simulator is not None:
+            return self._simulate(rules.simulator, name, args)
+        return self._miss(name, args, answer.note or "the tape has no answer")
+
+    def ran(self, told: JsonObject) -> None:
+        """A tool that was let run has given this."""
+        message: Any = told
+        place, error = message["ran"], message.get("error")
+        served = self._served[place]
+        call = replace(served.call, result=message.get("result"), error=error, answered=True)
+        self._served[place] = replace(served, call=call)
 
     def ended(self, message: Any, printed: str | None) -> Outcome:
-        """The worker has replied."""
+        """The agent has replied."""
         failed = message.get("failed")
         if failed is not None:
             return self.failed(
@@ -86,16 +85,15 @@ class Attempt:
                 retry_after_s=failed["retry_after_s"],
             )
         if self.stopped is not None:
-            return self._diverged(message["ms"])
+            return self._ended_early(message["ms"])
         answer = message["answer"]
-        return Outcome(
-            status=Status.OK,
+        return self._outcome(
+            Status.OK,
             final_response=answer["text"],
             served=merge_reported(self._served, answer["tool_calls"], patched=self._rules.patched),
             usage=read_usage(answer["usage"]),
             cost_usd=read_cost(answer["cost_usd"]),
             latency_ms=message["ms"],
-            started_at=self._started_at,
         )
 
     def failed(
@@ -107,26 +105,80 @@ class Attempt:
         latency_ms: float | None = None,
         retry_after_s: float | None = None,
     ) -> Outcome:
-        """It ended without an answer. One that was stopped before is `diverged`, however it ended then."""
+        """It ended without an answer. One that was stopped before is what it was stopped as."""
         if self.stopped is not None:
-            return self._diverged(latency_ms)
-        return Outcome(
-            status=status,
-            reason=reason,
-            served=tuple(self._served),
-            latency_ms=latency_ms,
-            started_at=self._started_at,
-            stderr=printed,
-            retry_after_s=retry_after_s,
+            return self._ended_early(latency_ms)
+        return self._outcome(
+            status, reason=reason, latency_ms=latency_ms, stderr=printed, retry_after_s=retry_after_s
         )
 
-    def _diverged(self, latency_ms: float | None) -> Outcome:
+    def _serve(
+        self, name: str, args: JsonObject, recorded: ToolCall, rule: Rule, trace_id: str | None
+    ) -> JsonObject:
+        self._keep(name, args, rule, result=recorded.result, error=recorded.error, from_trace_id=trace_id)
+        return {"result": recorded.result} if recorded.error is None else {"error": recorded.error}
+
+    async def _simulate(self, simulator: Simulator, name: str, args: JsonObject) -> JsonObject:
+        ignored = self._rules.ignored(name)
+        same = canonical_args(args, ignored)
+        nth = sum(
+            served.rule is Rule.SIMULATED
+            and served.call.name == name
+            and canonical_args(served.call.args, ignored) == same
+            for served in self._served
+        )
+        before = tuple(self._served)
+        # Kept before it is answered, so that calls made at the same time stand in the order of asking.
+        place = len(self._served)
+        self._keep(name, args, Rule.SIMULATED, answered=False)
+        try:
+            played = await simulator.play(self._item, name, args, nth, before)
+        except ModelFailure as failure:
+            return self._stop(f"{name} could not be simulated: {failure}", Status.INFRA_ERROR)
+        self._simulation_usd += played.cost_usd
+        self.ran({"ran": place, "result": played.result})
+        return {"result": played.result}
+
+    def _miss(self, name: str, args: JsonObject, note: str) -> JsonObject:
+        if self._rules.on_miss == "error":
+            error = f"{name}: no recorded answer for these arguments"
+            self._keep(name, args, Rule.MISS, error=error, answered=False, note=note)
+            return {"error": error}
+        self._keep(name, args, Rule.MISS, answered=False, note=note)
+        return self._stop(note, Status.DIVERGED)
+
+    def _stop(self, why: str, status: Status) -> JsonObject:
+        self.stopped, self._stopped_as = why, status
+        sooner = asyncio.get_running_loop().time() + AFTER_MISS_S
+        current = self.deadline.when()
+        self._end_at(sooner if current is None else min(sooner, current))
+        return {"stop": why}
+
+    def _keep(
+        self,
+        name: str,
+        args: JsonObject,
+        rule: Rule,
+        *,
+        result: Any = None,
+        error: str | None = None,
+        answered: bool = True,
+        from_trace_id: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        index = len(self._served)
+        made = ToolCall(name=name, args=args, index=index, result=result, error=error, answered=answered)
+        self._served.append(ServedCall(call=made, rule=rule, from_trace_id=from_trace_id, note=note))
+
+    def _ended_early(self, latency_ms: float | None) -> Outcome:
+        return self._outcome(self._stopped_as, reason=self.stopped, latency_ms=latency_ms)
+
+    def _outcome(self, status: Status, **fields: Any) -> Outcome:
         return Outcome(
-            status=Status.DIVERGED,
-            reason=self.stopped,
-            served=tuple(self._served),
-            latency_ms=latency_ms,
+            status=status,
             started_at=self._started_at,
+            simulation_usd=self._simulation_usd,
+            **{"served": tuple(self._served), **fields},
         )
 
     def _end_at(self, time: float) -> None:

@@ -28,6 +28,8 @@ class Outcome:
     """Tokens, where the agent reports them."""
     cost_usd: float | None = None
     """What the agent itself says it cost; None where it does not say."""
+    simulation_usd: float = 0.0
+    """What tools cost that a model played."""
     latency_ms: float | None = None
     """From calling the agent to its answer; waiting for a worker does not count."""
     started_at: datetime

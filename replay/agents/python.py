@@ -14,20 +14,18 @@ import asyncio
 import itertools
 import sys
 import time
-from collections.abc import Collection, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Literal
 
-from replay.agents.attempt import Attempt, Rules, now
+from replay.agents.attempt import Attempt, now
 from replay.agents.base import Outcome
 from replay.agents.pool import Pool, PoolClosedError
 from replay.agents.process import Launch
 from replay.agents.reading import as_chat, as_text
+from replay.agents.rules import Rules
 from replay.agents.worker import Worker, WorkerDied
 from replay.errors import VersionError
 from replay.model import Item, JsonObject, Status, Version
-from replay.settings import Tool
 
 AFTER_CANCEL_S = 2.0
 """Seconds that an async agent has to give up a trial before its process is ended."""
@@ -40,25 +38,9 @@ ALONE_LIMIT = 4
 class PythonAgent:
     """The adapter of `VersionKind.PYTHON`."""
 
-    def __init__(
-        self,
-        version: Version,
-        *,
-        timeout_s: float,
-        concurrency: int,
-        on_miss: Literal["stop", "error"],
-        ignore_args: Collection[str],
-        tools: Mapping[str, Tool],
-    ) -> None:
-        self._version = version
+    def __init__(self, version: Version, rules: Rules, *, concurrency: int) -> None:
+        self._version, self._rules = version, rules
         self._concurrency = concurrency
-        self._rules = Rules(
-            timeout_s=timeout_s,
-            on_miss=on_miss,
-            ignore_args=ignore_args,
-            ignore_by_tool={name: tool.ignore_args for name, tool in tools.items() if tool.ignore_args},
-            patched=bool(version.tools),
-        )
         self._launch = Launch(
             python=_absolute(version.python) if version.python else sys.executable,
             folder=version.path or str(Path.cwd()),

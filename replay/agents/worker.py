@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,8 +42,11 @@ class Trial(Protocol):
     def begin(self) -> None:
         """The trial's turn has come."""
 
-    def answer(self, call: JsonObject) -> JsonObject:
-        """Answer a tool call: `{"result": …}`, `{"error": text}` or `{"stop": why}`."""
+    def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
+        """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`."""
+
+    def ran(self, told: JsonObject) -> None:
+        """What a tool gave that ran."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,8 @@ class Worker:
     versions: dict[str, str]
     """Interpreter and packages, where they were asked for."""
     _process: Process
+    _answering: asyncio.Future[None]
+    """A tool call whose answer takes its time; the channel carries one at a time."""
 
     def __init__(self) -> None:
         self._running: dict[int, _Running] = {}
@@ -166,13 +172,24 @@ class Worker:
     def _on_tool_call(self, line: bytes) -> None:
         message = _decode(line)
         running = self._running.get(message["trial"])
+        answer: JsonObject | Awaitable[JsonObject]
+        if "ran" in message:
+            if running is not None:
+                running.trial.ran(message)
+            return
         if running is None:
-            answer: JsonObject = {"stop": "the trial is over"}
+            answer = {"stop": "the trial is over"}
         elif "failed" in message:
             answer = {"error": f"the arguments are {TOO_DEEP}"}
         else:
             answer = running.trial.answer(message)
-        self._process.send_tools(_encode(answer))
+        if isinstance(answer, dict):
+            self._process.send_tools(_encode(answer))
+        else:
+            self._answering = asyncio.ensure_future(self._send_later(answer))
+
+    async def _send_later(self, answer: Awaitable[JsonObject]) -> None:
+        self._process.send_tools(_encode(await answer))
 
     def _on_end(self, ending: str) -> None:
         """Tell everyone who waits for something of the process that it is gone."""

@@ -169,6 +169,8 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
         input=trace.input,
         messages=_asked(trace),
         tape=trace.tool_calls,
+        model=trace.model,
+        started_at=trace.started_at,
         recorded_response=trace.final_response,
         trace_id=trace.trace_id,
         session_id=trace.session_id,

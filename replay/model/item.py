@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from replay.model.case import Expectation
 from replay.model.json import JsonObject
@@ -23,6 +24,10 @@ class Item:
     """The conversation up to and with the last user turn; empty where only the text is known."""
     tape: tuple[ToolCall, ...] = ()
     """Recorded calls with their results; answers to tool calls come from here."""
+    model: str | None = None
+    """The model that production used; None where it was not recorded."""
+    started_at: datetime | None = None
+    """When production ran it; None for a case."""
     recorded_response: str | None = None
     """What production answered; None for a case without it."""
     expectation: Expectation | None = None

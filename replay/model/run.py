@@ -24,6 +24,8 @@ class Mode(StrEnum):
 
     ROLLOUT = "rollout"
     """The whole agent, from the input on."""
+    STEP = "step"
+    """Each recorded decision of the model with what it was given: only the next action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,12 @@ class VersionKind(StrEnum):
 
     PYTHON = "python"
     """An entrypoint imported in a worker process."""
+    HTTP = "http"
+    """Something that answers at a URL: one POST a trial."""
+    COMMAND = "command"
+    """A program of any language, spoken to in JSON over its standard input and output."""
+    MESSAGES = "messages"
+    """No agent code: a system prompt, tool definitions and a model; the loop runs here."""
     OBSERVED = "observed"
     """What production recorded; nothing is run."""
 
@@ -29,7 +35,17 @@ class Version:
     factory: bool = False
     """The entrypoint is called once, without arguments, to get the agent."""
     tools: tuple[str, ...] = ()
-    """Patch points where tool calls are answered; `()` means it has none, or they may run."""
+    """Patch points where tool calls are answered, or `endpoint`; `()`: it has none, or they may run."""
+    url: str | None = None
+    """For `http`: where it answers."""
+    header_env: dict[str, str] = field(default_factory=dict)
+    """For `http`: header → the environment variable that holds its value. Values are never stored."""
+    command: tuple[str, ...] = ()
+    """For `command`: program and arguments; no shell reads them."""
+    persistent: bool = False
+    """For `command`: one process runs many trials, a line of JSON each."""
+    setup: JsonObject = field(default_factory=dict)
+    """For `messages`: what a file says (`system`, `tools`, `model` …) in the place of the trace."""
     git: str | None = None
     """The revision as it was named."""
     commit: str | None = None
@@ -54,5 +70,5 @@ class Version:
     @property
     def model(self) -> str | None:
         """The model the version was asked to use, where its arguments name one."""
-        model = self.args.get("model")
+        model = self.args.get("model", self.setup.get("model"))
         return model if isinstance(model, str) else None

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,36 @@ def encode(message: Any) -> bytes:
     return text.encode() + b"\n"
 
 
+class Live:
+    """The answer to a call whose tool may run: whoever asked runs it, and what it gives is told."""
+
+    def __init__(self, tools: Tools, trial: int, index: int) -> None:
+        self._tools, self._trial, self._index = tools, trial, index
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Run a tool."""
+        try:
+            result = function()
+        except BaseException as error:
+            self._tell(error=f"{type(error).__name__}: {error}")
+            raise
+        self._tell(result=result)
+        return result
+
+    async def wait(self, running: Any) -> Any:
+        """Run an async tool."""
+        try:
+            result = await running
+        except BaseException as error:
+            self._tell(error=f"{type(error).__name__}: {error}")
+            raise
+        self._tell(result=result)
+        return result
+
+    def _tell(self, **outcome: Any) -> None:
+        self._tools.tell({"trial": self._trial, "ran": self._index, **outcome})
+
+
 class Tools:
     """The tools channel: one question and its answer at a time, from any thread or coroutine."""
 
@@ -49,7 +80,7 @@ class Tools:
         os.register_at_fork(after_in_child=self._after_fork)
 
     def ask(self, name: str, args: dict[str, Any]) -> Any:
-        """What the tool answers.
+        """What the tool answers, or `Live` where it may run.
 
         Raises:
             RuntimeError: the recorded error of the tool, or the call could not be answered.
@@ -72,7 +103,19 @@ class Tools:
             raise Stopped(answer["stop"])
         if "error" in answer:
             raise RuntimeError(answer["error"])
+        if "live" in answer:
+            return Live(self, trial, answer["live"])
         return answer["result"]
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Say what a tool gave that ran; nothing is answered. What cannot be written is left out."""
+        try:
+            line = encode(message)
+        except (ValueError, RecursionError):
+            return
+        if len(line) <= LARGEST_LINE:
+            with self._lock:
+                self._channel.sendall(line)
 
     def _trial(self, name: str) -> int:
         if self._forked:

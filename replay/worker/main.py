@@ -11,7 +11,8 @@ control   in   {"entrypoint", "factory", "tools", "args", "packages": bool}     
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
-          in   {"result": …}, {"error": "…"} or {"stop": "why"}
+          in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
+          out  {"trial": 7, "ran": 3, "result": …} or {…, "error": "…"}   what it gave; not answered
 
 A sync agent gets one trial at a time, an async one many. The worker ends when its control socket closes, and
 takes its process group with it when LIFE, a pipe nobody writes to, does: so it cannot outlive its parent.

@@ -26,8 +26,9 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replay.worker import answers, holders, replies, shapes
+    from replay.worker import answers, calls, holders, replies, shapes
 else:
+    calls = sys.modules["_replaydiff_worker_calls"]
     answers = sys.modules["_replaydiff_worker_answers"]
     holders = sys.modules["_replaydiff_worker_holders"]
     replies = sys.modules["_replaydiff_worker_replies"]
@@ -148,7 +149,7 @@ def _replacement(
     convert = answers.converter(original)
     tool_name = name or getattr(original, "__name__", None) or type(original).__name__
 
-    def answer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if skip_self:
             args = args[1:]
         if style == "name":
@@ -157,15 +158,22 @@ def _replacement(
             called, given = _read_dispatched(args, kwargs)
         else:
             called, given = tool_name, _passed(signature, args, kwargs, skip_self)
-        return convert(ask(called, given))
+        return ask(called, given)
 
+    # The original is kept in `__wrapped__`: whatever else refers to it will refer to the patch.
     def patched(*args: Any, **kwargs: Any) -> Any:
-        return answer(args, kwargs)
+        answer = asked(args, kwargs)
+        if isinstance(answer, calls.Live):
+            return answer.run(lambda: new.__wrapped__(*args, **kwargs))
+        return convert(answer)
 
     async def patched_async(*args: Any, **kwargs: Any) -> Any:
-        return answer(args, kwargs)
+        answer = asked(args, kwargs)
+        if isinstance(answer, calls.Live):
+            return await answer.wait(new.__wrapped__(*args, **kwargs))
+        return convert(answer)
 
-    new = patched_async if shapes.is_async(original) else patched
+    new: Any = patched_async if shapes.is_async(original) else patched
     assigned = [field for field in functools.WRAPPER_ASSIGNMENTS if hasattr(original, field)]
     functools.update_wrapper(new, original, assigned=assigned)
     return new
