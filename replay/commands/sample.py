@@ -172,9 +172,14 @@ def _listed(months: dict[str, int]) -> str:
 
 def _handled(con: DuckDBPyConnection, app: App) -> set[str]:
     """Ids of traces that are in the golden set, or were promoted or dismissed."""
+    from replay.model import Action, standing
     from replay.store.decisions import decisions
 
-    handled = {decision.item_id for decision in decisions(con)}
+    handled = {
+        item_id
+        for item_id, decision in standing(decisions(con)).items()
+        if decision.action is not Action.SKIP
+    }
     if app.settings.golden_path.exists():
         from replay.golden import read_golden
 

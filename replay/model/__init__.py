@@ -4,7 +4,7 @@ Times are naive UTC, costs US dollars, durations milliseconds, scores 0..1.
 """
 
 from replay.model.case import Case, Expectation, ExpectedCall, Match, Provenance
-from replay.model.decision import Action, Decision
+from replay.model.decision import Action, Decision, standing
 from replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
 from replay.model.item import Item
 from replay.model.json import Json, JsonObject
@@ -49,5 +49,6 @@ __all__ = [
     "Version",
     "VersionKind",
     "Vote",
+    "standing",
     "tool_path",
 ]

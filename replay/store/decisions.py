@@ -1,4 +1,4 @@
-"""What people decided about items: appended, the newest of an item counts."""
+"""What people decided about items: appended, never changed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from replay.store.text import clean_text
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_COLUMNS = "item_id, action, decided_at, person, run_id, reason, case_id"
+_COLUMNS = "item_id, action, decided_at, person, run_id, reason, case_id, label"
 
 
 def add_decision(con: DuckDBPyConnection, decision: Decision) -> None:
     """Append one decision."""
     con.execute(
-        f"INSERT INTO decisions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO decisions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
             decision.item_id,
             decision.action.value,
@@ -25,6 +25,7 @@ def add_decision(con: DuckDBPyConnection, decision: Decision) -> None:
             decision.run_id,
             None if decision.reason is None else clean_text(decision.reason),
             decision.case_id,
+            decision.label,
         ],
     )
 
@@ -41,6 +42,7 @@ def decisions(con: DuckDBPyConnection) -> list[Decision]:
             run_id=run_id,
             reason=reason,
             case_id=case_id,
+            label=label,
         )
-        for item_id, action, at, person, run_id, reason, case_id in rows
+        for item_id, action, at, person, run_id, reason, case_id, label in rows
     ]

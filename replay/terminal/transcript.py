@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from replay.model import Case, Item, Message, ServedCall, ToolCall, Trace, Trial
-from replay.terminal.plain import one_line, visible
+from replay.terminal.plain import one_line
+from replay.terminal.wrapping import wrapped
 
 FOLDED = 12
 """Lines of one text that are shown unless everything is asked for."""
@@ -136,14 +136,7 @@ class Transcript:
             yield from self._text("  ←", result)
 
     def _text(self, label: str, text: str) -> Iterator[str]:
-        room = self._width - _LABEL
-        lines = [
-            part
-            for line in visible(text).splitlines() or [""]
-            for part in textwrap.wrap(line, room, replace_whitespace=False, drop_whitespace=False) or [""]
-        ]
-        hidden = 0 if self._full else max(0, len(lines) - FOLDED)
-        for index, line in enumerate(lines[: len(lines) - hidden]):
-            yield f"{label if index == 0 else '':<{_LABEL}}{line.rstrip()}"
-        if hidden:
-            yield f"{'':<{_LABEL}}… {hidden} more lines (--full shows them)"
+        lines = wrapped(text, self._width - _LABEL, None if self._full else FOLDED)
+        for index, line in enumerate(lines):
+            hint = " (--full shows them)" if not self._full and index == FOLDED else ""
+            yield f"{label if index == 0 else '':<{_LABEL}}{line}{hint}"

@@ -25,7 +25,7 @@ from diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
 from replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
 from replay.terminal.plain import visible
 from reports import numbers, words
-from reports.html.align import Call, align, differing, same
+from replay.align import Call, align, differing, same
 
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""

@@ -156,5 +156,6 @@ CREATE TABLE decisions (
     person  VARCHAR NOT NULL,
     run_id  VARCHAR,
     reason  VARCHAR,
-    case_id VARCHAR
+    case_id VARCHAR,
+    label   INTEGER                       -- 1 poor to 3 good
 );

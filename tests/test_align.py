@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replay.model import JsonObject
-from reports.html.align import Call, align, differing, same
+from replay.align import Call, align, differing, same
 
 
 def calls(text: str) -> list[Call]:
