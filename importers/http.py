@@ -1,0 +1,339 @@
+"""One patient HTTP client for every live source: JSON in and out, asked again where asking again can help.
+
+| answer | what happens |
+|---|---|
+| 429, or 503 with `Retry-After` | wait as long as it says (`Retry-After`, `X-RateLimit-Reset`), ask again |
+| 408, 425, 5xx, a cut connection or body, a time-out | ask again after 0.5, 1, 2 … 60 seconds, give or take |
+| 401, 403 | the keys are wrong: a sentence, at once |
+| 404, 410, another 4xx, a redirect, a web page | a sentence, at once; `HttpError.status` says which it was |
+
+A body is read in pieces up to a limit in bytes and seconds, so neither a huge page nor one that trickles in
+fills the memory or hangs the import. A proxy of the environment is used (`HTTPS_PROXY`, `NO_PROXY`), but not
+to reach this machine itself. Keys go in as headers, and no text of an error holds one.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from importers.base import Told
+from replay.errors import CredentialsError, InputError, SettingsError
+from replay.messages import parse
+from replay.model import Json
+from replay.terminal.plain import one_line
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import httpx
+
+Params = Mapping[str, str | int | Sequence[str]]
+"""Query parameters; a sequence is a parameter that is repeated."""
+
+ATTEMPTS = 6
+"""How often one request is made before it is given up, waits that the server asked for not counted."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
+LONGEST_ASKED_WAIT_S = 15 * 60.0
+"""A server that asks for a longer wait is left alone: the import goes on when it is started again."""
+MOST_ASKED_WAITS = 50
+TIMEOUT_S = 60.0
+"""Seconds of silence; a whole answer may take `SLOWEST_ANSWER` times as long."""
+SLOWEST_ANSWER = 5
+MOST_BYTES = 256_000_000
+"""A longer body, unpacked, is not read."""
+TELL_WAIT_S = 5.0
+_AGAIN = frozenset((408, 425, 500, 502, 503, 504, 507, 520, 521, 522, 523, 524, 529))
+_TOO_HEAVY = frozenset((408, 413, 500, 502, 503, 504, 520, 524))
+_SHOWN_CHARACTERS = 200
+
+
+class HttpError(InputError):
+    """No answer that can be used.
+
+    `status` is that of the answer, None where there was none. `heavy` says that a smaller question may fare
+    better: it took too long, broke off or was too much.
+    """
+
+    def __init__(self, text: str, *, status: int | None = None, heavy: bool = False) -> None:
+        self.status, self.heavy = status, heavy
+        super().__init__(text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why one try failed."""
+
+    text: str
+    status: int | None = None
+    heavy: bool = False
+    again: bool = True
+    wait: float | None = None
+    """Seconds to wait, where the server says so."""
+
+
+def read_url(name: str, value: str) -> str:
+    """An address out of the environment, without a slash at its end.
+
+    Raises:
+        SettingsError: it is no address of HTTP, or has a key in it.
+    """
+    url = value.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment:
+        raise SettingsError(f"{name} must be an address like https://host, not {_without_user(value)!r}")
+    if parts.username or parts.password:
+        raise SettingsError(f"{name} must not have a user or key in it: keys have variables of their own")
+    return url
+
+
+def _without_user(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"…@{tail}" if at else one_line(head + tail)[:_SHOWN_CHARACTERS]
+
+
+class JsonClient:
+    """Asks one service. Use it as a context manager: it holds connections open."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        headers: Mapping[str, str],
+        service: str,
+        keys: str,
+        told: Told | None = None,
+        timeout: float = TIMEOUT_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Get ready; nothing is asked yet.
+
+        Args:
+            base_url: what paths are put behind; `read_url` gives it.
+            headers: sent with every request, keys among them.
+            service: what messages call it: "Langfuse".
+            keys: what a person must look at where access is refused: "LANGFUSE_PUBLIC_KEY and …".
+            told: told when a wait is a long one.
+            timeout: seconds of silence after which an answer is given up.
+            sleep: waits; a test gives its own.
+        """
+        import httpx
+
+        from replay.llm.anthropic import is_loopback
+
+        self._http = httpx.Client(
+            headers={"Accept": "application/json", "User-Agent": "replaydiff", **headers},
+            timeout=timeout,
+            # A proxy of the environment cannot reach what answers on this machine.
+            trust_env=not is_loopback(base_url),
+        )
+        self._base, self._service, self._keys = base_url, service, keys
+        self._secrets = [value for value in headers.values() if value]
+        self._told, self._timeout, self._sleep = told, timeout, sleep
+        self.answers = 0
+        """Answers that were read whole."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Params | None = None, *, attempts: int = ATTEMPTS) -> Json:
+        """The JSON that `GET path` answers.
+
+        Raises:
+            CredentialsError: the keys are refused.
+            HttpError: anything else than an answer, after `attempts` tries where trying again can help.
+        """
+        return self._ask("GET", path, params, None, attempts)
+
+    def post(self, path: str, body: Json, params: Params | None = None, *, attempts: int = ATTEMPTS) -> Json:
+        """The JSON that `POST path` answers, for questions that are asked by POST: it is tried again, too.
+
+        Raises:
+            CredentialsError, HttpError: as for `get`.
+        """
+        return self._ask("POST", path, params, body, attempts)
+
+    def _ask(self, method: str, path: str, params: Params | None, body: Json, attempts: int) -> Json:
+        tries = waits = 0
+        while True:
+            found = self._try(method, path, params, body)
+            if not isinstance(found, _Fault):
+                self.answers += 1
+                return found.value
+            where = f"{self._service} at {_address(self._base)}"
+            if found.status in (401, 403):
+                raise CredentialsError(
+                    f"{where} refuses the keys (HTTP {found.status}); check {self._keys}, and that they "
+                    "belong to this address"
+                )
+            if found.wait is not None:
+                waits += 1
+                if found.wait > LONGEST_ASKED_WAIT_S or waits > MOST_ASKED_WAITS:
+                    raise HttpError(
+                        f"{where} asks to wait {found.wait:.0f} more seconds (HTTP {found.status}); run the "
+                        "same command again later: it goes on where it stopped",
+                        status=found.status,
+                    )
+                wait = found.wait
+            else:
+                tries += 1
+                if not found.again or tries >= attempts:
+                    tried = f" after {tries} tries" if tries > 1 else ""
+                    raise HttpError(
+                        f"{where} {found.text}{tried} (asked for {path})",
+                        status=found.status,
+                        heavy=found.heavy,
+                    )
+                wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1)  # noqa: S311
+            if self._told and wait >= TELL_WAIT_S:
+                self._told(f"waiting {wait:.0f} s: {self._service} {found.text}")
+            self._sleep(wait)
+
+    def _try(self, method: str, path: str, params: Params | None, body: Json) -> _Answer | _Fault:
+        import httpx
+
+        slowest = time.monotonic() + self._timeout * SLOWEST_ANSWER
+        content = bytearray()
+        try:
+            with self._http.stream(
+                method, self._base + path, params=params, json=body if method == "POST" else None
+            ) as answer:
+                for piece in answer.iter_bytes():
+                    content += piece
+                    if len(content) > MOST_BYTES:
+                        text = f"answered more than {MOST_BYTES // 1_000_000} MB at once"
+                        return _Fault(text, heavy=True, again=False)
+                    if time.monotonic() > slowest:
+                        return _Fault("took too long to answer", heavy=True)
+                return self._read(answer, bytes(content))
+        except httpx.TimeoutException as error:
+            if isinstance(error, httpx.ConnectTimeout):
+                return _Fault("cannot be reached (no connection in time); is the address right?")
+            return _Fault(f"was silent for {self._timeout:.0f} s", heavy=True)
+        except httpx.ConnectError as error:
+            return self._unreachable(error)
+        except httpx.ProxyError as error:
+            return _Fault(f"cannot be reached through the proxy of the environment ({error})", again=False)
+        except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
+            return _Fault(
+                f"cannot be asked like this ({type(error).__name__}); check {self._keys}", again=False
+            )
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            return _Fault(f"broke off its answer ({type(error).__name__})", heavy=True)
+        except httpx.InvalidURL as error:
+            return _Fault(f"has no such address ({error})", again=False)
+
+    def _unreachable(self, error: Exception) -> _Fault:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, ssl.SSLError):
+                return _Fault(
+                    f"has a certificate that is not trusted here ({one_line(str(error))}); SSL_CERT_FILE may "
+                    "name the right one",
+                    again=False,
+                )
+            cause = cause.__cause__ or cause.__context__
+        return _Fault(f"cannot be reached ({one_line(str(error))}); is the address right?")
+
+    def _read(self, answer: httpx.Response, content: bytes) -> _Answer | _Fault:
+        status = answer.status_code
+        if status == 429 or (status == 503 and "retry-after" in answer.headers):
+            why = "limits how often it may be asked" if status == 429 else "is not ready"
+            return _Fault(f"{why} (HTTP {status})", status, wait=wait_of(answer.headers))
+        if status >= 400:
+            said = self._said(content)
+            return _Fault(
+                f"answered HTTP {status}{said}", status, heavy=status in _TOO_HEAVY, again=status in _AGAIN
+            )
+        if status >= 300:
+            target = _address(answer.headers.get("location", "")) or "elsewhere"
+            return _Fault(f"sends on to {target} (HTTP {status}); give that address", status, again=False)
+        if "html" in answer.headers.get("content-type", ""):
+            return _Fault("answered a web page, no JSON; is the address that of the API?", again=False)
+        try:
+            return _Answer(parse(content))
+        except ValueError:
+            # Where no length was announced, a cut body looks whole.
+            return _Fault("answered what is no whole JSON", heavy=True)
+
+    def _said(self, content: bytes) -> str:
+        """What an error answer says, without anything secret in it."""
+        try:
+            found = parse(content)
+        except ValueError:
+            return ""
+        if isinstance(found, dict):
+            for key in ("message", "detail", "error", "title"):
+                if isinstance(found.get(key), str) and found[key]:
+                    found = found[key]
+                    break
+        if not isinstance(found, str):
+            return ""
+        for secret in self._secrets:
+            found = found.replace(secret, "…")
+        return f": {one_line(found)[:_SHOWN_CHARACTERS]}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    value: Json
+
+
+def wait_of(headers: Mapping[str, str]) -> float:
+    """Seconds that a server asks to wait; a second where it does not say how long."""
+    found = _seconds(headers.get("retry-after"), epoch=False)
+    if found is None:
+        found = _seconds(headers.get("x-ratelimit-reset"), epoch=True)
+    return max(found, 0.0) if found is not None else 1.0
+
+
+def _seconds(value: str | None, *, epoch: bool) -> float | None:
+    """Seconds from now: said as a number, since 1970 where that is the `epoch`, or as a date of any sort."""
+    if not value:
+        return None
+    now = datetime.now(UTC)
+    try:
+        number = float(value)
+    except ValueError:
+        pass
+    else:
+        if not math.isfinite(number):
+            return None
+        return number - now.timestamp() if epoch and number > 1e9 else number
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            moment = read(value)
+        except ValueError:
+            continue
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return (moment - now).total_seconds()
+    return None
+
+
+def _address(url: str) -> str:
+    """An address as a message may show it: no user, no query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return one_line(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
