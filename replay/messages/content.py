@@ -6,7 +6,7 @@ same field of one Langfuse project holds OpenAI, Anthropic, Gemini, Vercel and O
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,25 @@ from replay.messages.decode import RAW, decode, read_args
 from replay.model import Json, JsonObject, Message, ToolCall
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
-_REQUEST_TYPES = {"tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "server_tool_call", "tool-call"}
-_RESULT_TYPES = {"tool_result", "mcp_tool_result", "tool_call_response", "tool-result"}
+_REQUEST_TYPES = {
+    "tool_use",
+    "server_tool_use",
+    "mcp_tool_use",
+    "tool_call",
+    "server_tool_call",
+    "tool-call",
+    "function_call",
+    "custom_tool_call",
+}
+_RESULT_TYPES = {"tool_result", "mcp_tool_result", "tool_call_response", "tool-result", "tool-error"}
 _ARGS = {"arguments", "input"}
 _SILENT_TYPES = {"thinking", "redacted_thinking", "reasoning"}
 """Parts that are the model's own and no answer."""
+_UI_STATES = {"output-available": "output", "output-error": "errorText", "result": "result"}
+"""States of a call in a message of the AI SDK's user interface → where its result stands."""
+_HOSTED_RESULTS = ("output", "outputs", "results", "result")
+_HOSTED_ENVELOPE = {"type", "id", "call_id", "status", "error", "caller", "created_by", *_HOSTED_RESULTS}
+"""Fields of a hosted tool's item that are not what it was asked."""
 
 
 @dataclass(slots=True)
@@ -52,16 +66,29 @@ def _sort(part: Json, found: Content) -> None:
         return
     if not isinstance(part, dict):
         return
+    kind = part.get("type")
+    if kind == "text":
+        text = part.get("text", part.get("content"))
+        if isinstance(text, str) and text:
+            found.texts.append(text)
+        return
     result = read_result(part)
     if result is not None:
         found.results.append(result)
         return
-    call = read_call(part)
+    call, own_result = read_answered_call(part)
     if call is not None:
         found.calls.append(call)
+        if own_result is not None:
+            found.results.append(own_result)
         return
-    kind = part.get("type")
-    if kind in _TEXT_TYPES:
+    inner = part.get("message_content")
+    if isinstance(inner, dict) and "message_content" not in inner:
+        # OpenInference wraps each.
+        _sort(inner, found)
+        return
+    # Gemini marks its thoughts, which have no type.
+    if _is_one_of(kind, _TEXT_TYPES) and part.get("thought") is not True:
         for key in ("text", "content", "refusal"):
             text = part.get(key)
             if isinstance(text, str):
@@ -70,14 +97,70 @@ def _sort(part: Json, found: Content) -> None:
                 break
 
 
+def _is_one_of(kind: Json, kinds: Collection[str | None]) -> bool:
+    """Whether a type is one of these; a record may have anything there."""
+    return (kind is None or isinstance(kind, str)) and kind in kinds
+
+
 def is_part(value: Json) -> bool:
     """Whether an object without a role can be a part of a message."""
     if not isinstance(value, dict) or "role" in value:
         return False
     kind = value.get("type")
-    if kind in _TEXT_TYPES | _SILENT_TYPES and isinstance(value.get("text", value.get("content")), str):
-        return kind is not None
-    return kind in _SILENT_TYPES or read_call(value) is not None or read_result(value) is not None
+    if kind is not None and _is_one_of(kind, _TEXT_TYPES):
+        return isinstance(value.get("text", value.get("content", value.get("refusal"))), str)
+    if _is_one_of(kind, _SILENT_TYPES):
+        return True
+    return read_answered_call(value)[0] is not None or read_result(value) is not None
+
+
+def read_answered_call(part: Mapping[str, Any]) -> tuple[ToolCall | None, Message | None]:
+    """A requested tool call, with its result where one record holds both.
+
+    Tools that ran at the provider (web search, MCP) are one item with what they were asked and what they
+    found; so are calls in messages of the AI SDK's user interface.
+    """
+    call = read_call(part)
+    if call is not None:
+        return call, None
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        return None, None
+    if kind.endswith("_call"):
+        return _hosted(part, kind.removesuffix("_call"))
+    if kind.startswith("tool-") or kind == "dynamic-tool":
+        return _of_interface(part, kind)
+    return None, None
+
+
+def _hosted(part: Mapping[str, Any], tool: str) -> tuple[ToolCall | None, Message | None]:
+    if tool == "mcp":
+        name, args = part.get("name"), part.get("arguments")
+    else:
+        asked = {key: value for key, value in part.items() if key not in _HOSTED_ENVELOPE}
+        only = next(iter(asked.values())) if len(asked) == 1 else None
+        name, args = tool, only if isinstance(only, dict) else asked
+    if not isinstance(name, str) or not name:
+        return None, None
+    call = _call(name, args, part)
+    failed = part.get("error") is not None or part.get("status") == "failed"
+    value = part["error"] if part.get("error") is not None else _first(part, *_HOSTED_RESULTS)
+    if value is None and not failed:
+        return call, None
+    return call, result_message(value, call.call_id, name, failed)
+
+
+def _of_interface(part: Mapping[str, Any], kind: str) -> tuple[ToolCall | None, Message | None]:
+    inner = part.get("toolInvocation")
+    part = inner if isinstance(inner, dict) else part
+    name, state = part.get("toolName"), part.get("state")
+    name = name if isinstance(name, str) else kind.removeprefix("tool-")
+    if "toolCallId" not in part or not isinstance(state, str):
+        return None, None
+    call = _call(name, _first(part, "input", "args"), part)
+    if state not in _UI_STATES:
+        return call, None
+    return call, result_message(part.get(_UI_STATES[state]), call.call_id, name, state == "output-error")
 
 
 def read_call(part: Mapping[str, Any]) -> ToolCall | None:
@@ -92,10 +175,10 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     if isinstance(function, dict) and isinstance(function.get("name"), str) and _ARGS & function.keys():
         return _call(function["name"], function.get("arguments", function.get("input")), part)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
-        if kind in _RESULT_TYPES or "result" in part or "output" in part:
+        if _is_one_of(kind, _RESULT_TYPES) or "result" in part or "output" in part:
             return None
         return _call(part["toolName"], part.get("input", part.get("args")), part)
-    if kind in _REQUEST_TYPES or kind in {"function_call", "custom_tool_call", "mcp_call"}:
+    if isinstance(kind, str) and kind in _REQUEST_TYPES:
         name = part.get("name")
         if isinstance(name, str):
             return _call(name, _first(part, "input", "arguments", "args"), part)
@@ -109,6 +192,9 @@ def read_calls(value: Json) -> list[ToolCall]:
     for entry in value if isinstance(value, list) else []:
         if not isinstance(entry, dict):
             continue
+        # OpenInference wraps each.
+        inner = entry.get("tool_call")
+        entry = inner if isinstance(inner, dict) else entry
         call = read_call(entry)
         if call is None and isinstance(entry.get("name"), str):
             call = _call(entry["name"], _first(entry, "args", "arguments", "input"), entry)
@@ -121,7 +207,7 @@ def _call(name: Any, args: Json, ids: Mapping[str, Any]) -> ToolCall:
     # A Responses item has both: `id` names the item, `call_id` joins it with its output.
     call_id = _first(ids, "call_id", "id", "toolCallId", "toolUseId", "tool_call_id")
     # The input of OpenAI's custom tools is free text, not JSON.
-    plain = ids.get("type") in {"custom", "custom_tool_call"} and isinstance(args, str)
+    plain = isinstance(args, str) and ids.get("type") in ("custom", "custom_tool_call")
     found: JsonObject = {RAW: args} if plain else read_args(args)
     return ToolCall(
         name=name, args=found, call_id=str(call_id) if call_id not in (None, "") else None, answered=False
@@ -140,13 +226,19 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
             _bedrock(inner.get("content")), inner.get("toolUseId"), None, inner.get("status") == "error"
         )
     kind = part.get("type")
-    if kind in {"function_call_output", "custom_tool_call_output"}:
-        return result_message(part.get("output"), part.get("call_id"), part.get("name"))
-    if kind not in _RESULT_TYPES and not (isinstance(kind, str) and kind.endswith("_tool_result")):
+    if not isinstance(kind, str):
+        return None
+    if kind.endswith("_call_output"):
+        failed = part.get("status") == "failed"
+        return result_message(part.get("output"), _first(part, "call_id", "id"), part.get("name"), failed)
+    if kind not in _RESULT_TYPES and not kind.endswith("_tool_result"):
         return None
     call_id = _first(part, "tool_use_id", "toolCallId", "id", "tool_call_id")
-    value = _first(part, "content", "response", "result", "output")
-    failed = bool(part.get("is_error") or part.get("isError"))
+    value = _first(part, "content", "response", "result", "output", "error")
+    failed = bool(part.get("is_error") or part.get("isError")) or kind == "tool-error"
+    # A tool that ran at Anthropic answers an error as `{"type": "web_search_tool_result_error", …}`.
+    if isinstance(value, dict) and str(value.get("type")).endswith("_tool_result_error"):
+        failed = True
     if isinstance(value, dict) and kind == "tool-result" and {"type", "value"} <= value.keys():
         failed = failed or str(value["type"]).startswith("error")
         value = value["value"]
@@ -173,7 +265,7 @@ def result_message(value: Json, call_id: Json, name: Json, failed: bool = False)
 
 
 def _is_text(part: Json) -> bool:
-    return isinstance(part, dict) and part.get("type") in {"text", "input_text", "output_text"}
+    return isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text")
 
 
 def _bedrock(content: Json) -> Json:

@@ -2,8 +2,9 @@
 
 Whatever field it is found in, a conversation is one of a dozen shapes: OpenAI chat and Responses,
 Anthropic, LangChain (flat and serialised), LangGraph states and Commands, OTel GenAI, Gemini and ADK,
-Vercel AI, Bedrock. They are told apart by what they carry. One record may mix them; a message that cannot
-be understood is left out, and a value with no message in it at all is not a conversation.
+Vercel AI, Bedrock, OpenInference, and plain transcripts (`Human: … AI: …`). They are told apart by what they
+carry. One record may mix them; a message that cannot be understood is left out, and a value with no message
+in it at all is not a conversation.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from replay.messages.content import (
     Content,
     is_part,
+    read_answered_call,
     read_call,
     read_calls,
     read_content,
@@ -21,6 +23,8 @@ from replay.messages.content import (
     result_message,
 )
 from replay.messages.decode import decode
+from replay.messages.flattened import unflattened
+from replay.messages.transcript import read_transcript
 from replay.model import Json, Message, ToolCall
 
 _ROLES = {
@@ -29,9 +33,14 @@ _ROLES = {
     "model": "assistant",
     "developer": "system",
     "function": "tool",
+    "HumanMessageChunk": "user",
     "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
 }
-_LANGCHAIN_TYPES = {"human", "ai", "tool", "system", "function", "AIMessageChunk"}
+_LANGCHAIN_TYPES = _ROLES.keys() - {"model", "developer"} | {"tool", "system"}
+_PAIR_ROLES = {"system", "user", "human", "assistant", "ai"}
+"""Who may speak in LangChain's short form of a message: `["human", "Hello"]`."""
 _PLAIN_KEYS = ("input", "question", "query", "prompt", "text", "message", "content", "answer", "output")
 _WRAPPERS = ("output", "update", "generations", "message", "new_message", "candidates", "input", "response")
 """Keys of an object under which its messages may stand, in the order in which they are looked at."""
@@ -73,6 +82,8 @@ def _read(value: Json, depth: int) -> Iterator[Message]:
         yield from _read_list(value, depth)
     elif isinstance(value, dict):
         yield from _read_object(value, depth)
+    elif isinstance(value, str):
+        yield from read_transcript(value)
 
 
 def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
@@ -82,12 +93,21 @@ def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
         return
     for item in values:
         item = decode(item)
-        if isinstance(item, dict | list):
-            yield from _read(item, depth + 1)
+        if isinstance(item, dict):
+            yield from _read_object(item, depth + 1)
+        elif isinstance(item, list):
+            yield from _pair(item) or _read(item, depth + 1)
+
+
+def _pair(item: list[Json]) -> list[Message]:
+    match item:
+        case [str(role), str(text)] if role in _PAIR_ROLES:
+            return [Message(role=_ROLES.get(role, role), text=text)]
+    return []
 
 
 def _is_bare_call(item: Mapping[str, Any]) -> bool:
-    if "role" in item or item.get("type") not in {"tool_call", "function", "custom", None}:
+    if "role" in item or item.get("type") not in ("tool_call", "function", "custom", None):
         return False
     return read_call(item) is not None
 
@@ -96,13 +116,18 @@ def _from_parts(values: list[Json]) -> Iterator[Message]:
     """Requests in a row become one assistant message; results one `tool` message each."""
     pending: list[Json] = []
     for part in values:
-        result = read_result(part) if isinstance(part, dict) else None
-        if result is None:
+        result = None
+        if isinstance(part, dict):
+            result = read_result(part)
+            if result is None:
+                pending.append(part)
+                result = read_answered_call(part)[1]
+        else:
             pending.append(part)
-            continue
-        yield from _assistant(pending)
-        pending = []
-        yield result
+        if result is not None:
+            yield from _assistant(pending)
+            pending = []
+            yield result
     yield from _assistant(pending)
 
 
@@ -113,15 +138,23 @@ def _assistant(parts: list[Json]) -> Iterator[Message]:
 
 
 def _read_object(value: dict[str, Json], depth: int) -> Iterator[Message]:
-    if value.get("lc") and isinstance(value.get("kwargs"), dict):
-        yield from _langchain(value)
+    if depth > _MAX_DEPTH:
         return
     if isinstance(value.get("role"), str):
         yield from _with_role(value, str(value["role"]))
         return
-    if value.get("type") in _LANGCHAIN_TYPES and "content" in value:
-        yield from _with_role(value, str(value["type"]))
+    if value.get("lc") and isinstance(value.get("kwargs"), dict):
+        yield from _langchain(value)
         return
+    kind = value.get("type")
+    if isinstance(kind, str) and kind in _LANGCHAIN_TYPES:
+        data = value.get("data")
+        if "content" in value:
+            yield from _with_role(value, kind)
+            return
+        if isinstance(data, dict) and "content" in data:
+            yield from _with_role(data, kind)
+            return
     if is_part(value) or _is_bare_call(value):
         yield from _from_parts([value])
         return
@@ -147,6 +180,10 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
     if isinstance(inner, list) and any(is_part(part) for part in inner):
         yield from _with_role(value, "assistant")
         return
+    flat = unflattened(value)
+    if flat is not None:
+        yield from _read(flat, depth)
+        return
     for key in _WRAPPERS:
         inner = decode(value.get(key))
         if isinstance(inner, list | dict):
@@ -161,9 +198,10 @@ def _unwrap(value: dict[str, Json], depth: int) -> Iterator[Message]:
 def _system(value: Mapping[str, Any]) -> Iterator[Message]:
     """The system prompt that Anthropic, Gemini and the Responses API keep beside the messages."""
     config = value.get("config")
-    text = value.get("system", value.get("instructions"))
-    if text is None and isinstance(config, dict):
-        text = config.get("system_instruction")
+    places = [value.get("system"), value.get("instructions"), value.get("systemInstruction")]
+    if isinstance(config, dict):
+        places += [config.get("system_instruction"), config.get("systemInstruction")]
+    text = next((place for place in places if place), None)
     if isinstance(text, dict):
         text = text.get("parts")
     found = read_content(text).text if text else ""
@@ -174,7 +212,7 @@ def _system(value: Mapping[str, Any]) -> Iterator[Message]:
 def _langchain(value: dict[str, Json]) -> Iterator[Message]:
     kwargs, path = value.get("kwargs"), value.get("id")
     name = path[-1] if isinstance(path, list) and path else ""
-    role = {"Human": "user", "AI": "assistant", "System": "system", "Tool": "tool"}.get(
+    role = {"Human": "user", "AI": "assistant", "System": "system", "Tool": "tool", "Function": "tool"}.get(
         str(name).removesuffix("Chunk").removesuffix("Message")
     )
     if role and isinstance(kwargs, dict):
@@ -183,25 +221,38 @@ def _langchain(value: dict[str, Json]) -> Iterator[Message]:
 
 def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
     role = _ROLES.get(role, role)
-    raw = value.get("content", value.get("parts"))
-    requests = _requests_as_text(raw)
-    if requests:
+    raw = value.get("content")
+    if raw is None or raw == "":
+        # OTel and Gemini say `parts`, OpenInference `contents`.
+        raw = value.get("parts", value.get("contents", raw))
+    if isinstance(raw, str) and raw.startswith("[{"):
         # Koog writes what the model asked for as text, under `assistant` or under `tool`.
-        yield Message(role="assistant", tool_calls=tuple(requests))
-        return
+        requests = _requests_as_text(raw)
+        if requests:
+            yield Message(role="assistant", tool_calls=tuple(requests))
+            return
+        if role != "tool":
+            raw = _parts_as_text(raw)
     if role == "tool":
         yield from _tool(value, raw)
         return
-    content = read_content(raw)
-    yield from content.results
+    if isinstance(raw, str):
+        content = Content(texts=[raw] if raw else [])
+    else:
+        content = read_content(raw)
+        if content.results and role == "assistant":
+            # Tools that ran at the provider: what was said before and after stays before and after.
+            yield from _from_parts(raw if isinstance(raw, list) else [raw])
+            return
+        yield from content.results
     calls = tuple(_calls(value, content)) if role == "assistant" else ()
     text = content.text or _refusal(value)
     if calls or text or not content.results:
         yield Message(role=role, text=text, tool_calls=calls)
 
 
-def _requests_as_text(raw: Json) -> list[ToolCall]:
-    if not (isinstance(raw, str) and raw.startswith("[{") and '"function"' in raw):
+def _requests_as_text(raw: str) -> list[ToolCall]:
+    if '"function"' not in raw:
         return []
     decoded = decode(raw)
     calls = (
@@ -213,16 +264,27 @@ def _requests_as_text(raw: Json) -> list[ToolCall]:
     return found if isinstance(decoded, list) and len(found) == len(decoded) else []
 
 
+def _parts_as_text(raw: str) -> Json:
+    """The parts that some instrumentations write as one JSON text; any other text as it is."""
+    if '"type"' not in raw:
+        return raw
+    decoded = decode(raw)
+    return decoded if isinstance(decoded, list) and all(map(is_part, decoded)) else raw
+
+
 def _calls(value: Mapping[str, Any], content: Content) -> Iterator[ToolCall]:
-    yield from content.calls
     listed = value.get("tool_calls")
+    invalid = value.get("invalid_tool_calls")
     extra = value.get("additional_kwargs")
-    if not listed and isinstance(extra, dict):
+    if not listed and not invalid and isinstance(extra, dict):
         # LangChain repeats there what `tool_calls` has: take it only where that is empty.
         listed = extra.get("tool_calls")
-    if listed and not content.calls:
-        yield from read_calls(listed)
-    elif isinstance(value.get("function_call"), dict):
+    found = read_calls(listed) if listed else []
+    # LangChain repeats in `tool_calls` what the content asks for; only there are the arguments of a stream.
+    yield from found if len(found) >= len(content.calls) else content.calls
+    if invalid:
+        yield from read_calls(invalid)
+    if not found and not content.calls and isinstance(value.get("function_call"), dict):
         yield from read_calls([{"function": value["function_call"]}])
 
 
