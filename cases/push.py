@@ -2,56 +2,30 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from replay.errors import CredentialsError, ReplayError
+from replay.langfuse_keys import LangfuseKeys
 from replay.model import Case, JsonObject
 
 if TYPE_CHECKING:
     from langfuse.api import LangfuseAPI
 
-DEFAULT_URL = "https://cloud.langfuse.com"
 RETRIES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LangfuseKeys:
-    """Access to one Langfuse project, from the environment alone."""
+def client_of(keys: LangfuseKeys) -> LangfuseAPI:
+    """The SDK's plain API client: no tracing, no background threads."""
+    from langfuse.api import LangfuseAPI
 
-    public_key: str
-    secret_key: str
-    base_url: str
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> LangfuseKeys:
-        """Read `LANGFUSE_PUBLIC_KEY`, `LANGFUSE_SECRET_KEY` and `LANGFUSE_BASE_URL` (or `LANGFUSE_HOST`).
-
-        Raises:
-            CredentialsError: a key is not set.
-        """
-        missing = [n for n in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY") if not environ.get(n)]
-        if missing:
-            raise CredentialsError(
-                f"{' and '.join(missing)} not set; create a key pair in the project's settings on Langfuse "
-                "and export it"
-            )
-        base_url = environ.get("LANGFUSE_BASE_URL") or environ.get("LANGFUSE_HOST") or DEFAULT_URL
-        return cls(environ["LANGFUSE_PUBLIC_KEY"], environ["LANGFUSE_SECRET_KEY"], base_url)
-
-    def client(self) -> LangfuseAPI:
-        """The SDK's plain API client: no tracing, no background threads."""
-        from langfuse.api import LangfuseAPI
-
-        return LangfuseAPI(
-            base_url=self.base_url,
-            username=self.public_key,
-            password=self.secret_key,
-            x_langfuse_public_key=self.public_key,
-            timeout=60,
-        )
+    return LangfuseAPI(
+        base_url=keys.base_url,
+        username=keys.public_key,
+        password=keys.secret_key,
+        x_langfuse_public_key=keys.public_key,
+        timeout=60,
+    )
 
 
 def push_cases(client: LangfuseAPI, dataset: str, cases: Iterable[Case]) -> int:

@@ -30,15 +30,16 @@ def push(app: App, target: str, dataset: str, path: Path | None, as_json: bool) 
     Example:
       replay push langfuse --dataset golden
     """
-    from cases.push import LangfuseKeys, push_cases
+    from cases.push import client_of, push_cases
     from replay.golden import read_golden
+    from replay.langfuse_keys import LangfuseKeys
 
     keys = LangfuseKeys.from_environment()
     golden = path or app.settings.golden_path
     cases = read_golden(golden)
     if not cases:
         raise InputError(f"{golden} has no cases; make some with `replay promote`")
-    sent = push_cases(keys.client(), dataset, cases)
+    sent = push_cases(client_of(keys), dataset, cases)
     if as_json:
         print_json({"target": target, "dataset": dataset, "items": sent})
     else:
