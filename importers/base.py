@@ -128,6 +128,9 @@ class Query:
     names: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     """Of each of these fields any of the values will do; a trace must have all of the tags."""
+    updates: bool = False
+    """Take traces that started before `start` too, where something came to them since: what `--since last`
+    asks for, since a trace may have been imported while it still ran, or before anyone rated it."""
     all_environments: bool = False
     """Take evaluations and experiments too, which are no production traffic."""
 

@@ -109,7 +109,7 @@ def begun(folder: Path) -> Query | None:
 def asked(query: Query) -> JsonObject:
     """What a query asks for beside its span of time."""
     fields: JsonObject = msgspec.to_builtins(query)
-    return {key: value for key, value in fields.items() if value and key not in ("start", "end")}
+    return {key: value for key, value in fields.items() if value and key not in ("start", "end", "updates")}
 
 
 def _write(

@@ -59,7 +59,7 @@ def span(
             "nothing was imported completely from there yet, so `--since last` has nothing to go on from; "
             f"begin with `replay import {importer.NAME} --month YYYY-MM` or `--from TIME`"
         )
-    return Query(start=last - OVERLAP, end=end, **filters)
+    return Query(start=last - OVERLAP, end=end, updates=True, **filters)
 
 
 def live_id(origin: str, given: dict[str, str | None], query: Query) -> str:
