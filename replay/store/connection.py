@@ -32,11 +32,12 @@ _LOCK_WAIT_S = 1.0
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
-def open_store(path: Path, *, read_only: bool = False) -> DuckDBPyConnection:
+def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = None) -> DuckDBPyConnection:
     """Open the store; `with open_store(path) as con:` closes it again.
 
     A writer creates file and folder and brings the schema up to date. A reader of a store with an older
-    schema has it brought up to date first, where nobody else holds the file.
+    schema has it brought up to date first, where nobody else holds the file. `export_to` is the one other
+    file that DuckDB may touch.
 
     Raises:
         StoreMissingError: a reader found no file.
@@ -52,14 +53,14 @@ def open_store(path: Path, *, read_only: bool = False) -> DuckDBPyConnection:
     _refuse_foreign(path)
     if not read_only:
         _make_folder(path.parent)
-    con = _connect(path, read_only)
+    con = _connect(path, read_only, export_to)
     try:
         present = _version(con, path)
         if present < migrate.known()[-1].version:
             if read_only:
                 con.close()
                 open_store(path).close()
-                return open_store(path, read_only=True)
+                return open_store(path, read_only=True, export_to=export_to)
             migrate.migrate(con, present)
         con.execute("SET GLOBAL TimeZone = 'UTC'")
     except BaseException:
@@ -119,17 +120,35 @@ def _make_folder(folder: Path) -> None:
         ) from None
 
 
-def _connect(path: Path, read_only: bool) -> DuckDBPyConnection:
+def _connect(path: Path, read_only: bool, export_to: Path | None) -> DuckDBPyConnection:
+    config = dict(_CONFIG)
+    if export_to is not None:
+        # DuckDB takes the allowed file only from an open database that is not closed off yet.
+        del config["enable_external_access"]
     give_up = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
-            return duckdb.connect(str(path), read_only=read_only, config=dict(_CONFIG))
+            con = duckdb.connect(str(path), read_only=read_only, config=config)
         except duckdb.Error as error:
             problem = str(error)
             locked = "Could not set lock" in problem
             if not locked or time.monotonic() > give_up:
                 raise _refusal(path, problem, locked, read_only) from None
+        else:
+            if export_to is not None:
+                _close_off(con, export_to)
+            return con
         time.sleep(0.05)
+
+
+def _close_off(con: DuckDBPyConnection, but: Path) -> None:
+    quoted = str(but.absolute()).replace("'", "''")
+    try:
+        con.execute(f"SET GLOBAL allowed_paths = ['{quoted}']")
+        con.execute("SET GLOBAL enable_external_access = false")
+    except BaseException:
+        con.close()
+        raise
 
 
 def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreError:

@@ -1,0 +1,68 @@
+"""Files that are there whole, or not there: what is written appears under its name only once it is done."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from replay.errors import InputError
+
+
+def check_target(path: Path, example: str = "report.html") -> None:
+    """Refuse a target that cannot be written, before any work is done; `example` is a name for its advice.
+
+    Raises:
+        InputError: it is a folder, or its folder does not exist.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it, such as -o {path / example}")
+    if not path.absolute().parent.is_dir():
+        raise InputError(
+            f"there is no folder {path.parent} to write {path.name} in; make it, or name another"
+        )
+
+
+@contextlib.contextmanager
+def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
+    """An empty file to write to, which takes the place of `path` when the context ends without an error.
+
+    A reader sees the old file or the new one, never half of one. Through a symbolic link its target is
+    replaced; into a pipe or device (`/dev/stdout`) the finished file is copied.
+
+    Raises:
+        InputError: the folder cannot be written, or there is no room.
+    """
+    check_target(path, example)
+    target = path.resolve()
+    special = target.exists() and not target.is_file()
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=None if special else target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            if special:
+                with temporary.open("rb") as source, target.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+            else:
+                # mkstemp makes files for their owner alone; this one has the rights of any other new file.
+                mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+                temporary.chmod(mode)
+                temporary.replace(target)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}; name another file with -o") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
