@@ -62,4 +62,12 @@ def build(
         from replay.agents.python import PythonAgent
 
         return PythonAgent(version, rules, concurrency=concurrency)
+    if version.kind is VersionKind.HTTP:
+        from replay.agents.http import HttpAgent
+
+        return HttpAgent(version, rules)
+    if version.kind is VersionKind.COMMAND:
+        from replay.agents.command import CommandAgent
+
+        return CommandAgent(version, rules, concurrency=concurrency)
     raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")

@@ -187,6 +187,11 @@ class Attempt:
             self.deadline.reschedule(time)
 
 
+def cancelled() -> Outcome:
+    """A trial whose agent was closed under it."""
+    return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=now())
+
+
 def now() -> datetime:
     """Naive UTC."""
     return datetime.now(UTC).replace(tzinfo=None)

@@ -95,6 +95,11 @@ class Child:
         child._watch = asyncio.get_running_loop().create_task(child._wait_for_end(last_words, on_end))
         return child
 
+    @property
+    def pid(self) -> int:
+        """Its number, which is also that of its process group."""
+        return self._popen.pid
+
     async def gone(self) -> None:
         """Wait until it has ended."""
         await self._gone.wait()

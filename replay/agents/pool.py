@@ -14,8 +14,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Generic, Protocol, TypeVar
 
-from replay.agents.worker import Worker
 from replay.errors import VersionError
 
 LONGEST_PATIENCE_S = 1.0
@@ -26,12 +26,27 @@ class PoolClosedError(Exception):
     """The pool was closed while someone waited for a seat, or before."""
 
 
-class Pool:
+class Member(Protocol):
+    """What a pool needs to know of a worker."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes trials."""
+
+    async def stop(self) -> None:
+        """End it, giving it a moment to end by itself."""
+
+    async def kill(self) -> None:
+        """End it at once."""
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Pool(Generic[M]):
     """Workers that are all alike."""
 
-    def __init__(
-        self, start: Callable[[], Awaitable[Worker]], *, seats: int, limit: int, start_s: float
-    ) -> None:
+    def __init__(self, start: Callable[[], Awaitable[M]], *, seats: int, limit: int, start_s: float) -> None:
         """An empty pool.
 
         Args:
@@ -41,21 +56,21 @@ class Pool:
             start_s: about how long starting one takes.
         """
         self._start, self._seats, self._limit = start, seats, limit
-        self._workers: list[Worker] = []
-        self._free: list[Worker] = []
-        self._waiting: deque[tuple[float, asyncio.Future[Worker]]] = deque()
+        self._workers: list[M] = []
+        self._free: list[M] = []
+        self._waiting: deque[tuple[float, asyncio.Future[M]]] = deque()
         self._growing: asyncio.Task[None] | None = None
         self._patience = start_s
         self._closed = False
 
-    def add(self, worker: Worker) -> None:
+    def add(self, worker: M) -> None:
         """Take in a worker that was started elsewhere."""
         self._workers.append(worker)
         for _ in range(self._seats):
             self._hand_out(worker)
 
     @asynccontextmanager
-    async def seat(self) -> AsyncIterator[Worker]:
+    async def seat(self) -> AsyncIterator[M]:
         """A seat at a living worker.
 
         Raises:
@@ -83,14 +98,14 @@ class Pool:
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.stop() for worker in workers))
 
-    async def _take(self) -> Worker:
+    async def _take(self) -> M:
         if self._closed:
             raise PoolClosedError
         while self._free:
             worker = self._free.pop()
             if worker.alive:
                 return worker
-        waiting: asyncio.Future[Worker] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[M] = asyncio.get_running_loop().create_future()
         self._waiting.append((time.monotonic(), waiting))
         self._grow()
         try:
@@ -100,7 +115,7 @@ class Pool:
                 self._hand_out(waiting.result())
             raise
 
-    def _hand_out(self, worker: Worker) -> None:
+    def _hand_out(self, worker: M) -> None:
         """Give a free seat to whoever has waited longest."""
         if not worker.alive:
             self._grow()
@@ -138,11 +153,11 @@ class Pool:
             started = await asyncio.gather(*starts, return_exceptions=True)
         except asyncio.CancelledError:
             done = await asyncio.gather(*starts, return_exceptions=True)
-            await asyncio.gather(*(worker.kill() for worker in done if isinstance(worker, Worker)))
+            await asyncio.gather(*(worker.kill() for worker in done if not isinstance(worker, BaseException)))
             raise
         self._patience = time.monotonic() - began
         for worker in started:
-            if isinstance(worker, Worker):
+            if not isinstance(worker, BaseException):
                 self.add(worker)
         failures = [failure for failure in started if isinstance(failure, BaseException)]
         if failures:

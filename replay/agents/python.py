@@ -17,7 +17,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-from replay.agents.attempt import Attempt, now
+from replay.agents.attempt import Attempt, cancelled, now
 from replay.agents.base import Outcome
 from replay.agents.pool import Pool, PoolClosedError
 from replay.agents.process import Launch
@@ -53,8 +53,8 @@ class PythonAgent:
             },
         )
         self._numbers = itertools.count()
-        self._shared: Pool | None = None
-        self._alone: Pool | None = None
+        self._shared: Pool[Worker] | None = None
+        self._alone: Pool[Worker] | None = None
         self._takes = "text"
         self._closed = False
         self._packages: dict[str, str] = {}
@@ -105,7 +105,7 @@ class PythonAgent:
             return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=now())
         except PoolClosedError:
             pass
-        return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=now())
+        return cancelled()
 
     async def _new_worker(self) -> Worker:
         return await Worker.start(self._launch)

@@ -153,8 +153,12 @@ def _status(error: BaseException) -> int | None:
 
 
 def _retry_after(error: BaseException) -> float | None:
-    """Seconds, from the response's `retry-after-ms` or `retry-after` (seconds or a date)."""
     headers = getattr(getattr(error, "response", None), "headers", None) or getattr(error, "headers", None)
+    return retry_after_of(headers)
+
+
+def retry_after_of(headers: Any) -> float | None:
+    """Seconds, from a response's `retry-after-ms` or `retry-after` (seconds or a date)."""
     try:
         fields = {str(key).lower(): str(value) for key, value in dict(headers or {}).items()}
         if "retry-after-ms" in fields:

@@ -176,7 +176,8 @@ def _replacement(
     new: Any = patched_async if shapes.is_async(original) else patched
     assigned = [field for field in functools.WRAPPER_ASSIGNMENTS if hasattr(original, field)]
     functools.update_wrapper(new, original, assigned=assigned)
-    return new
+    replacement: Callable[..., Any] = new
+    return replacement
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -1,0 +1,253 @@
+"""An agent that is a program of any language, in the words of `replay.agents.exchange`.
+
+One process a trial: the request is its standard input, the answer its standard output: all of it, or its
+last line, so that it may print before. `persistent`: one process runs many trials, one after the other; each
+request and each answer is a line, and an answer names its `trial`; any other line is taken for printing.
+
+A program that ends without an answer has crashed, whatever its exit code. One that raises and wants that told
+apart answers `{"error": …}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from replay.agents import exchange
+from replay.agents.attempt import Attempt, cancelled, now
+from replay.agents.base import Outcome
+from replay.agents.endpoint import Endpoint
+from replay.agents.pool import Pool, PoolClosedError
+from replay.agents.program import Guard, Program
+from replay.agents.rules import Rules
+from replay.errors import VersionError
+from replay.model import Item, JsonObject, Status, Version
+
+TOOLS_URL = "REPLAY_TOOLS_URL"
+"""Environment variable with the tape's address, where a process runs one trial."""
+STOP_GRACE_S = 1.0
+"""Seconds between asking a persistent program to end and ending it."""
+
+
+class CommandAgent:
+    """The adapter of `VersionKind.COMMAND`."""
+
+    def __init__(self, version: Version, rules: Rules, *, concurrency: int) -> None:
+        self._version, self._rules = version, rules
+        self._folder = version.path or str(Path.cwd())
+        self._endpoint = Endpoint() if version.tools else None
+        self._numbers = itertools.count()
+        self._guard: Guard | None = None
+        self._running: set[Program] = set()
+        self._closed = False
+        self._pool = (
+            Pool(self._new_server, seats=1, limit=concurrency, start_s=0.2) if version.persistent else None
+        )
+
+    async def start(self) -> None:
+        """See that the program is there; a persistent one is started."""
+        program = self._version.command[0]
+        beside = Path(self._folder, program)
+        found = os.access(beside, os.X_OK) and beside.is_file() if "/" in program else shutil.which(program)
+        if not found:
+            where = f"in {self._folder}" if "/" in program else "on PATH"
+            raise VersionError(
+                f"version {self._version.name!r} does not start: there is no program {program} {where}; "
+                "install it, or mend the command"
+            )
+        self._guard = Guard()
+        if self._endpoint is not None:
+            await self._endpoint.start()
+        if self._pool is not None:
+            self._pool.add(await self._new_server())
+
+    def describe(self) -> dict[str, str]:
+        """Nothing is known of what the program is made of."""
+        return {}
+
+    async def close(self) -> None:
+        """End all processes."""
+        self._closed = True
+        if self._pool is not None:
+            await self._pool.close()
+        await asyncio.gather(*(program.kill() for program in self._running))
+        if self._endpoint is not None:
+            await self._endpoint.close()
+        if self._guard is not None:
+            self._guard.close()
+
+    async def run(self, item: Item, index: int) -> Outcome:
+        """Run the item once."""
+        attempt = Attempt(item, self._rules)
+        number = next(self._numbers)
+        try:
+            if self._pool is None:
+                with self._request(item, attempt, number, index) as sent:
+                    return await self._run_once(attempt, sent)
+            async with self._pool.seat() as server:
+                with self._request(item, attempt, number, index) as sent:
+                    return await self._run_in(server, attempt, sent)
+        except (OSError, VersionError) as error:
+            reason = f"the program could not be started: {error}"
+            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=now())
+        except PoolClosedError:
+            return cancelled()
+
+    @contextlib.contextmanager
+    def _request(self, item: Item, attempt: Attempt, number: int, index: int) -> Iterator[JsonObject]:
+        with contextlib.ExitStack() as stack:
+            url = stack.enter_context(self._endpoint.address(attempt)) if self._endpoint else None
+            yield exchange.request(self._version, item, trial=number, index=index, tools_url=url)
+
+    async def _run_once(self, attempt: Attempt, sent: JsonObject) -> Outcome:
+        url = sent["tools_url"]
+        program = await self._spawn({TOOLS_URL: url} if isinstance(url, str) else {})
+        self._running.add(program)
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
+                attempt.begin()
+                program.write(exchange.encode(sent), last=True)
+                output = await program.wait()
+            ms = (time.perf_counter() - began) * 1000
+            if self._closed and program.killed:
+                return cancelled()
+            message = _last_answer(output, program.ending or "", ms)
+            failed = "failed" in message
+            printed = _joined(output, await program.printed()) if failed else None
+            return attempt.ended(message, printed)
+        except TimeoutError:
+            await program.kill()
+            return attempt.failed(Status.TIMEOUT, self._too_late(), await program.printed())
+        except ValueError:
+            return attempt.failed(Status.AGENT_ERROR, exchange.TOO_LONG, await program.printed())
+        finally:
+            await program.kill()
+            self._running.discard(program)
+
+    async def _run_in(self, server: _Server, attempt: Attempt, sent: JsonObject) -> Outcome:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
+                attempt.begin()
+                answer = await server.ask(sent)
+        except TimeoutError:
+            await server.kill()
+            return attempt.failed(Status.TIMEOUT, self._too_late(), await server.program.printed())
+        except asyncio.CancelledError:
+            await server.kill()
+            raise
+        except _EndedError as ended:
+            if self._closed and server.program.killed:
+                return cancelled()
+            return attempt.failed(Status.CRASHED, str(ended), await server.program.printed())
+        message = exchange.answered(answer, (time.perf_counter() - began) * 1000)
+        return attempt.ended(message, await server.program.printed() if "failed" in message else None)
+
+    async def _new_server(self) -> _Server:
+        server = _Server()
+        try:
+            server.program = await self._spawn({}, server)
+        except OSError as error:
+            raise VersionError(f"{self._version.command[0]} cannot be started: {error.strerror}") from None
+        return server
+
+    async def _spawn(self, environment: dict[str, str], server: _Server | None = None) -> Program:
+        if self._guard is None:
+            raise RuntimeError("the agent was not started")
+        return await Program.spawn(
+            self._version.command,
+            folder=self._folder,
+            environment={**self._version.env, **environment},
+            guard=self._guard,
+            on_line=None if server is None else server.take,
+            on_end=(lambda _: None) if server is None else server.ended,
+        )
+
+    def _too_late(self) -> str:
+        return f"no answer within {self._rules.timeout_s:g} seconds"
+
+
+class _EndedError(Exception):
+    """A persistent program ended while it had a trial; the text says how."""
+
+
+class _Server:
+    """A persistent program; fits `replay.agents.pool.Member`."""
+
+    program: Program
+
+    def __init__(self) -> None:
+        self._number = -1
+        self._answer: asyncio.Future[JsonObject] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes trials."""
+        return self.program.alive
+
+    async def ask(self, sent: JsonObject) -> JsonObject:
+        """Its answer to a request.
+
+        Raises:
+            _EndedError: it ended first.
+        """
+        number: Any = sent["trial"]
+        self._number, self._answer = number, asyncio.get_running_loop().create_future()
+        self.program.forget_printed()
+        if self.program.ending is not None:
+            self.ended(self.program.ending)
+        self.program.write(exchange.encode(sent))
+        return await self._answer
+
+    def take(self, line: bytes) -> bool:
+        """A line it wrote: true where it is the answer that is waited for."""
+        try:
+            value = exchange.decode(line) if line.lstrip().startswith(b"{") else None
+        except ValueError:
+            return False
+        if not isinstance(value, dict) or value.get("trial") != self._number:
+            return False
+        if self._answer is None or self._answer.done():
+            return False
+        self._answer.set_result({name: inner for name, inner in value.items() if name != "trial"})
+        return True
+
+    def ended(self, ending: str) -> None:
+        """Its process is gone."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(_EndedError(f"the agent's process ended: {ending}"))
+
+    async def stop(self) -> None:
+        """End it, giving it a moment to end by itself."""
+        await self.program.stop(STOP_GRACE_S)
+
+    async def kill(self) -> None:
+        """End it at once."""
+        await self.program.kill()
+
+
+def _last_answer(output: bytes, ending: str, ms: float) -> JsonObject:
+    """The answer in a program's whole output."""
+    last = output.rstrip().rpartition(b"\n")[2]
+    for text in (output, last):
+        with contextlib.suppress(ValueError):
+            if text.strip():
+                return exchange.answered(exchange.decode(text), ms)
+    if ending != "exit code 0":
+        return exchange.failed(Status.CRASHED, f"the agent's process ended: {ending}", ms)
+    shown = last.decode("utf-8", "replace")[:80]
+    said = f"its last line is {shown!r}, which is no JSON" if shown else "it wrote nothing"
+    return exchange.failed(Status.AGENT_ERROR, f"the agent gave no answer on its standard output: {said}", ms)
+
+
+def _joined(output: bytes, printed: str | None) -> str | None:
+    said = output[-4096:].decode("utf-8", "replace").strip()
+    return "\n".join(part for part in (said, printed) if part) or None

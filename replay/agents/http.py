@@ -1,0 +1,238 @@
+"""An agent that answers at a URL: one POST a trial, in the words of `replay.agents.exchange`.
+
+How it may answer: JSON; `text/plain`, the response itself; or a stream, `text/event-stream` or
+`application/x-ndjson`, whose events are `{"delta": "text"}` and at the end what JSON would be.
+
+How its failures are told apart: 429, 502, 503, 504 and 529, and an address that cannot be reached, are not
+the agent's doing; any other error status is. A connection that ends before its answer is a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from replay.agents import exchange
+from replay.agents.attempt import Attempt, cancelled
+from replay.agents.base import Outcome
+from replay.agents.endpoint import Endpoint
+from replay.agents.rules import Rules
+from replay.errors import VersionError
+from replay.llm.anthropic import is_loopback
+from replay.model import Item, Json, JsonObject, Status, Version
+
+if TYPE_CHECKING:
+    import httpx
+
+REACH_S = 10.0
+"""Seconds that connecting may take."""
+_STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq")
+
+
+class HttpAgent:
+    """The adapter of `VersionKind.HTTP`."""
+
+    def __init__(self, version: Version, rules: Rules) -> None:
+        self._version, self._rules = version, rules
+        self._url = version.url or ""
+        self._numbers = itertools.count()
+        self._client: httpx.AsyncClient | None = None
+        self._closed = False
+        self._endpoint = Endpoint() if version.tools else None
+
+    async def start(self) -> None:
+        """See that something listens, and have the tape's endpoint ready."""
+        import httpx
+
+        headers = {name: self._secret(name, source) for name, source in self._version.header_env.items()}
+        await self._reach()
+        self._client = httpx.AsyncClient(
+            headers=headers,
+            timeout=httpx.Timeout(None, connect=REACH_S),
+            # A kept connection that the other side has just closed looks like a crash.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            trust_env=not is_loopback(self._url),
+        )
+        if self._endpoint is not None:
+            await self._endpoint.start()
+
+    def describe(self) -> dict[str, str]:
+        """Nothing is known of what answers."""
+        return {}
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        if self._client is not None:
+            await self._client.aclose()
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    async def run(self, item: Item, index: int) -> Outcome:
+        """Run the item once."""
+        attempt = Attempt(item, self._rules)
+        try:
+            with contextlib.ExitStack() as stack:
+                url = stack.enter_context(self._endpoint.address(attempt)) if self._endpoint else None
+                sent = exchange.request(
+                    self._version, item, trial=next(self._numbers), index=index, tools_url=url
+                )
+                async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
+                    attempt.begin()
+                    message = await self._ask(sent)
+        except TimeoutError:
+            reason = f"no answer within {self._rules.timeout_s:g} seconds"
+            return attempt.failed(Status.TIMEOUT, reason, None)
+        if self._closed and "failed" in message:
+            return cancelled()
+        return attempt.ended(message, None)
+
+    async def _ask(self, sent: JsonObject) -> JsonObject:
+        import httpx
+
+        if self._client is None:
+            raise RuntimeError("the agent was not started")
+        began = time.perf_counter()
+
+        def ms() -> float:
+            return (time.perf_counter() - began) * 1000
+
+        try:
+            async with self._client.stream("POST", self._url, json=sent) as response:
+                if not response.is_success:
+                    return await _refused(response, ms())
+                answer = await _read(response)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            return exchange.failed(Status.INFRA_ERROR, f"{self._url} cannot be reached: {_said(error)}", None)
+        except httpx.HTTPError as error:
+            reason = f"the connection ended before the answer was there: {_said(error)}"
+            return exchange.failed(Status.CRASHED, reason, ms())
+        except ValueError as error:
+            return exchange.failed(Status.AGENT_ERROR, str(error), ms())
+        return exchange.answered(answer, ms())
+
+    async def _reach(self) -> None:
+        parts = urlsplit(self._url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        if not is_loopback(self._url) and any(os.environ.get(name) for name in _PROXIES):
+            # What a proxy can reach cannot be told from here.
+            return
+        try:
+            async with asyncio.timeout(REACH_S):
+                _, writer = await asyncio.open_connection(parts.hostname, port)
+        except (OSError, TimeoutError) as error:
+            raise VersionError(
+                f"version {self._version.name!r} does not start: nothing answers at {parts.hostname}:{port} "
+                f"({_said(error)}); start the agent first, or mend its URL"
+            ) from None
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    def _secret(self, header: str, source: str) -> str:
+        value = os.environ.get(source)
+        if not value:
+            raise VersionError(
+                f"version {self._version.name!r} does not start: its header {header} is taken from {source}, "
+                "which is not set; set it in the environment"
+            )
+        return value
+
+
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+
+
+async def _refused(response: httpx.Response, ms: float) -> JsonObject:
+    """What an error status says."""
+    asked = exchange.retry_after(dict(response.headers))
+    try:
+        text = await _whole(response)
+    except ValueError as error:
+        text = str(error).encode()
+    said: Json
+    try:
+        said = exchange.decode(text)
+    except ValueError:
+        said = text.decode("utf-8", "replace")
+    if isinstance(said, dict):
+        said = said.get("error") or said.get("detail") or said.get("message") or said
+    message: JsonObject = exchange.failed_as(
+        {
+            "status": response.status_code,
+            "retry_after_s": asked,
+            "message": said.get("message", str(said)) if isinstance(said, dict) else str(said),
+        },
+        ms,
+    )
+    return message
+
+
+async def _read(response: httpx.Response) -> Json:
+    """The answer.
+
+    Raises:
+        ValueError: it is none, in a sentence.
+    """
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in _STREAMS:
+        return exchange.fold([event async for event in _events(response, sse=kind == _STREAMS[0])])
+    text = await _whole(response)
+    if kind == "text/plain":
+        return text.decode("utf-8", "replace")
+    try:
+        return exchange.decode(text)
+    except ValueError as error:
+        raise ValueError(f"the agent answered {kind or 'something'} that is no JSON: {error}") from None
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_bytes():
+        body += part
+        if len(body) > exchange.LARGEST:
+            raise ValueError(exchange.TOO_LONG)
+    return bytes(body)
+
+
+async def _events(response: httpx.Response, *, sse: bool) -> AsyncIterator[Json]:
+    data: list[bytes] = []
+    async for line in _lines(response):
+        if not sse:
+            data = [line] if line.strip() else []
+        elif line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+            continue
+        elif line.strip():
+            # Event names, ids and comments say nothing that the data does not.
+            continue
+        if data and data != [b"[DONE]"]:
+            try:
+                yield exchange.decode(b"\n".join(data))
+            except ValueError as error:
+                raise ValueError(f"an event of the agent's stream is no JSON: {error}") from None
+        data = []
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Lines of a stream, and an empty one at its end."""
+    rest, total = b"", 0
+    async for part in response.aiter_bytes():
+        total += len(part)
+        if total > exchange.LARGEST:
+            raise ValueError(exchange.TOO_LONG)
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest
+    yield b""
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
