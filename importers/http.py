@@ -52,7 +52,7 @@ MOST_BYTES = 256_000_000
 """A longer body, unpacked, is not read."""
 TELL_WAIT_S = 5.0
 _AGAIN = frozenset((408, 425, 500, 502, 503, 504, 507, 520, 521, 522, 523, 524, 529))
-_TOO_HEAVY = frozenset((408, 413, 500, 502, 503, 504, 520, 524))
+_TOO_HEAVY = frozenset((408, 413, 422, 500, 502, 504, 520, 524))
 _SHOWN_CHARACTERS = 200
 
 
@@ -75,6 +75,8 @@ class _Fault:
     text: str
     status: int | None = None
     heavy: bool = False
+    slow: bool = False
+    """It cost a whole time-out: two of them weigh as much as three other faults."""
     again: bool = True
     wait: float | None = None
     """Seconds to wait, where the server says so."""
@@ -156,25 +158,30 @@ class JsonClient:
     ) -> None:
         self._http.close()
 
-    def get(self, path: str, params: Params | None = None, *, attempts: int = ATTEMPTS) -> Json:
+    def get(self, path: str, params: Params | None = None, *, heavy_attempts: int = ATTEMPTS) -> Json:
         """The JSON that `GET path` answers.
+
+        `heavy_attempts` is how often a question is asked whose answer takes too long, breaks off or is too
+        much: fewer than usual where the caller can ask for less.
 
         Raises:
             CredentialsError: the keys are refused.
-            HttpError: anything else than an answer, after `attempts` tries where trying again can help.
+            HttpError: anything else than an answer, at last.
         """
-        return self._ask("GET", path, params, None, attempts)
+        return self._ask("GET", path, params, None, heavy_attempts)
 
-    def post(self, path: str, body: Json, params: Params | None = None, *, attempts: int = ATTEMPTS) -> Json:
+    def post(
+        self, path: str, body: Json, params: Params | None = None, *, heavy_attempts: int = ATTEMPTS
+    ) -> Json:
         """The JSON that `POST path` answers, for questions that are asked by POST: it is tried again, too.
 
         Raises:
             CredentialsError, HttpError: as for `get`.
         """
-        return self._ask("POST", path, params, body, attempts)
+        return self._ask("POST", path, params, body, heavy_attempts)
 
-    def _ask(self, method: str, path: str, params: Params | None, body: Json, attempts: int) -> Json:
-        tries = waits = 0
+    def _ask(self, method: str, path: str, params: Params | None, body: Json, heavy_attempts: int) -> Json:
+        tries = weight = waits = 0
         while True:
             found = self._try(method, path, params, body)
             if not isinstance(found, _Fault):
@@ -188,16 +195,17 @@ class JsonClient:
                 )
             if found.wait is not None:
                 waits += 1
-                if found.wait > LONGEST_ASKED_WAIT_S or waits > MOST_ASKED_WAITS:
+                wait = found.wait
+                if wait > LONGEST_ASKED_WAIT_S or waits > MOST_ASKED_WAITS:
                     raise HttpError(
-                        f"{where} asks to wait {found.wait:.0f} more seconds (HTTP {found.status}); run the "
-                        "same command again later: it goes on where it stopped",
+                        f"{where} asks to wait {wait:.0f} more seconds (HTTP {found.status}); run the same "
+                        "command again later: it goes on where it stopped",
                         status=found.status,
                     )
-                wait = found.wait
             else:
                 tries += 1
-                if not found.again or tries >= attempts:
+                weight += 2 if found.slow else 1
+                if not found.again or weight >= (heavy_attempts if found.heavy else ATTEMPTS):
                     tried = f" after {tries} tries" if tries > 1 else ""
                     raise HttpError(
                         f"{where} {found.text}{tried} (asked for {path})",
@@ -224,12 +232,12 @@ class JsonClient:
                         text = f"answered more than {MOST_BYTES // 1_000_000} MB at once"
                         return _Fault(text, heavy=True, again=False)
                     if time.monotonic() > slowest:
-                        return _Fault("took too long to answer", heavy=True)
+                        return _Fault("took too long to answer", heavy=True, slow=True)
                 return self._read(answer, bytes(content))
         except httpx.TimeoutException as error:
             if isinstance(error, httpx.ConnectTimeout):
-                return _Fault("cannot be reached (no connection in time); is the address right?")
-            return _Fault(f"was silent for {self._timeout:.0f} s", heavy=True)
+                return _Fault("cannot be reached (no connection in time); is the address right?", slow=True)
+            return _Fault(f"was silent for {self._timeout:.0f} s", heavy=True, slow=True)
         except httpx.ConnectError as error:
             return self._unreachable(error)
         except httpx.ProxyError as error:
