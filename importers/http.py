@@ -158,29 +158,50 @@ class JsonClient:
     ) -> None:
         self._http.close()
 
-    def get(self, path: str, params: Params | None = None, *, heavy_attempts: int = ATTEMPTS) -> Json:
+    def get(
+        self,
+        path: str,
+        params: Params | None = None,
+        *,
+        attempts: int = ATTEMPTS,
+        heavy_attempts: int | None = None,
+    ) -> Json:
         """The JSON that `GET path` answers.
 
         `heavy_attempts` is how often a question is asked whose answer takes too long, breaks off or is too
-        much: fewer than usual where the caller can ask for less.
+        much, where that is less often than `attempts`: the caller may rather ask for less.
 
         Raises:
             CredentialsError: the keys are refused.
             HttpError: anything else than an answer, at last.
         """
-        return self._ask("GET", path, params, None, heavy_attempts)
+        return self._ask("GET", path, params, None, attempts, heavy_attempts or attempts)
 
     def post(
-        self, path: str, body: Json, params: Params | None = None, *, heavy_attempts: int = ATTEMPTS
+        self,
+        path: str,
+        body: Json,
+        params: Params | None = None,
+        *,
+        attempts: int = ATTEMPTS,
+        heavy_attempts: int | None = None,
     ) -> Json:
         """The JSON that `POST path` answers, for questions that are asked by POST: it is tried again, too.
 
         Raises:
             CredentialsError, HttpError: as for `get`.
         """
-        return self._ask("POST", path, params, body, heavy_attempts)
+        return self._ask("POST", path, params, body, attempts, heavy_attempts or attempts)
 
-    def _ask(self, method: str, path: str, params: Params | None, body: Json, heavy_attempts: int) -> Json:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: Json,
+        attempts: int,
+        heavy_attempts: int,
+    ) -> Json:
         tries = weight = waits = 0
         while True:
             found = self._try(method, path, params, body)
@@ -205,7 +226,7 @@ class JsonClient:
             else:
                 tries += 1
                 weight += 2 if found.slow else 1
-                if not found.again or weight >= (heavy_attempts if found.heavy else ATTEMPTS):
+                if not found.again or weight >= (heavy_attempts if found.heavy else attempts):
                     tried = f" after {tries} tries" if tries > 1 else ""
                     raise HttpError(
                         f"{where} {found.text}{tried} (asked for {path})",
