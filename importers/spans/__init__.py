@@ -1,0 +1,1 @@
+"""Spans of OpenTelemetry: `raw` (as recorded) → `kinds`, `contents`, `facts` (what they say) → `trace`."""

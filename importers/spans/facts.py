@@ -1,0 +1,203 @@
+"""Facts of a span beside its contents: model, tokens, cost, error, and what it says of its whole trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from importers import fields
+from importers.base import RecordError
+from importers.spans.raw import RawSpan, says
+from importers.spans.trace import About
+from replay.messages import decode
+from replay.model import Json, JsonObject, Score, Usage
+
+_SESSION = (
+    "session.id",
+    "langfuse.session.id",
+    "gen_ai.conversation.id",
+    "traceloop.association.properties.session_id",
+    "traceloop.association.properties.chat_id",
+    "traceloop.association.properties.thread_id",
+    "ai.telemetry.metadata.sessionId",
+    "wandb.thread_id",
+)
+_USER = (
+    "user.id",
+    "langfuse.user.id",
+    "enduser.id",
+    "traceloop.association.properties.user_id",
+    "ai.telemetry.metadata.userId",
+)
+_ENVIRONMENT = ("langfuse.environment", "deployment.environment.name", "deployment.environment")
+_TAGS = ("tag.tags", "langfuse.trace.tags", "ai.telemetry.metadata.tags", "braintrust.tags")
+_METADATA = (
+    "traceloop.association.properties",
+    "ai.telemetry.metadata",
+    "braintrust.metadata",
+    "langfuse.trace.metadata",
+    "metadata",
+)
+_TAKEN = {"sessionId", "userId", "session_id", "user_id", "chat_id", "thread_id", "tags"}
+"""Names within metadata that are a field of a trace already."""
+
+_MODEL = (
+    "gen_ai.response.model",
+    "ai.response.model",
+    "llm.response.model_name",
+    "llm.model_name",
+    "langfuse.observation.model.name",
+    "gen_ai.request.model",
+    "llm.request.model_name",
+    "ai.model.id",
+    "mlflow.llm.model",
+)
+_INPUT_TOKENS = (
+    "gen_ai.usage.input_tokens",
+    "gen_ai.usage.prompt_tokens",
+    "llm.token_count.prompt",
+    "ai.usage.inputTokens",
+    "ai.usage.promptTokens",
+    "llm.usage.prompt_tokens",
+)
+_OUTPUT_TOKENS = (
+    "gen_ai.usage.output_tokens",
+    "gen_ai.usage.completion_tokens",
+    "llm.token_count.completion",
+    "ai.usage.outputTokens",
+    "ai.usage.completionTokens",
+    "llm.usage.completion_tokens",
+)
+_CACHE_READ = (
+    "gen_ai.usage.cache_read.input_tokens",
+    "gen_ai.usage.cache_read_input_tokens",
+    "llm.token_count.prompt_details.cache_read",
+    "ai.usage.cachedInputTokens",
+)
+_CACHE_WRITE = (
+    "gen_ai.usage.cache_write.input_tokens",
+    "gen_ai.usage.cache_creation.input_tokens",
+    "gen_ai.usage.cache_creation_input_tokens",
+    "llm.token_count.prompt_details.cache_write",
+)
+_COST = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
+
+
+def model(span: RawSpan) -> str | None:
+    """The model that answered, else the one that was asked for."""
+    found = span.first(*_MODEL)
+    return found if isinstance(found, str) else None
+
+
+def usage(span: RawSpan) -> Usage | None:
+    """Tokens; in all of these conventions the input counts what came from a cache."""
+    found = Usage(
+        input_tokens=fields.count(span.attributes, *_INPUT_TOKENS),
+        output_tokens=fields.count(span.attributes, *_OUTPUT_TOKENS),
+        cache_read_tokens=fields.count(span.attributes, *_CACHE_READ),
+        cache_write_tokens=fields.count(span.attributes, *_CACHE_WRITE),
+    )
+    if found == Usage():
+        return _langfuse_usage(decode(span.attributes.get("langfuse.observation.usage_details")))
+    return found
+
+
+def _langfuse_usage(details: Json) -> Usage | None:
+    if not isinstance(details, dict):
+        return None
+    found = Usage(
+        input_tokens=fields.count(details, "input", "prompt_tokens", "input_tokens"),
+        output_tokens=fields.count(details, "output", "completion_tokens", "output_tokens"),
+        cache_read_tokens=fields.count(details, "input_cached_tokens", "cache_read_input_tokens"),
+    )
+    return found if found != Usage() else None
+
+
+def cost(span: RawSpan) -> float | None:
+    """US dollars, where a vendor computed them."""
+    for name in _COST:
+        found = fields.number(span.attributes, name)
+        if found is not None:
+            return found
+    details = decode(span.attributes.get("langfuse.observation.cost_details"))
+    return fields.number(details, "total") if isinstance(details, dict) else None
+
+
+def error(span: RawSpan) -> str | None:
+    """Why it failed; None where it did not."""
+    thrown = next((event.attributes for event in span.events if event.name == "exception"), {})
+    why = (
+        span.message
+        or thrown.get("exception.message")
+        or thrown.get("exception.type")
+        or span.first("langfuse.observation.status_message", "error.message", "error.type")
+    )
+    failed = span.failed or str(span.attributes.get("langfuse.observation.level", "")).upper() == "ERROR"
+    return str(why or "the span has status ERROR") if failed else None
+
+
+def about(spans: Sequence[RawSpan]) -> About:
+    """What spans say of their trace: the first that says it, in their order."""
+    resource: JsonObject = {}
+    for span in reversed(spans):
+        resource.update(span.resource)
+    scores = {name: score for span in spans for name, score in _evaluations(span)}
+    return About(
+        name=_said(spans, "langfuse.trace.name", "traceloop.workflow.name", "ai.telemetry.functionId"),
+        session_id=_said(spans, *_SESSION),
+        user_id=_said(spans, *_USER),
+        environment=_said(spans, *_ENVIRONMENT) or _text(resource, *_ENVIRONMENT),
+        release=_said(spans, "langfuse.release") or _text(resource, "service.version"),
+        tags=_tags(spans),
+        scores=scores,
+        metadata=_metadata(spans, resource),
+    )
+
+
+def _said(spans: Sequence[RawSpan], *names: str) -> str | None:
+    return next((found for span in spans if (found := _text(span.attributes, *names))), None)
+
+
+def _text(attributes: Mapping[str, Any], *names: str) -> str | None:
+    for name in names:
+        found = attributes.get(name)
+        if says(found) and isinstance(found, str | int | float):
+            return str(found)
+    return None
+
+
+def _tags(spans: Sequence[RawSpan]) -> tuple[str, ...]:
+    for span in spans:
+        for name in _TAGS:
+            found = decode(span.nested(name))
+            if isinstance(found, list) and found:
+                return tuple(str(tag) for tag in found if isinstance(tag, str | int | float))
+    return ()
+
+
+def _metadata(spans: Sequence[RawSpan], resource: JsonObject) -> JsonObject:
+    found: JsonObject = {}
+    for span in reversed(spans):
+        for name in _METADATA:
+            own = decode(span.nested(name))
+            if isinstance(own, dict):
+                found.update({key: decode(value) for key, value in own.items() if key not in _TAKEN})
+    service = _text(resource, "service.name")
+    return {**found, "service": service} if service and not service.startswith("unknown_service") else found
+
+
+def _evaluations(span: RawSpan) -> Iterator[tuple[str, Score]]:
+    """Evaluation events of the GenAI conventions."""
+    for event in span.events:
+        name = event.attributes.get("gen_ai.evaluation.name")
+        if event.name != "gen_ai.evaluation.result" or not isinstance(name, str):
+            continue
+        try:
+            value = fields.number(event.attributes, "gen_ai.evaluation.score.value")
+        except RecordError:
+            value = None
+        label = event.attributes.get("gen_ai.evaluation.score.label")
+        if value is not None:
+            yield name, value
+        elif isinstance(label, str) and label:
+            yield name, label

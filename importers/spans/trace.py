@@ -1,0 +1,397 @@
+"""One trace from its spans, whatever source they come from.
+
+*Model call*: an `llm` span with no other `llm` span below it; wrappers repeat what is in them, tokens too.
+*Top*: the uppermost spans that say something. The root of a web application's trace is its HTTP span, which
+knows nothing of an agent, so the walk goes down from the roots to the first agent, chain or wrapper.
+
+Input and final response are those of the tops, where they can be understood; else the last user message of
+the first model call, and the last text of a model call that asked for no tool. What a sub-agent says that ran
+as a tool is no answer to the user.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from importers import fields
+from importers.joining import Run, joined_calls, run_args, run_result
+from replay.messages import canonical_args, conversation, decode, read_messages, read_text
+from replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
+
+SDK_SCOPE = "com.anthropic.sdk"
+"""Instrumentation scope of the spans that Anthropic's own SDK writes beside those of any instrumentor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What spans say of their whole trace."""
+
+    name: str | None = None
+    session_id: str | None = None
+    user_id: str | None = None
+    environment: str | None = None
+    release: str | None = None
+    tags: tuple[str, ...] = ()
+    scores: dict[str, Score] = field(default_factory=dict)
+    metadata: JsonObject = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Span:
+    """A span that was understood. `input` and `output` are as they were recorded."""
+
+    id: str
+    parent: str | None
+    kind: StepKind
+    name: str
+    """What the span is called; of a tool span, the tool."""
+    started_at: datetime
+    ended_at: datetime | None = None
+    input: Json = None
+    output: Json = None
+    call_id: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    cost: float | None = None
+    error: str | None = None
+    evaluator: bool = False
+    """It judges an answer: neither it nor what is below it is part of the agent."""
+    scope: str = ""
+    given: tuple[Message, ...] = ()
+    """Messages that a model call was given; `of_spans` reads them."""
+    said: tuple[Message, ...] = ()
+    """What a model call answered."""
+    depth: int = 0
+    in_tool: bool = False
+    """It ran within a tool: a sub-agent that was called as one."""
+
+    @property
+    def has_content(self) -> bool:
+        """Whether anything was recorded of what went in or came out."""
+        return not (_is_empty(self.input) and _is_empty(self.output))
+
+
+def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) -> Trace | None:
+    """The trace of these spans; None where there is no agent in them: no model call, tool or agent."""
+    tree = _Tree(_agent_part(spans))
+    if all(span.kind is StepKind.OTHER for span in tree.spans):
+        return None
+    tree = _Tree(_each_call_once(tree))
+    for span in tree.model_calls:
+        span.given, span.said = _given(span), _said(span)
+    calls = _tool_calls(tree)
+    tops = list(_tops(tree, tree.roots))
+    roots = tree.roots
+    started_at = min(span.started_at for span in roots)
+    ended_at = max((span.ended_at for span in roots if span.ended_at), default=None)
+    asked, answered = _input(tree, tops), _final_response(tree, tops)
+    models = [span.model for span in tree.model_calls if span.model]
+    costs = [cost for span in roots if (cost := _cost(tree, span)) is not None]
+    return Trace(
+        trace_id=trace_id,
+        source=source,
+        started_at=started_at,
+        ended_at=ended_at,
+        name=about.name or (tops or roots)[0].name,
+        session_id=about.session_id,
+        user_id=about.user_id,
+        environment=about.environment,
+        release=about.release,
+        model=models[-1] if models else None,
+        tags=about.tags,
+        input=asked,
+        messages=_conversation(tree, tops, asked, answered),
+        final_response=answered,
+        steps=tuple(_steps(tree)),
+        tool_calls=calls,
+        usage=_total([_usage(tree, span) for span in roots]),
+        cost_usd=sum(costs) if costs else None,
+        latency_ms=fields.elapsed_ms(started_at, ended_at),
+        error=next((span.error for span in (*roots, *tops) if span.error), None),
+        scores=about.scores,
+        metadata=about.metadata,
+    )
+
+
+class _Tree:
+    """Spans in their order, with parents, children and model calls worked out."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self.by_id = {span.id: span for span in spans}
+        self.children: dict[str | None, list[Span]] = defaultdict(list)
+        for span in sorted(spans, key=lambda span: span.started_at):
+            self.children[span.parent if span.parent in self.by_id else None].append(span)
+        self.roots = self.children[None]
+        reached = self._walk()
+        for span in spans:
+            if span.id not in reached:
+                # Spans that are each other's parents hang on nothing: the first one met is made a root.
+                self.children[span.parent].remove(span)
+                self.roots.append(span)
+                reached |= self._walk()
+        self.spans = sorted(reached.values(), key=lambda span: (span.started_at, span.depth))
+        self.holders: set[str] = set()
+        """Ids of the spans that have a model call below them."""
+        for span in self.spans:
+            for holder in self.above(span) if span.kind is StepKind.LLM else ():
+                if holder.id in self.holders:
+                    break
+                self.holders.add(holder.id)
+        self.model_calls = [
+            span for span in self.spans if span.kind is StepKind.LLM and span.id not in self.holders
+        ]
+
+    def _walk(self) -> dict[str, Span]:
+        """Everything below the roots, with its depth."""
+        reached: dict[str, Span] = {}
+        waiting = [(span, 0, False) for span in self.roots]
+        while waiting:
+            span, depth, in_tool = waiting.pop()
+            span.depth, span.in_tool = depth, in_tool
+            reached[span.id] = span
+            within = span.in_tool or span.kind is StepKind.TOOL
+            waiting.extend((inner, span.depth + 1, within) for inner in self.children[span.id])
+        return reached
+
+    def above(self, span: Span) -> Iterator[Span]:
+        """Parent, its parent, and so on."""
+        for _ in range(span.depth):
+            assert span.parent is not None  # noqa: S101 - that is what depth says
+            span = self.by_id[span.parent]
+            yield span
+
+    def below(self, span: Span) -> Iterator[Span]:
+        """Children, their children, and so on."""
+        waiting = list(self.children[span.id])
+        while waiting:
+            one = waiting.pop()
+            yield one
+            waiting.extend(self.children[one.id])
+
+
+def _agent_part(spans: Sequence[Span]) -> list[Span]:
+    """The spans without evaluators and what is below them."""
+    if not any(span.evaluator for span in spans):
+        return list(spans)
+    tree = _Tree(spans)
+    return [
+        span for span in spans if not span.evaluator and not any(one.evaluator for one in tree.above(span))
+    ]
+
+
+def _each_call_once(tree: _Tree) -> list[Span]:
+    """The spans without those that are a second record of a model call or of a tool's run.
+
+    Two instrumentors at once write a span each, one within the other or (Anthropic's SDK) beside it; the
+    one without content goes, and what only it knows is kept. An MCP client's span stands within the tool's.
+    """
+    into: dict[str, Span] = {}
+    model_calls = [span for span in tree.spans if span.kind is StepKind.LLM]
+    for span in model_calls:
+        twin = None if span.has_content else _twin(tree, span, into)
+        if twin is not None:
+            into[span.id] = twin
+            twin.usage, twin.model = twin.usage or span.usage, twin.model or span.model
+            twin.cost = twin.cost if twin.cost is not None else span.cost
+            twin.error = twin.error or span.error
+    for span in tree.spans:
+        holder = next((one for one in tree.above(span) if one.kind is StepKind.TOOL), None)
+        if span.kind is StepKind.TOOL and holder is not None and _same_run(span, holder):
+            into[span.id] = holder
+            if _is_empty(holder.output):
+                holder.output = span.output
+    kept = [span for span in tree.spans if span.id not in into]
+    for span in kept:
+        holder = next((one for one in tree.above(span) if one.id not in into), None)
+        span.parent = holder.id if holder else None if span.depth else span.parent
+    return kept
+
+
+def _twin(tree: _Tree, span: Span, gone: Mapping[str, Span]) -> Span | None:
+    """The other record of the same model call."""
+    holder = next((one for one in tree.above(span) if one.kind is StepKind.LLM), None)
+    if holder is not None and holder.has_content and _only_call(tree, holder):
+        return holder
+    inner = [one for one in tree.below(span) if one.kind is StepKind.LLM and one.id not in gone]
+    if len(inner) == 1 and inner[0].has_content:
+        return inner[0]
+    if not span.scope.startswith(SDK_SCOPE):
+        return None
+    beside = (one for one in tree.children[span.parent if span.depth else None] if one.id not in gone)
+    return next((one for one in beside if one.kind is StepKind.LLM and _holds_in_time(one, span)), None)
+
+
+def _only_call(tree: _Tree, wrapper: Span) -> bool:
+    return sum(one.kind is StepKind.LLM for one in tree.below(wrapper)) == 1
+
+
+def _holds_in_time(one: Span, other: Span) -> bool:
+    if one.scope == other.scope or one.ended_at is None or other.ended_at is None:
+        return False
+    return one.started_at <= other.started_at and other.ended_at <= one.ended_at
+
+
+def _same_run(span: Span, holder: Span) -> bool:
+    if span.name != holder.name:
+        return False
+    inner, outer = run_args(span.input), run_args(holder.input)
+    return not inner or not outer or canonical_args(inner) == canonical_args(outer)
+
+
+def _given(span: Span) -> tuple[Message, ...]:
+    messages = read_messages(span.input)
+    if messages is None and not _is_empty(span.input):
+        text = read_text(span.input)
+        return (Message(role="user", text=text),) if text else ()
+    return messages or ()
+
+
+def _said(span: Span) -> tuple[Message, ...]:
+    """What a model call added: some SDKs record the whole history as its output."""
+    messages = read_messages(span.output)
+    if messages is None and not _is_empty(span.output):
+        text = read_text(span.output)
+        return (Message(role="assistant", text=text),) if text else ()
+    found = messages or ()
+    last_user = max((index for index, message in enumerate(found) if message.role == "user"), default=-1)
+    return tuple(message for message in found[last_user + 1 :] if message.role == "assistant")
+
+
+def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
+    requests = [
+        (span.started_at, call)
+        for span in tree.model_calls
+        for message in span.said
+        for call in message.tool_calls
+    ]
+    tools = {span.name for span in tree.spans if span.kind is StepKind.TOOL}
+    wanted = {call.name for _, call in requests} - tools
+    for span in tree.spans:
+        # A function that was traced as such is known for a tool by its name.
+        if span.kind is StepKind.OTHER and span.depth and span.name in wanted:
+            span.kind = StepKind.TOOL
+    runs = [_run(span) for span in tree.spans if span.kind is StepKind.TOOL]
+    return joined_calls(requests, runs, (span.given for span in tree.model_calls))
+
+
+def _run(span: Span) -> Run:
+    result = run_result(span.output)
+    return Run(
+        name=span.name,
+        args=run_args(span.input),
+        call_id=span.call_id,
+        result=result,
+        error=span.error,
+        recorded=result is not None or span.error is not None or span.input is not None,
+        started_at=span.started_at,
+        ended_at=span.ended_at,
+    )
+
+
+def _tops(tree: _Tree, spans: Sequence[Span]) -> Iterator[Span]:
+    waiting = list(spans)[::-1]
+    while waiting:
+        span = waiting.pop()
+        if span.kind is StepKind.TOOL or (span.kind is StepKind.LLM and span.id not in tree.holders):
+            continue
+        # A retriever or a guardrail says something too, but not for the agent.
+        tells = span.has_content and (span.id in tree.holders or not tree.model_calls)
+        if span.kind is StepKind.AGENT or tells:
+            yield span
+        else:
+            waiting.extend(tree.children[span.id][::-1])
+
+
+def _is_empty(value: Json) -> bool:
+    return value is None or value == "" or value == {} or value == [] or value == "null"
+
+
+def _input(tree: _Tree, tops: Sequence[Span]) -> str:
+    for span in tops:
+        messages = read_messages(span.input)
+        text = conversation(messages, asked_only=True).input if messages else read_text(span.input)
+        if text:
+            return text
+    for span in tree.model_calls:
+        if span.given:
+            return conversation(span.given, asked_only=True).input
+    return ""
+
+
+def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
+    for span in reversed(tops):
+        if _is_empty(span.output):
+            continue
+        messages = read_messages(span.output)
+        if messages:
+            last = messages[-1]
+            return last.text or None if last.role == "assistant" and not last.tool_calls else None
+        text = read_text(span.output)
+        if text is None:
+            decoded = decode(span.output)
+            text = canonical_args(decoded) if isinstance(decoded, dict) else str(span.output)
+        return text
+    own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
+    for span in sorted(own, key=lambda span: span.ended_at or span.started_at)[::-1]:
+        if span.said and span.said[-1].text and not span.said[-1].tool_calls:
+            return span.said[-1].text
+    return None
+
+
+def _conversation(tree: _Tree, tops: Sequence[Span], asked: str, answered: str | None) -> tuple[Message, ...]:
+    """The longest message list of the trace, with what was answered to it; else input and final response."""
+    own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
+    longest = max(((*span.given, *span.said) for span in own), key=len, default=())
+    for value in (value for span in tops for value in (span.output, span.input)):
+        state = read_messages(value) or ()
+        if len(state) > len(longest) and any(message.role == "user" for message in state):
+            longest = state
+    if longest:
+        return longest
+    texts = (("user", asked), ("assistant", answered or ""))
+    return tuple(Message(role=role, text=text) for role, text in texts if text)
+
+
+def _usage(tree: _Tree, span: Span) -> Usage | None:
+    """Tokens of a span and all below it: a wrapper's own count only where nothing below it has one."""
+    inner = _total([_usage(tree, one) for one in tree.children[span.id]])
+    return inner or (span.usage if span.kind in (StepKind.LLM, StepKind.AGENT) else None)
+
+
+def _cost(tree: _Tree, span: Span) -> float | None:
+    inner = [cost for one in tree.children[span.id] if (cost := _cost(tree, one)) is not None]
+    return sum(inner) if inner else span.cost
+
+
+def _total(usages: Sequence[Usage | None]) -> Usage | None:
+    known = [usage for usage in usages if usage]
+    if not known:
+        return None
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in known),
+        output_tokens=sum(usage.output_tokens for usage in known),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage in known),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in known),
+    )
+
+
+def _steps(tree: _Tree) -> Iterator[Step]:
+    index_of = {span.id: index for index, span in enumerate(tree.spans)}
+    for index, span in enumerate(tree.spans):
+        yield Step(
+            index=index,
+            kind=span.kind,
+            name=span.name or span.kind,
+            parent=index_of.get(span.parent) if span.parent and span.depth else None,
+            messages=span.given,
+            output=decode(span.output) if span.kind is StepKind.LLM else span.output,
+            model=span.model,
+            usage=span.usage,
+            started_at=span.started_at,
+            ended_at=span.ended_at,
+            error=span.error,
+            source_span_id=span.id,
+        )

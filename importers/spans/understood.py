@@ -1,0 +1,90 @@
+"""Recorded spans of one trace → its trace, with notes for a person where contents are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from importers.base import Item, Note, Skipped
+from importers.spans import contents, facts, kinds
+from importers.spans.raw import RawSpan
+from importers.spans.trace import SDK_SCOPE, Span, of_spans
+from replay.model import Score, StepKind
+
+NO_AGENT = "traces without a model call, a tool or an agent in them"
+EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"
+
+_SETTINGS = (
+    (SDK_SCOPE, "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=content"),
+    ("openinference.", "OPENINFERENCE_HIDE_INPUTS, _OUTPUTS, _INPUT_MESSAGES and the like not true"),
+    ("pydantic-ai", "InstrumentationSettings(include_content=True)"),
+    ("logfire", "InstrumentationSettings(include_content=True)"),
+    ("ai", "experimental_telemetry with recordInputs and recordOutputs"),
+)
+"""Beginning of an instrumentation's scope → what turns its contents on."""
+
+
+def trace(trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str, Score]) -> Iterator[Item]:
+    """The trace of these spans, or why it is left out.
+
+    Raises:
+        RecordError: a number in them cannot be read.
+    """
+    known = {span.id for span in spans}
+    ordered = sorted(spans, key=lambda span: (span.parent in known, span.started_at))
+    found = [understood(span) for span in ordered]
+    said = facts.about(ordered)
+    said.scores.update(scores)
+    made = of_spans(trace_id, source, found, said)
+    if made is None:
+        yield Skipped(EVALUATIONS if any(span.evaluator for span in found) else NO_AGENT)
+        return
+    calls = [span for span in found if span.kind is StepKind.LLM]
+    if not made.input and not any(span.has_content for span in found):
+        yield Note(f"no contents were recorded; they are turned on by {_setting(ordered)}")
+    elif calls and not made.input:
+        yield Note("no input was recorded: contents may be switched off where the traces are made")
+    yield made
+
+
+def understood(span: RawSpan) -> Span:
+    """What a recorded span says."""
+    kind = kinds.kind(span)
+    is_tool = kind is StepKind.TOOL
+    return Span(
+        id=span.id,
+        parent=span.parent,
+        kind=kind,
+        name=kinds.tool_name(span) if is_tool else span.name,
+        started_at=span.started_at,
+        ended_at=span.ended_at,
+        input=contents.args(span) if is_tool else contents.asked(span),
+        output=contents.result(span) if is_tool else contents.said(span),
+        call_id=kinds.call_id(span) if is_tool else None,
+        model=None if is_tool else facts.model(span),
+        usage=facts.usage(span),
+        cost=facts.cost(span),
+        error=facts.error(span),
+        evaluator=kinds.is_evaluator(span),
+        scope=span.scope,
+    )
+
+
+def _setting(spans: Sequence[RawSpan]) -> str:
+    """The user's own setting that turns contents on, by who wrote the spans."""
+    names = {name for span in spans for name in span.attributes}
+    if any(name.startswith("gen_ai.") and name.endswith("_ref") for name in names):
+        return "recording them on the spans: an upload hook has put them elsewhere"
+    for span in spans:
+        if kinds.kind(span) is not StepKind.LLM:
+            continue
+        for scope, setting in _SETTINGS:
+            if span.scope.startswith(scope) if scope != "ai" else span.scope == "ai":
+                return setting
+    if any(name.startswith(("traceloop.", "llm.request.type")) for name in names):
+        return "TRACELOOP_TRACE_CONTENT=true"
+    if "openinference.span.kind" in names:
+        return _SETTINGS[1][1]
+    return (
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY with "
+        "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
+    )
