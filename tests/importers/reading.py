@@ -52,4 +52,17 @@ def good_record(source: str, number: int) -> dict[str, Any]:
     return made[source]
 
 
+def place(record: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
+    """Where a good record keeps its `input`, `answer`, `metadata` or `time`: an object, and the key in it."""
+    names = {
+        "input": ("input",),
+        "answer": ("output",),
+        "metadata": ("metadata",),
+        "time": ("started_at", "created", "startTime"),
+    }[what]
+    if "messages" in record and what in ("input", "answer"):
+        return record["messages"][0 if what == "input" else -1], "content"
+    return record, next((name for name in names if name in record), names[0])
+
+
 assert set(BUILTIN) == {"jsonl", "openai", "langfuse"}, "give every importer a good record and samples"

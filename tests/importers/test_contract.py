@@ -15,7 +15,7 @@ from importers.ingest import Report, ingest
 from replay.store.connection import open_store
 from replay.store.rejects import list_rejects
 from replay.store.traces import iter_traces
-from tests.importers.reading import SAMPLE_FILES, good_record, items, others, traces
+from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
 
 pytestmark = pytest.mark.parametrize("source", BUILTIN)
 
@@ -24,6 +24,11 @@ def _write(path: Path, *lines: Any) -> Path:
     texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
     return path
+
+
+def _put(record: dict[str, Any], what: str, value: Any) -> None:
+    holder, key = place(record, what)
+    holder[key] = value
 
 
 def _import(store: Path, source: str, *paths: Path) -> Report:
@@ -118,10 +123,7 @@ def test_bytes_that_are_no_utf8_reject_their_line_alone(source: str, tmp_path: P
 def test_of_two_records_with_one_id_the_last_counts(source: str, tmp_path: Path) -> None:
     first, last = good_record(source, 1), good_record(source, 1)
     for record, answer in ((first, "old"), (last, "new")):
-        if "messages" in record:
-            record["messages"][-1]["content"] = answer
-        else:
-            record["output"] = answer
+        _put(record, "answer", answer)
     file = _write(tmp_path / "f.jsonl", first, good_record(source, 2), last)
     report = _import(tmp_path / "s.duckdb", source, file)
     assert report.traces == 2
@@ -131,10 +133,7 @@ def test_of_two_records_with_one_id_the_last_counts(source: str, tmp_path: Path)
 
 def test_one_huge_record(source: str, tmp_path: Path) -> None:
     record, size = good_record(source, 1), 6_000_000
-    if "messages" in record:
-        record["messages"][0]["content"] = "wide " * (size // 5)
-    else:
-        record["input"] = "wide " * (size // 5)
+    _put(record, "input", "wide " * (size // 5))
     file = _write(tmp_path / "f.jsonl", record, good_record(source, 2))
     report = _import(tmp_path / "s.duckdb", source, file)
     assert report.new == 2
@@ -148,12 +147,9 @@ HOSTILE = ["__proto__", "'; DROP TABLE traces; --", "a\x00b", "\ud83d", "\u202ee
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_in_keys_and_values_is_stored(source: str, text: str, tmp_path: Path) -> None:
     record = good_record(source, 1)
-    record["metadata"] = {text: text, "nested": {text: [text]}}
+    _put(record, "metadata", {text: text, "nested": {text: [text]}})
     record[text + "!"] = text
-    if "messages" in record:
-        record["messages"][0]["content"] = text + "?"
-    else:
-        record["input"] = text + "?"
+    _put(record, "input", text + "?")
     report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", record))
     assert (report.new, report.rejected) == (1, 0)
     with open_store(tmp_path / "s.duckdb", read_only=True) as con:
@@ -165,8 +161,7 @@ def test_hostile_text_in_keys_and_values_is_stored(source: str, text: str, tmp_p
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1970-01-01"])
 def test_times_at_the_ends_of_the_calendar_are_kept(source: str, time: str, tmp_path: Path) -> None:
     record = good_record(source, 1)
-    key = next(key for key in ("started_at", "created", "startTime") if key in record)
-    record[key] = time
+    _put(record, "time", time)
     report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", record))
     assert (report.new, report.rejected) == (1, 0)
 
