@@ -16,15 +16,25 @@ from pathlib import Path
 from typing import IO
 
 from importers.base import InputFile
+from importers.reading.parquet import PARQUET_MAGIC, refused
+from importers.reading.unpacked import GZIP_MAGIC
 from replay.errors import InputError
 
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet")
 """What is taken from a folder, each also with `.gz`. A file that is named itself may have any name."""
 STDIN = "-"
-GZIP_MAGIC = b"\x1f\x8b"
 _HEAD_BYTES = 64 * 1024
 _JSON_LINE = re.compile(rb'^\s*(\xef\xbb\xbf)?[\[{"]', re.MULTILINE)
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"{\x00", b"[\x00", b'"\x00', b"\x00{", b"\x00[")
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
+    b"PK\x03\x04": ("a ZIP archive", "unzip"),
+    b"BZh": ("bzip2", "bunzip2"),
+    b"\xfd7zXZ": ("xz", "unxz"),
+}
+"""First bytes → what packed the file, and what unpacks it."""
+_NOTHING = (b"", b"[]")
+"""What an export without rows holds."""
 
 
 @contextmanager
@@ -32,7 +42,8 @@ def collected(paths: Sequence[str]) -> Iterator[list[InputFile]]:
     """The files that `paths` name, folders walked in order of name; a pipe is copied to disk meanwhile.
 
     Raises:
-        InputError: a path is missing, empty, unreadable or no text, or a folder has nothing to read.
+        InputError: a path is missing, empty, unreadable or no text, or a folder has nothing to read. Empty
+            files in a folder are passed over: exports write them for a span of time in which nothing was.
     """
     with tempfile.TemporaryDirectory(prefix="replay-import-") as folder:
         yield [file for path in paths for file in _files(path, Path(folder))]
@@ -47,7 +58,7 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
         if place.is_dir():
             yield from _walk(place)
         elif place.is_file():
-            yield _checked(place, path)
+            yield _named(place, path)
         elif place.exists():
             # A pipe or /dev/fd/N: it can be read once only, an import may have to look twice.
             with place.open("rb") as pipe:
@@ -64,8 +75,10 @@ def _walk(folder: Path) -> Iterator[InputFile]:
         raise InputError(
             f"the folder {folder} has no file to import; looked for {', '.join(SUFFIXES)}, each also with .gz"
         )
-    for file in names:
-        yield _checked(file, str(file))
+    found = [checked for file in names if (checked := _checked(file, str(file)))]
+    if not found:
+        raise InputError(f"the files in the folder {folder} are all empty; nothing was imported")
+    yield from found
 
 
 def _is_known(file: Path) -> bool:
@@ -77,28 +90,58 @@ def _copied(stream: IO[bytes], folder: Path, name: str) -> InputFile:
     target = folder / str(len(list(folder.iterdir())))
     with target.open("wb") as file:
         shutil.copyfileobj(stream, file)
-    copied = _checked(target, name)
+    copied = _named(target, name)
     copied.modified = time.time()
     return copied
 
 
-def _checked(place: Path, name: str) -> InputFile:
-    status = place.stat()
-    head = _head(place, name)
-    if not head.strip():
+def _named(place: Path, name: str) -> InputFile:
+    file = _checked(place, name)
+    if file is None:
         raise InputError(f"{name} is empty; nothing was imported")
+    return file
+
+
+def _checked(place: Path, name: str) -> InputFile | None:
+    """The file, if it can be read; None where there is nothing in it."""
+    status = place.stat()
+    file = InputFile(path=str(place), name=name, size=status.st_size, modified=status.st_mtime)
+    head = _head(place, name)
+    if head.removeprefix(codecs.BOM_UTF8).strip() in _NOTHING:
+        return None
+    if head.startswith(PARQUET_MAGIC):
+        _check_parquet(file)
+    else:
+        _check_text(head, name)
+    return file
+
+
+def _check_parquet(file: InputFile) -> None:
+    with open(file, "rb") as raw:  # noqa: PTH123 - an InputFile is a path
+        if raw.read(2) == GZIP_MAGIC:
+            raise InputError(f"{file.name} is Parquet inside gzip; unpack it first, e.g. with `gunzip`")
+    reason = refused(file)
+    if reason:
+        raise InputError(f"{file.name} is Parquet that cannot be read ({reason}); fetch it again")
+
+
+def _check_text(head: bytes, name: str) -> None:
+    for magic, (packer, unpack) in _PACKED.items():
+        if head.startswith(magic):
+            raise InputError(f"{name} is packed ({packer}); unpack it first, e.g. with `{unpack}`")
     if head.startswith(_UTF16):
         raise InputError(f"{name} is UTF-16, not UTF-8; convert it, e.g. `iconv -f UTF-16 -t UTF-8`")
-    if head.startswith(b"PAR1"):
-        raise InputError(f"{name} is Parquet, which this version does not read; export JSONL instead")
-    if b"\x00" in head:
+    is_csv = name.lower().removesuffix(".gz").endswith(".csv")
+    first = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    looked_at = b"" if first.startswith((b"{", b"[")) else first.partition(b"\n")[0] if is_csv else head
+    # A NUL in a record is that record's fault.
+    if b"\x00" in looked_at:
         raise InputError(f"{name} is a binary file, not JSON or CSV text; check the path")
     if not any(_is_utf8(line) for line in head.splitlines() if line.strip()):
         raise InputError(f"{name} is not UTF-8 text; convert it, e.g. `iconv -f LATIN1 -t UTF-8`")
-    if not _JSON_LINE.search(head) and not name.lower().removesuffix(".gz").endswith(".csv"):
+    if not _JSON_LINE.search(head) and not is_csv:
         start = head.strip()[:40].decode(errors="replace")
         raise InputError(f"{name} is neither JSON nor CSV: it starts with {start!r}; check the path")
-    return InputFile(path=str(place), name=name, size=status.st_size, modified=status.st_mtime)
 
 
 def _head(place: Path, name: str) -> bytes:

@@ -71,7 +71,7 @@ def import_(
 
     SOURCE is jsonl (this project's own trace format), openai (chat JSONL: logs, fine-tuning files, batch
     output), langfuse (exported observations, or downloads of single traces), or auto to tell by the first
-    records. PATH is a file, a folder that is walked for .json, .jsonl, .ndjson and .csv (each also .gz), or -
+    records. PATH is a file, a folder that is walked for .json, .jsonl, .ndjson, .csv and .parquet, or -
     for standard input. Without PATH the source is asked over its API, with the keys of the environment.
 
     A record that cannot be taken is rejected and the rest is imported; the exit code is then 3, and

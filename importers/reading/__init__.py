@@ -1,0 +1,76 @@
+"""Records of a file, one at a time, whatever way they are laid out.
+
+| layout | what it looks like | memory |
+|---|---|---|
+| lines | one JSON value a line (JSONL, NDJSON) | one line |
+| array | `[{…}, {…}]`, pretty-printed or not | one element |
+| texts | JSON values one after another, over any number of lines; one object alone | one value |
+| rows | CSV with a header, by the name `.csv` or by a header in quotes | one row |
+| Parquet | by its first bytes | a row group |
+
+An array whose elements are messages is itself one record (a bare conversation). A UTF-8 mark, CRLF, blank
+lines and gzip are taken everywhere. A value that cannot be read, or is larger than `RECORD_BYTES`, is a
+`Broken` record with its line; reading goes on at the next line, or at the next element that starts like the
+ones before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from importers.base import InputFile
+from importers.reading.lines import first_line, lines
+from importers.reading.parquet import PARQUET_MAGIC, parquet
+from importers.reading.record import RECORD_BYTES, Broken, Record
+from importers.reading.rows import is_csv, rows
+from importers.reading.texts import texts
+from importers.reading.unpacked import DAMAGED, damage, opened
+from replay.messages import parse
+from replay.model import Json
+
+__all__ = ["RECORD_BYTES", "Broken", "Record", "records"]
+
+
+def records(file: InputFile) -> Iterator[Record | Broken]:
+    """The values of a file in order, with what could not be read in its place."""
+    last = 0
+    try:
+        for found in _values(file):
+            last = found.line
+            yield found
+    except DAMAGED as error:
+        yield Broken(last + 1, damage(error), "")
+
+
+def _values(file: InputFile) -> Iterator[Record | Broken]:
+    with opened(file) as stream:
+        first = first_line(stream)
+    if first.startswith(PARQUET_MAGIC):
+        return parquet(file)
+    if is_csv(file, first):
+        return rows(file)
+    layout = _layout(file, first)
+    return lines(file) if layout == "lines" else texts(file, elements=layout == "array")
+
+
+def _layout(file: InputFile, first: bytes) -> str:
+    if first.startswith(b"["):
+        element = next(texts(file, elements=True), None)
+        is_array = not _is_message(element.value) if isinstance(element, Record) else first == b"["
+        if is_array:
+            return "array"
+    if _is_json(first):
+        return "lines"
+    return "texts" if isinstance(next(texts(file, elements=False), None), Record) else "lines"
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        parse(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_message(value: Json) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("role"), str)
