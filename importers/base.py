@@ -30,6 +30,7 @@ BUILTIN = {
     "jsonl": "importers.jsonl",
     "openai": "importers.openai",
     "langfuse": "importers.langfuse.files",
+    "otlp": "importers.otlp.files",
 }
 """Name → module."""
 

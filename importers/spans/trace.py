@@ -267,6 +267,7 @@ def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
         for message in span.said
         for call in message.tool_calls
     ]
+    requests = [*_asked_before(tree, {_key(call) for _, call in requests}), *requests]
     tools = {span.name for span in tree.spans if span.kind is StepKind.TOOL}
     wanted = {call.name for _, call in requests} - tools
     for span in tree.spans:
@@ -275,6 +276,27 @@ def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
             span.kind = StepKind.TOOL
     runs = [_run(span) for span in tree.spans if span.kind is StepKind.TOOL]
     return joined_calls(requests, runs, (span.given for span in tree.model_calls))
+
+
+def _asked_before(tree: _Tree, known: set[tuple[str, str]]) -> list[tuple[datetime, ToolCall]]:
+    """Calls of this turn that were asked for before the first model call that was recorded.
+
+    Where the spans of a turn were sampled, the history of a later one still has what it called.
+    """
+    first = next((span for span in tree.model_calls if not span.in_tool), None)
+    if first is None:
+        return []
+    last_user = max((at for at, message in enumerate(first.given) if message.role == "user"), default=-1)
+    return [
+        (first.started_at, call)
+        for message in first.given[last_user + 1 :]
+        for call in message.tool_calls
+        if _key(call) not in known
+    ]
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    return call.name, canonical_args(call.args)
 
 
 def _run(span: Span) -> Run:
@@ -344,9 +366,12 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
 def _conversation(tree: _Tree, tops: Sequence[Span], asked: str, answered: str | None) -> tuple[Message, ...]:
     """The longest message list of the trace, with what was answered to it; else input and final response."""
     own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
-    longest = max(((*span.given, *span.said) for span in own), key=len, default=())
-    for value in (value for span in tops for value in (span.output, span.input)):
-        state = read_messages(value) or ()
+    # Of two as long, the later one has the answer.
+    longest = max(((*span.given, *span.said) for span in reversed(own)), key=len, default=())
+    for span in tops:
+        state = read_messages(span.output) or ()
+        if all(message.role != "user" for message in state):
+            state = (*(read_messages(span.input) or ()), *state)
         if len(state) > len(longest) and any(message.role == "user" for message in state):
             longest = state
     if longest:

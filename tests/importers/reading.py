@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from importers.base import BUILTIN, Item, importer
+from importers.base import Item, importer
 from importers.collect import collected
 from replay.model import Trace
 
@@ -36,7 +36,7 @@ def good_record(source: str, number: int) -> dict[str, Any]:
     """A small record of a source; records of different numbers are different traces."""
     messages = [{"role": "user", "content": f"Question {number}"}, {"role": "assistant", "content": "Answer"}]
     time = "2026-11-01T10:00:00Z"
-    made = {
+    made: dict[str, dict[str, Any]] = {
         "jsonl": {"trace_id": f"t{number}", "started_at": time, "messages": messages},
         "openai": {"id": f"t{number}", "created": 1793527200, "messages": messages},
         "langfuse": {
@@ -48,8 +48,43 @@ def good_record(source: str, number: int) -> dict[str, Any]:
             "input": f"Question {number}",
             "output": "Answer",
         },
+        "mlflow": {
+            "info": {"trace_id": f"t{number}", "request_time": time, "state": "OK", "trace_metadata": {}},
+            "data": {
+                "spans": [
+                    {
+                        "span_id": "aa",
+                        "name": "agent",
+                        "start_time_unix_nano": time,
+                        "attributes": {
+                            "mlflow.spanType": '"AGENT"',
+                            "mlflow.spanInputs": f'"Question {number}"',
+                            "mlflow.spanOutputs": '"Answer"',
+                        },
+                    }
+                ]
+            },
+        },
+        "otlp": otlp_record(number, time),
     }
     return made[source]
+
+
+def otlp_record(number: int, time: str) -> dict[str, Any]:
+    """One line of a collector's file, with one span in it."""
+    span = {
+        "traceId": f"t{number}",
+        "spanId": f"s{number}",
+        "name": "agent",
+        "startTimeUnixNano": time,
+        "attributes": [
+            {"key": "gen_ai.operation.name", "value": {"stringValue": "invoke_agent"}},
+            {"key": "input", "value": {"stringValue": f"Question {number}"}},
+            {"key": "output", "value": {"stringValue": "Answer"}},
+            {"key": "metadata", "value": {"stringValue": "{}"}},
+        ],
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
 
 def place(record: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
@@ -60,9 +95,19 @@ def place(record: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
         "metadata": ("metadata",),
         "time": ("started_at", "created", "startTime"),
     }[what]
+    if "resourceSpans" in record:
+        span = record["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+        if what == "time":
+            return span, "startTimeUnixNano"
+        return next(pair["value"] for pair in span["attributes"] if pair["key"] == names[0]), "stringValue"
+    if "info" in record:
+        span = record["data"]["spans"][0]
+        return {
+            "input": (span["attributes"], "mlflow.spanInputs"),
+            "answer": (span["attributes"], "mlflow.spanOutputs"),
+            "metadata": (record["info"], "trace_metadata"),
+            "time": (span, "start_time_unix_nano"),
+        }[what]
     if "messages" in record and what in ("input", "answer"):
         return record["messages"][0 if what == "input" else -1], "content"
     return record, next((name for name in names if name in record), names[0])
-
-
-assert set(BUILTIN) == {"jsonl", "openai", "langfuse"}, "give every importer a good record and samples"

@@ -1,0 +1,349 @@
+"""What a file of spans may hold.
+
+| record | written by |
+|---|---|
+| `{"resourceSpans": …}`, `{"resourceLogs": …}` | the collector's file exporter; OTLP/JSON requests |
+| the same in snake_case, with base64 ids and names of enums | protobuf's own JSON; Phoenix |
+| `{"batches": …}`, `{"trace": {"resourceSpans": …}}` | Tempo's API |
+| `{"name", "context": {"trace_id": "0x…"}, …}` | the console exporter of Python |
+| `{"name", "spanContext": {…}, "startTime": [s, ns], …}` | a dump of JavaScript's `ReadableSpan` |
+| `{"start_timestamp", "trace_id", "span_id", "attributes", …}` | rows of Logfire's SQL API |
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from importers import fields
+from importers.base import RecordError
+from importers.spans.raw import Event, RawSpan
+from replay.messages import decode
+from replay.model import Json, JsonObject
+
+_EPOCH = datetime(1970, 1, 1)
+_ENVELOPES = ("resourceSpans", "resource_spans", "batches", "resourceLogs", "resource_logs")
+_SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
+_LOG_SCOPES = ("scopeLogs", "scope_logs")
+_HEX = re.compile(r"(0x)?([0-9a-fA-F]{16}|[0-9a-fA-F]{32})")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==")
+_NO_ID = re.compile(r"0*")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A span, or a log record that belongs to one, with the trace it is part of."""
+
+    trace_id: str
+    span_id: str
+    item: RawSpan | Event
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A span that cannot be taken, among others that can."""
+
+    value: Json
+    reason: str
+
+
+def dialect(record: Json) -> str | None:
+    """What the record is written in; None where it holds no spans."""
+    if not isinstance(record, dict):
+        return None
+    if any(isinstance(_inside(record).get(key), list) for key in _ENVELOPES):
+        return "otlp"
+    context = record.get("context")
+    if isinstance(context, dict) and "trace_id" in context and "name" in record:
+        return "console"
+    if isinstance(_get(record, "spanContext", "_spanContext"), dict) and "startTime" in record:
+        return "javascript"
+    if {"start_timestamp", "trace_id", "span_id"} <= record.keys():
+        return "logfire"
+    return None
+
+
+def found(record: Json) -> Iterator[Found | Bad]:
+    """The spans and log records in one record of a file.
+
+    Raises:
+        RecordError: there are none in it.
+    """
+    if not isinstance(record, dict):
+        raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    written = dialect(record)
+    if written == "otlp":
+        yield from _envelope(_inside(record))
+    elif written == "console":
+        yield _console(record)
+    elif written == "javascript":
+        yield _javascript(record)
+    elif written == "logfire":
+        if record.get("kind") != "pending_span":
+            yield _logfire(record)
+    else:
+        shown = ", ".join(list(record)[:6]) or "nothing"
+        raise RecordError(f"no spans of OpenTelemetry: looked for resourceSpans, it has {shown}")
+
+
+def _inside(record: JsonObject) -> JsonObject:
+    trace = record.get("trace")
+    return trace if isinstance(trace, dict) else record
+
+
+def _get(value: Mapping[str, Any], *names: str) -> Any:
+    return next((value[name] for name in names if value.get(name) is not None), None)
+
+
+def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
+    listed = _get(value, *names)
+    yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+
+
+def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
+    for holder in _objects(record, *_ENVELOPES):
+        resource = _get(holder, "resource")
+        of_resource = attributes(resource.get("attributes")) if isinstance(resource, dict) else {}
+        for scoped in _objects(holder, *_SCOPES):
+            scope = _get(scoped, "scope", "instrumentationLibrary", "instrumentation_library")
+            name = str(scope.get("name") or "") if isinstance(scope, dict) else ""
+            for span in _objects(scoped, "spans"):
+                try:
+                    yield _otlp(span, name, of_resource)
+                except RecordError as error:
+                    yield Bad(span, str(error))
+        for scoped in _objects(holder, *_LOG_SCOPES):
+            for log in _objects(scoped, "logRecords", "log_records"):
+                event = _log(log)
+                if event is not None:
+                    yield event
+
+
+def _otlp(span: JsonObject, scope: str, resource: JsonObject) -> Found:
+    status = span.get("status")
+    status = status if isinstance(status, dict) else {}
+    span_id = _id(_get(span, "spanId", "span_id"))
+    return Found(
+        _required(_id(_get(span, "traceId", "trace_id")), "traceId"),
+        _required(span_id, "spanId"),
+        RawSpan(
+            id=_required(span_id, "spanId"),
+            parent=_id(_get(span, "parentSpanId", "parent_span_id")),
+            name=str(span.get("name") or ""),
+            started_at=_started(_get(span, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"),
+            ended_at=_nanoseconds(_get(span, "endTimeUnixNano", "end_time_unix_nano"), "endTimeUnixNano"),
+            scope=scope,
+            failed=status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
+            message=_message(status.get("message")),
+            attributes=attributes(span.get("attributes")),
+            resource=resource,
+            events=tuple(
+                Event(name=str(event.get("name") or ""), attributes=attributes(event.get("attributes")))
+                for event in _objects(span, "events")
+            ),
+        ),
+    )
+
+
+def _log(log: JsonObject) -> Found | None:
+    """A log record within a span, as an event of it; a body of fields joins its attributes."""
+    trace_id = _id(_get(log, "traceId", "trace_id"))
+    span_id = _id(_get(log, "spanId", "span_id"))
+    own = attributes(log.get("attributes"))
+    name = _get(log, "eventName", "event_name") or own.get("event.name")
+    if trace_id is None or span_id is None or not isinstance(name, str):
+        return None
+    body = _value(log.get("body"))
+    own = {**own, **body} if isinstance(body, dict) else {**own, "content": body}
+    return Found(trace_id, span_id, Event(name=name, attributes=own))
+
+
+def _console(span: JsonObject) -> Found:
+    context = fields.mapping(span, "context")
+    status = span.get("status")
+    status = status if isinstance(status, dict) else {}
+    resource = span.get("resource")
+    span_id = _required(_id(context.get("span_id")), "context.span_id")
+    return Found(
+        _required(_id(context.get("trace_id")), "context.trace_id"),
+        span_id,
+        RawSpan(
+            id=span_id,
+            parent=_id(span.get("parent_id")),
+            name=str(span.get("name") or ""),
+            started_at=_started(span.get("start_time"), "start_time"),
+            ended_at=fields.time(span, "end_time"),
+            failed=status.get("status_code") == "ERROR",
+            message=_message(status.get("description")),
+            attributes=fields.mapping(span, "attributes"),
+            resource=fields.mapping(resource, "attributes") if isinstance(resource, dict) else {},
+            events=_plain_events(span),
+        ),
+    )
+
+
+def _javascript(span: JsonObject) -> Found:
+    context = _get(span, "spanContext", "_spanContext")
+    parent = span.get("parentSpanContext")
+    status = span.get("status")
+    status = status if isinstance(status, dict) else {}
+    scope = _get(span, "instrumentationScope", "instrumentationLibrary")
+    resource = span.get("resource")
+    resource = _get(resource, "attributes", "_attributes") if isinstance(resource, dict) else None
+    span_id = _required(_id(context.get("spanId")), "spanContext.spanId")
+    return Found(
+        _required(_id(context.get("traceId")), "spanContext.traceId"),
+        span_id,
+        RawSpan(
+            id=span_id,
+            parent=_id(parent.get("spanId") if isinstance(parent, dict) else span.get("parentSpanId")),
+            name=str(span.get("name") or ""),
+            started_at=_started(span.get("startTime"), "startTime"),
+            ended_at=_pair(span.get("endTime"), "endTime"),
+            scope=str(scope.get("name") or "") if isinstance(scope, dict) else "",
+            failed=status.get("code") == 2,
+            message=_message(status.get("message")),
+            attributes=fields.mapping(span, "attributes"),
+            resource=resource if isinstance(resource, dict) else {},
+            events=_plain_events(span),
+        ),
+    )
+
+
+def _logfire(row: JsonObject) -> Found:
+    held = decode(row.get("attributes"))
+    resource: JsonObject = {
+        "service.name": row.get("service_name"),
+        "service.version": row.get("service_version"),
+        "deployment.environment": row.get("deployment_environment"),
+    }
+    thrown = row.get("exception_message") or row.get("exception_type")
+    span_id = _required(_id(row.get("span_id")), "span_id")
+    tags = decode(row.get("tags"))
+    own: JsonObject = {**held} if isinstance(held, dict) else {}
+    if tags:
+        own.setdefault("tag.tags", tags)
+    return Found(
+        _required(_id(row.get("trace_id")), "trace_id"),
+        span_id,
+        RawSpan(
+            id=span_id,
+            parent=_id(row.get("parent_span_id")),
+            name=str(row.get("span_name") or ""),
+            started_at=_started(row.get("start_timestamp"), "start_timestamp"),
+            ended_at=fields.time(row, "end_timestamp"),
+            scope=str(row.get("otel_scope_name") or ""),
+            failed=row.get("otel_status_code") == "ERROR",
+            message=_message(row.get("otel_status_message") or thrown),
+            attributes=own,
+            resource={key: value for key, value in resource.items() if value},
+            events=_plain_events({"events": decode(row.get("otel_events"))}),
+        ),
+    )
+
+
+def _plain_events(span: JsonObject) -> tuple[Event, ...]:
+    found = []
+    for event in _objects(span, "events"):
+        own = event.get("attributes")
+        name = _get(event, "name", "event_name") or ""
+        found.append(Event(name=str(name), attributes=own if isinstance(own, dict) else {}))
+    return tuple(found)
+
+
+def attributes(listed: Json) -> JsonObject:
+    """Attributes as names and plain values, from a list of `{"key", "value": {"stringValue": …}}`."""
+    if isinstance(listed, dict):
+        return listed
+    return {
+        str(pair["key"]): _value(pair.get("value"))
+        for pair in (listed if isinstance(listed, list) else ())
+        if isinstance(pair, dict) and "key" in pair
+    }
+
+
+def _value(value: Json) -> Json:
+    if not isinstance(value, dict):
+        return value
+    for kind, inner in value.items():
+        word = kind.replace("_", "").lower()
+        if word == "intvalue":
+            return int(inner) if isinstance(inner, str) and re.fullmatch(r"-?\d{1,19}", inner) else inner
+        if word == "arrayvalue":
+            return [_value(one) for one in _listed(inner)]
+        if word == "kvlistvalue":
+            return attributes(_listed(inner))
+        if word in ("stringvalue", "boolvalue", "doublevalue", "bytesvalue"):
+            return inner
+    return None
+
+
+def _listed(holder: Json) -> list[Json]:
+    values = holder.get("values") if isinstance(holder, dict) else None
+    return values if isinstance(values, list) else []
+
+
+def _id(value: Json) -> str | None:
+    """An id in lower-case hexadecimal, where it was that, in upper case or in base64; else as it is."""
+    if not isinstance(value, str) or _NO_ID.fullmatch(value):
+        return None
+    written = _HEX.fullmatch(value)
+    if written is not None:
+        return None if _NO_ID.fullmatch(written[2]) else written[2].lower()
+    if _BASE64.fullmatch(value):
+        try:
+            return base64.b64decode(value, validate=True).hex()
+        except binascii.Error:
+            return value
+    return value
+
+
+def _required(value: str | None, name: str) -> str:
+    if value is None:
+        raise RecordError(f"the span has no {name}")
+    return value
+
+
+def _message(value: Json) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _started(value: Json, name: str) -> datetime:
+    found = _pair(value, name) if isinstance(value, list) else _nanoseconds(value, name)
+    if found is None:
+        raise RecordError(f"the span has no {name}")
+    return found
+
+
+def _nanoseconds(value: Json, name: str) -> datetime | None:
+    """Nanoseconds since 1970, as a number or as text; 0 where an end was never written."""
+    if value in (None, "", 0, "0"):
+        return None
+    if isinstance(value, str) and re.fullmatch(r"\d{17,20}", value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 10**17:
+        try:
+            return _EPOCH + timedelta(microseconds=value // 1000)
+        except OverflowError:
+            raise RecordError(f"{name} is no time: {value}") from None
+    return fields.parse_time(value, name)
+
+
+def _pair(value: Json, name: str) -> datetime | None:
+    """`[seconds, nanoseconds]` of JavaScript."""
+    if not isinstance(value, list):
+        return _nanoseconds(value, name)
+    seconds, nanoseconds = (*value, None, None)[:2]
+    if not isinstance(seconds, int) or not isinstance(nanoseconds, int):
+        raise RecordError(f"{name} must be [seconds, nanoseconds]")
+    if seconds == 0:
+        return None
+    try:
+        return _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+    except OverflowError:
+        raise RecordError(f"{name} is no time: {value}") from None
