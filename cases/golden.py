@@ -94,6 +94,23 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         _replace(path, text.encode("utf-8"))
 
 
+def take_back(path: Path, case: Case) -> None:
+    """Remove a case that was added, if its line still is what was written.
+
+    Raises:
+        InputError: the case is not there, or was changed since.
+    """
+    with _locked(path):
+        line = json.dumps(case_to_json(case), ensure_ascii=False)
+        lines = path.read_bytes().decode("utf-8").splitlines(keepends=True) if path.exists() else []
+        place = next((index for index, found in enumerate(lines) if found.strip() == line), None)
+        if place is None:
+            raise InputError(
+                f"case {case.id!r} of {path} was changed since, or is gone; edit the file itself"
+            )
+        _replace(path, "".join([*lines[:place], *lines[place + 1 :]]).encode("utf-8"))
+
+
 def free_id(path: Path, wanted: str) -> str:
     """A case id made of plain letters from a trace id, not taken in the file."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-.")[:60] or "case"

@@ -38,6 +38,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "traces": Entry("replay.commands.traces:traces", "List the traces in the store."),
         "show": Entry("replay.commands.show:show", "Show a trace, trial or case as a readable transcript."),
         "sample": Entry("replay.commands.sample:sample", "Draw a stratified, reproducible sample of traces."),
+        "export": Entry("replay.commands.export:export", "Write traces, samples, runs or grades to a file."),
     },
     "Compare versions": {
         "run": Entry("replay.commands.run:run", "Replay a sample or golden set against two versions."),
@@ -50,6 +51,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "compare": Entry("replay.commands.compare:compare", "Sample, run, diff and report in one."),
     },
     "Cases": {
+        "triage": Entry("cases.commands.triage:triage", "Go through what changed or looks odd."),
         "promote": Entry("cases.commands.promote:promote", "Turn items into cases of the golden set."),
         "dismiss": Entry("cases.commands.dismiss:dismiss", "Put items aside, with a reason."),
         "check": Entry("cases.commands.check:check", "Hold one version against the golden set."),

@@ -20,24 +20,15 @@ def dismiss(app: App, ids: tuple[str, ...], reason: str, run_id: str | None) -> 
     Example:
       replay dismiss 3f9a21 --reason "the order system was down"
     """
+    from cases.desk import Desk
     from cases.items import find_item
-    from cases.promote import now, person
-    from replay.model import Action, Decision
+    from cases.promote import person
     from replay.store.connection import open_store
-    from replay.store.decisions import add_decision
 
-    who, at = person(app.settings.root), now()
-    with open_store(app.store_path) as con:
+    with open_store(app.store_path, read_only=True) as con:
         found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-        for one in found:
-            decision = Decision(
-                item_id=one.item.trace_id or one.item.id,
-                action=Action.DISMISS,
-                at=at,
-                person=who,
-                run_id=one.run.id if one.run else None,
-                reason=reason,
-            )
-            add_decision(con, decision)
+    desk = Desk(app.store_path, app.settings.golden_path, person(app.settings.root))
+    for one in found:
+        desk.dismiss([one.item], one.run.id if one.run else None, reason)
     for one in found:
         click.echo(f"dismissed {one.item.id}")

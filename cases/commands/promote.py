@@ -48,49 +48,38 @@ def promote(
     Example:
       replay promote 3f9a21 --run 20261120-221305-ab12 --trait "asks before it cancels"
     """
-    from cases.golden import add_cases, free_id
+    from cases.desk import Desk
+    from cases.golden import free_id
     from cases.items import find_item
     from cases.promote import now, person, propose
     from replay.errors import InputError
-    from replay.model import Action, Decision
     from replay.store.connection import open_store
-    from replay.store.decisions import add_decision
 
     if case_id is not None and len(ids) > 1:
         raise InputError("--id names one case, and several items were given; promote them one by one")
     golden = path or app.settings.golden_path
-    reviewer, at = person(app.settings.root), now()
-    with open_store(app.store_path) as con:
-        proposals = []
-        for name in dict.fromkeys(ids):
-            found = find_item(con, name, run_id)
-            if expect != "recording" and found.run is None:
-                raise InputError(f"--expect {expect} needs a run; name it with --run")
-            proposals.append(
-                propose(
-                    found.item,
-                    case_id=case_id or free_id(golden, found.item.id),
-                    reviewer=reviewer,
-                    at=at,
-                    run=found.run,
-                    trials=found.trials,
-                    expect=expect,
-                    traits=traits,
-                    tags=tags,
-                )
-            )
-        add_cases(golden, [proposal.case for proposal in proposals], force=force)
-        for proposal in proposals:
-            case = proposal.case
-            decision = Decision(
-                item_id=case.provenance.trace_id or case.id,
-                action=Action.PROMOTE,
-                at=at,
-                person=reviewer,
-                run_id=case.provenance.run,
-                case_id=case.id,
-            )
-            add_decision(con, decision)
+    reviewer = person(app.settings.root)
+    with open_store(app.store_path, read_only=True) as con:
+        found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
+    for one in found:
+        if expect != "recording" and one.run is None:
+            raise InputError(f"--expect {expect} needs a run; name it with --run")
+    proposals = [
+        propose(
+            one.item,
+            case_id=case_id or free_id(golden, one.item.id),
+            reviewer=reviewer,
+            at=now(),
+            run=one.run,
+            trials=one.trials,
+            expect=expect,
+            traits=traits,
+            tags=tags,
+        )
+        for one in found
+    ]
+    promoted = [(one.item, proposal.case) for one, proposal in zip(found, proposals, strict=True)]
+    Desk(app.store_path, golden, reviewer).promote(promoted, force=force)
     if as_json:
         done = [{"case": p.case.id, "expected_from": p.expected_from} for p in proposals]
         print_json({"cases": str(golden), "promoted": done})

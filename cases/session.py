@@ -1,0 +1,223 @@
+"""Triage at a terminal: one entry at a time, one key for each decision."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import click
+
+from cases.attention import Entry
+from cases.desk import Desk
+from cases.golden import case_to_json, free_id
+from cases.promote import RECORDING, now, propose
+from cases.queue import Queue
+from cases.screen import KEYS, page
+from diff.result import Verdict
+from replay.errors import InputError
+from replay.golden import read_golden
+from replay.model import Action, Case, Lane
+from replay.terminal.keys import read_key
+from replay.terminal.plain import one_line
+from replay.terminal.table import show, terminal_width
+
+_EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
+_LABELS = {"1": 1, "2": 2, "3": 3}
+
+
+class Session:
+    """A person going through a queue; `run` ends with the last entry or with q."""
+
+    def __init__(self, queue: Queue, desk: Desk) -> None:
+        self._run = queue.result.run
+        self._entries = list(queue.entries)
+        self._desk = desk
+        self._place = 0
+        self._trial, self._full = 0, False
+        self._decided: list[int] = []
+        """Places of the entries that were decided, in that order: where undo goes back to."""
+
+    def run(self) -> None:
+        """Show an entry, take a key, until there is none left."""
+        keys = {
+            "p": self._promote,
+            "e": self._edit,
+            "d": self._dismiss,
+            "l": self._label,
+            "s": self._skip,
+            "t": self._next_trial,
+            "f": self._show_all,
+            "u": self._undo,
+        }
+        self._show()
+        while self._place < len(self._entries):
+            key = read_key()
+            if key in ("", "q", "\x04"):
+                break
+            action = keys.get(key)
+            if action is None:
+                continue
+            try:
+                action()
+            except InputError as error:
+                click.echo(f"{error}")
+        self._close()
+
+    @property
+    def _entry(self) -> Entry:
+        return self._entries[self._place]
+
+    def _show(self) -> None:
+        if self._place >= len(self._entries):
+            return
+        click.clear()
+        place = f"{self._place + 1} of {len(self._entries)}"
+        show(page(self._entry, place, terminal_width(), trial=self._trial, full=self._full))
+        click.echo()
+        click.echo(KEYS)
+
+    def _on(self) -> None:
+        self._decided.append(self._place)
+        self._place += 1
+        self._trial, self._full = 0, False
+        self._show()
+
+    def _promote(self) -> None:
+        case = self._proposed()
+        if case is not None:
+            self._add(case)
+
+    def _edit(self) -> None:
+        case = self._proposed()
+        text = None if case is None else json.dumps(case_to_json(case), ensure_ascii=False, indent=2)
+        while case is not None and text is not None:
+            text = click.edit(text, extension=".json")
+            if text is None:
+                click.echo("not saved, so nothing was added")
+                return
+            try:
+                edited = _read(text)
+            except InputError as error:
+                click.echo(f"{error}")
+                if not click.confirm("edit again?", default=True):
+                    return
+            else:
+                self._add(edited)
+                return
+
+    def _proposed(self) -> Case | None:
+        """The case as it would be; None where the person thought better of it."""
+        better = "new" if self._entry.item.verdict is Verdict.IMPROVED else RECORDING
+        click.echo(f"expect what the [r]ecording did, the [o]ld, the [n]ew? Enter: {better}; [c]ancel")
+        key = read_key()
+        expect = better if key in ("\r", "\n") else _EXPECT.get(key)
+        if expect is None:
+            click.echo("nothing was added")
+            return None
+        trait = click.prompt(
+            "what must the response show (Enter: no more than that)", default="", show_default=False
+        )
+        item = self._entry.item
+        trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
+        return propose(
+            item.item,
+            case_id=free_id(self._desk.golden, item.item.id),
+            reviewer=self._desk.person,
+            at=now(),
+            run=self._run,
+            trials=trials,
+            expect=expect,
+            traits=(trait.strip(),) if trait.strip() else (),
+        ).case
+
+    def _add(self, case: Case) -> None:
+        self._desk.promote([(self._entry.item.item, case)])
+        self._on()
+
+    def _dismiss(self) -> None:
+        entry = self._entry
+        reason = click.prompt(
+            "why does it need no case (Enter: back)", default="", show_default=False
+        ).strip()
+        if not reason:
+            click.echo("nothing was put aside")
+            return
+        items = [entry.item.item]
+        if entry.alike and click.confirm(f"the {len(entry.alike)} alike too?", default=False):
+            items += [item.item for item in entry.alike]
+        self._desk.dismiss(items, self._run.id, reason)
+        self._on()
+
+    def _label(self) -> None:
+        trials = self._entry.item.lanes.get(Lane.NEW, ())
+        if not trials:
+            click.echo("there is no new lane to label")
+            return
+        click.echo("how good is the new lane's answer: [1] poor, [2] fair, [3] good?")
+        label = _LABELS.get(read_key())
+        if label is None:
+            click.echo("no label was kept")
+            return
+        self._desk.label(self._entry.item.item, self._run.id, label)
+        click.echo(f"labelled {label}")
+
+    def _skip(self) -> None:
+        self._desk.skip(self._entry.item.item, self._run.id)
+        self._on()
+
+    def _next_trial(self) -> None:
+        self._trial += 1
+        self._show()
+
+    def _show_all(self) -> None:
+        self._full = not self._full
+        self._show()
+
+    def _undo(self) -> None:
+        taken = self._desk.undo()
+        if taken is None or not self._decided:
+            click.echo("there is nothing to undo")
+            return
+        self._place = self._decided.pop()
+        self._show()
+        click.echo(f"took back: {taken.action.value} {one_line(taken.item_id, 60)}")
+
+    def _close(self) -> None:
+        counts = dict.fromkeys((Action.PROMOTE, Action.DISMISS, Action.SKIP, Action.LABEL), 0)
+        for decision, _ in self._desk.done:
+            counts[decision.action] += 1
+        words = {
+            Action.PROMOTE: "promoted",
+            Action.DISMISS: "dismissed",
+            Action.SKIP: "skipped",
+            Action.LABEL: "labelled",
+        }
+        click.echo(", ".join(f"{count} {words[action]}" for action, count in counts.items()))
+        left = len(self._entries) - self._place
+        if left:
+            click.echo(f"{left} left: replay triage {self._run.id}")
+        if counts[Action.PROMOTE]:
+            click.echo(f"next: git diff {self._desk.golden}, then replay check")
+
+
+def _read(text: str) -> Case:
+    """The case that a person wrote.
+
+    Raises:
+        InputError: it is no case; says what is wrong.
+    """
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error.msg} (line {error.lineno})") from None
+    with tempfile.TemporaryDirectory(prefix="replay-case-") as folder:
+        file = Path(folder) / "case.jsonl"
+        file.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        try:
+            (case,) = read_golden(file)
+        except InputError as error:
+            raise InputError(str(error).removeprefix(f"{file}:1: ")) from None
+        except ValueError:
+            raise InputError("one case is one JSON object") from None
+    return case

@@ -1,0 +1,129 @@
+"""Two trials of one item beside each other, call by call, with the first difference marked.
+
+    old trial 1: ok                       new trial 1: ok
+      → get_order_status(order_id="7")  =   → get_order_status(order_id="7")
+      → cancel_order(order_id="7")      <                                       ◀ first difference
+    It is cancelled.                      It is on its way.
+
+`=` stands between equal calls, `≠` between calls of one tool with other arguments, `<` and `>` beside a call
+that the other lane did not make. Below 100 columns the lanes stand one under the other, with the same signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from replay.align import Call, align, same
+from replay.model import ServedCall, Trial
+from replay.tape import show_call
+from replay.terminal.plain import visible
+from replay.terminal.wrapping import wrapped
+
+BESIDE = 100
+"""Columns from which two lanes have room beside each other."""
+FIRST = "◀ first difference"
+_EQUAL, _OTHER_ARGS, _ONLY_LEFT, _ONLY_RIGHT = "=", "≠", "<", ">"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A call of each lane that stand for each other; None where one has none."""
+
+    left: ServedCall | None
+    right: ServedCall | None
+
+    @property
+    def sign(self) -> str:
+        """How they differ."""
+        if self.left is None:
+            return _ONLY_RIGHT
+        if self.right is None:
+            return _ONLY_LEFT
+        return _EQUAL if same(self.left.call.args, self.right.call.args) else _OTHER_ARGS
+
+
+def pairs(left: Sequence[ServedCall], right: Sequence[ServedCall]) -> list[Pair]:
+    """The calls of two trials in order, those that stand for each other together."""
+    places = align([_call(one) for one in left], [_call(one) for one in right])
+    found: list[Pair] = []
+    done = 0
+    for one, place in zip(right, places, strict=True):
+        if place is None:
+            found.append(Pair(None, one))
+            continue
+        found += [Pair(missing, None) for missing in left[done:place]]
+        found.append(Pair(left[place], one))
+        done = place + 1
+    return [*found, *(Pair(missing, None) for missing in left[done:])]
+
+
+def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) -> list[str]:
+    """Both trials as lines of at most `width` columns; `lines` limits those of each text."""
+    served = pairs(left.served, right.served)
+    first = next((pair for pair in served if pair.sign != _EQUAL), None)
+    if width < BESIDE:
+        return [
+            *_alone(left, [(pair.left, pair) for pair in served], first, width, lines),
+            "",
+            *_alone(right, [(pair.right, pair) for pair in served], first, width, lines),
+        ]
+    room = (width - 3) // 2
+    rows = [*_beside(_head(left, room), _head(right, room), " ", room)]
+    for pair in served:
+        one, other = _shown(pair.left, room, lines), _shown(pair.right, room, lines)
+        if pair is first:
+            (other if other == [] else one if one == [] else other).append(FIRST)
+        rows += _beside(one, other, pair.sign, room)
+    return [*rows, *_beside(_said(left, room, lines), _said(right, room, lines), " ", room)]
+
+
+def _alone(
+    trial: Trial,
+    calls: Sequence[tuple[ServedCall | None, Pair]],
+    first: Pair | None,
+    width: int,
+    limit: int | None,
+) -> Iterator[str]:
+    yield from _head(trial, width)
+    for call, pair in calls:
+        if call is not None:
+            shown = _shown(call, width, limit)
+            yield f"{pair.sign}{shown[0][1:]}"
+            yield from shown[1:]
+        if pair is first:
+            yield f"  {'' if call is not None else '(no call here) '}{FIRST}"
+    yield from _said(trial, width, limit)
+
+
+def _call(served: ServedCall) -> Call:
+    return Call(served.call.name, served.call.args)
+
+
+def _head(trial: Trial, room: int) -> list[str]:
+    text = f"{trial.lane.value} trial {trial.index + 1}: {trial.status.value}"
+    return wrapped(f"{text}: {trial.reason}" if trial.reason else text, room, 4)
+
+
+def _shown(served: ServedCall | None, room: int, limit: int | None) -> list[str]:
+    if served is None:
+        return []
+    rule = "" if served.rule.value == "tape" else f"  [{served.rule.value}]"
+    lines = wrapped(f"→ {show_call(served.call.name, served.call.args)}{rule}", room - 2, limit)
+    if served.note:
+        lines += [f"  {line}" for line in wrapped(served.note, room - 4, limit)]
+    return [f"  {line}" for line in lines]
+
+
+def _said(trial: Trial, room: int, limit: int | None) -> list[str]:
+    return [] if trial.final_response is None else wrapped(visible(trial.final_response), room, limit)
+
+
+def _beside(left: Sequence[str], right: Sequence[str], sign: str, room: int) -> Iterator[str]:
+    from rich.cells import cell_len
+
+    for index in range(max(len(left), len(right))):
+        one = left[index] if index < len(left) else ""
+        other = right[index] if index < len(right) else ""
+        gap = " " * max(room - cell_len(one), 0)
+        yield f"{one}{gap} {sign if index == 0 else ' '} {other}".rstrip()

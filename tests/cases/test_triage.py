@@ -1,0 +1,266 @@
+"""Triage through its public doors: the list, the JSON, and a real terminal (a pseudo-terminal, key by key)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+AGENT = """
+import json
+
+def _exec(name, args):
+    raise RuntimeError("a replay must not run the tool")
+
+def run_agent(text):
+    number = "".join(c for c in text if c.isdigit())
+    if not number:
+        return "Which order?"
+    if "cancel" in text and LOOKS:
+        _exec("get_order", {"id": number})
+    if "cancel" in text:
+        _exec("cancel_order", {"id": number})
+        return f"Order {number} is cancelled."
+    return "It is " + _exec("get_order", {"id": number})
+
+LOOKS = True
+"""
+
+
+def _call(name: str, number: int, result: str) -> dict[str, object]:
+    return {"name": name, "args": {"id": str(number)}, "result": result}
+
+
+def _trace(name: str, text: str, *calls: dict[str, object], **more: object) -> dict[str, object]:
+    return {
+        "trace_id": name, "started_at": "2026-10-02T10:00:00Z", "input": text,
+        "tool_calls": list(calls), "final_response": "done", **more,
+    }  # fmt: skip
+
+
+def _traces() -> list[dict[str, object]]:
+    found = [
+        _trace(
+            f"cancel-{n}",
+            f"please cancel order {n}",
+            _call("get_order", n, "new"),
+            _call("cancel_order", n, "ok"),
+        )
+        for n in (11, 12, 13)
+    ]
+    found += [
+        _trace(f"where-{n}", f"where is my order {n}", _call("get_order", n, "shipped"))
+        for n in range(21, 33)
+    ]
+    found.append(_trace("failed", "where is my order?", error="the shop was down"))
+    found.append(_trace("unhappy", "where is my order ...", scores={"thumbs_up": False}))
+    return found
+
+
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with two versions and one run over all of its traces."""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.py").write_text(AGENT)
+    (folder / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:_exec"]\n')
+
+    def git(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=folder, check=True)
+
+    git("init", "-q")
+    git("config", "user.name", "Ada")
+    git("config", "user.email", "ada@example.org")
+    git("add", ".")
+    git("commit", "-qm", "agent")
+    git("tag", "v1")
+    (folder / "shop.py").write_text(AGENT.replace("LOOKS = True", "LOOKS = False"))
+    (folder / "t.jsonl").write_text("".join(json.dumps(trace) + "\n" for trace in _traces()))
+    assert _replay(folder, "import", "jsonl", "t.jsonl").returncode == 0
+    assert _replay(folder, "sample", "--month", "2026-10", "--size", "20", "--name", "oct").returncode == 0
+    done = _replay(folder, "run", "--sample", "oct", "--old", "git:v1", "--new", ".", "--trials", "2")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def shop(run_once: Path, tmp_path: Path) -> Path:
+    """A copy of it to decide in."""
+    subprocess.run(["cp", "-r", f"{run_once}/.", str(tmp_path)], check=True)
+    return tmp_path
+
+
+def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "replay", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def _type(folder: Path, keys: Sequence[tuple[str, str]], *words: str, **env: str) -> str:
+    """Run `replay triage` on a terminal of 80 columns; each key is sent once its text was seen."""
+    own, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "replay", "triage", *words],
+        cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "50", **env},
+    )  # fmt: skip
+    os.close(theirs)
+    seen, position = "", 0
+    try:
+        for awaited, key in keys:
+            until = time.monotonic() + 20
+            while awaited not in seen[position:]:
+                assert time.monotonic() < until, f"{awaited!r} did not come; seen:\n{seen[position:]}"
+                if select.select([own], [], [], 0.2)[0]:
+                    seen += os.read(own, 65536).decode(errors="replace").replace("\r", "")
+            position = seen.index(awaited, position) + len(awaited)
+            os.write(own, key.encode())
+        while True:
+            try:
+                more = os.read(own, 65536)
+            except OSError:
+                break
+            if not more:
+                break
+            seen += more.decode(errors="replace").replace("\r", "")
+    finally:
+        os.close(own)
+        process.kill() if sys.exc_info()[0] else process.wait(20)
+        process.wait(20)
+    assert process.returncode == 0, seen
+    return seen
+
+
+def _cases(folder: Path) -> list[dict[str, object]]:
+    golden = folder / "cases" / "golden.jsonl"
+    return [json.loads(line) for line in golden.read_text().splitlines()] if golden.exists() else []
+
+
+def _queue(folder: Path, *words: str) -> list[dict[str, object]]:
+    done = _replay(folder, "triage", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    entries: list[dict[str, object]] = json.loads(done.stdout)["entries"]
+    return entries
+
+
+def test_what_regressed_comes_first_and_near_duplicates_are_one_entry(shop: Path) -> None:
+    first, *rest = _queue(shop)
+    assert (first["id"], first["kind"], first["alike"]) == (
+        "cancel-11",
+        "regressed",
+        ["cancel-12", "cancel-13"],
+    )
+    assert "called cancel_order without get_order first" in str(first["reasons"])
+    odd = {str(entry["id"]): str(entry["reasons"]) for entry in rest}
+    assert odd == {
+        "failed": "['it ended in an error in production: the shop was down']",
+        "unhappy": "['score thumbs_up is false']",
+    }
+
+
+def test_everything_is_listed_where_it_is_asked_for(shop: Path) -> None:
+    entries = _queue(shop, "--all")
+    names = {str(entry["id"]) for entry in entries} | {
+        str(name)
+        for entry in entries
+        for name in entry["alike"]  # type: ignore[attr-defined]
+    }
+    assert names == {str(trace["trace_id"]) for trace in _traces()}
+    assert entries[-1]["kind"] == "rest"
+
+
+def test_a_pipe_gets_the_list(shop: Path) -> None:
+    done = _replay(shop, "triage")
+    assert done.returncode == 0
+    assert "3 entries (1 regressed, 2 odd) to look at, 0 decided before" in done.stdout
+    assert "  1  regressed  cancel-11  and 2 alike" in done.stdout
+    assert all(len(line) <= 80 for line in done.stdout.splitlines() if not line.startswith(("run", "next")))
+
+
+def test_a_person_promotes_skips_and_dismisses_and_goes_on_where_they_stopped(shop: Path) -> None:
+    seen = _type(
+        shop,
+        [
+            ("[q]uit", "p"),
+            ("Enter: recording", "\r"),
+            ("must the response show", "says that it is cancelled\r"),
+            ("2 of 3", ""),
+            ("[q]uit", "s"),
+            ("3 of 3", ""),
+            ("[q]uit", "d"),
+            ("why does it need no case", "nobody asked\r"),
+            ("1 promoted, 1 dismissed, 1 skipped, 0 labelled", ""),
+        ],
+    )
+    assert "◀ first difference" in seen
+    (case,) = _cases(shop)
+    assert [call["name"] for call in case["expected_tool_calls"]] == ["get_order", "cancel_order"]  # type: ignore[attr-defined]
+    assert case["expected_response_traits"] == ["says that it is cancelled"]
+    assert case["metadata"]["reviewer"] == "Ada <ada@example.org>"  # type: ignore[index]
+    # What was promoted left its near-duplicates undecided; what was skipped comes when it is asked for.
+    assert [entry["id"] for entry in _queue(shop)] == ["cancel-12"]
+    assert len(_queue(shop, "--again")) == 2
+
+
+def test_undo_takes_the_case_out_again_and_the_entry_comes_back(shop: Path) -> None:
+    golden = shop / "cases" / "golden.jsonl"
+    golden.parent.mkdir()
+    before = '{"id": "zebra", "input": "hello there"}\n'
+    golden.write_text(before)
+    seen = _type(
+        shop,
+        [("[q]uit", "p"), ("Enter: recording", "n"), ("must the response show", "\r"), ("2 of ", "u"),
+         ("took back: promote cancel-11", "l"), ("[1] poor", "3"), ("labelled 3", "q")],
+    )  # fmt: skip
+    assert golden.read_text() == before
+    assert "0 promoted, 0 dismissed, 0 skipped, 1 labelled" in seen
+    assert _queue(shop)[0]["id"] == "cancel-11"
+
+
+def test_a_dismissal_may_take_the_near_duplicates_along(shop: Path) -> None:
+    _type(
+        shop,
+        [
+            ("[q]uit", "d"),
+            ("why does it need no case", "meant so\r"),
+            ("the 2 alike too?", "y\r"),
+            ("2 of 3", "q"),
+        ],
+    )
+    assert [entry["id"] for entry in _queue(shop)] == ["failed", "unhappy"]
+
+
+def test_a_case_is_edited_before_it_is_added_and_mistakes_are_named(shop: Path, tmp_path: Path) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import pathlib, sys\n"
+        "file = pathlib.Path(sys.argv[1]); text = file.read_text(); tries = pathlib.Path('tries')\n"
+        "first = not tries.exists(); tries.touch()\n"
+        'file.write_text(text.replace(\'"match"\', \'"x"\').replace(\'"id": "cancel-11"\',\n'
+        '    \'"id": "asks-first", "match": "sloppy"\' if first else \'"id": "asks-first"\')\n'
+        "    .replace('\"match\": \"sloppy\",', '' if not first else '\"match\": \"sloppy\",') + ' ')\n"
+    )
+    seen = _type(
+        shop,
+        [("[q]uit", "e"), ("Enter: recording", "r"), ("must the response show", "\r"),
+         ("match.mode must be one of", ""), ("edit again?", "\r"), ("2 of ", "q")],
+        EDITOR=f"{sys.executable} {editor}",
+    )  # fmt: skip
+    assert "strict" in seen
+    assert [case["id"] for case in _cases(shop)] == ["asks-first"]
+
+
+def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(json.dumps(_traces()[0]) + "\n")
+    assert _replay(tmp_path, "--db", "s.duckdb", "import", "jsonl", "t.jsonl").returncode == 0
+    done = _replay(tmp_path, "--db", "s.duckdb", "triage")
+    assert (done.returncode, done.stderr) == (
+        2, "error: there is no run in the store; start one with `replay run` or `replay compare`\n",
+    )  # fmt: skip
