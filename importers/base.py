@@ -31,6 +31,7 @@ BUILTIN = {
     "openai": "importers.openai",
     "langfuse": "importers.langfuse.files",
     "otlp": "importers.otlp.files",
+    "mlflow": "importers.mlflow.source",
 }
 """Name → module."""
 

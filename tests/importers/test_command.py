@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from importers.base import BUILTIN
 from replay.store.connection import open_store
 from replay.store.traces import count_traces, get_trace
 from tests.importers.reading import SAMPLES, good_record
@@ -99,7 +100,7 @@ def test_auto_names_its_two_best_guesses_where_it_is_not_sure(tmp_path: Path) ->
     assert code == 2
     assert err == (
         "error: g.jsonl: no importer knows these records (they have alpha, beta); "
-        "say which source it is: jsonl, openai, langfuse\n"
+        f"say which source it is: {', '.join(BUILTIN)}\n"
     )
 
 

@@ -1,0 +1,292 @@
+"""Traces of an MLflow tracking server, over its REST API.
+
+A search lists what is said of traces, in pages, oldest first; what the query does not ask for goes here. The
+rest is asked for with its spans, some traces at a time. Servers before MLflow 3 have other paths for both.
+
+The folder keeps each trace and the token of the next page, written together: after an interruption the search
+goes on at the page it had come to.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from importers import fields
+from importers.base import Query, RecordError, Told
+from importers.http import HttpError, JsonClient, read_url
+from importers.mlflow.records import Info, read_info
+from importers.spool import Spool
+from replay.errors import InputError, SettingsError
+from replay.model import Json, JsonObject
+
+_TRACE = "trace"
+_PAGE_INFOS = 100
+_PAGE_TRACES = 20
+_PAGE_EXPERIMENTS = 1000
+_HEAVY_ATTEMPTS = 2
+_FILE_ATTEMPTS = 3
+"""Where a file is not there, some servers answer 500."""
+_DONE = "done"
+LOOK_BACK = timedelta(days=30)
+"""How far back traces are looked through for what came to them since."""
+_GONE = (404, 405, 410, 501)
+"""A path that this server does not have."""
+_KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+
+
+def origin(query: Query) -> str:
+    """The server, the experiment and the user."""
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
+    project = _project(query)
+    return f"MLflow at {_url()}{who}, {f'experiment {project}' if project else 'all experiments'}"
+
+
+def gathered(query: Query, folder: Path, told: Told) -> Iterator[JsonObject]:
+    """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
+    spool = Spool(folder / "mlflow.sqlite", kept=True)
+    try:
+        with JsonClient(_url(), headers=_headers(), service="MLflow", keys=_KEYS, told=told) as client:
+            _Reader(client, query, spool, told).read()
+        for group in spool.groups():
+            yield from (row for row in group.of(_TRACE) if isinstance(row, dict))
+    finally:
+        spool.close()
+
+
+def _url() -> str:
+    value = os.environ.get("MLFLOW_TRACKING_URI", "").strip()
+    if not value:
+        raise SettingsError(
+            "MLFLOW_TRACKING_URI is not set; set it to the address of the tracking server, or name a file: "
+            "`replay import mlflow FILE`"
+        )
+    if value.startswith("sqlite:"):
+        raise SettingsError(
+            "MLFLOW_TRACKING_URI names a file, no server; import the file: `replay import mlflow FILE`"
+        )
+    return read_url("MLFLOW_TRACKING_URI", value)
+
+
+def _headers() -> dict[str, str]:
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN", "")
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    if user:
+        pair = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
+        return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
+    return {}
+
+
+def _project(query: Query) -> str | None:
+    return (
+        query.project
+        or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        or os.environ.get("MLFLOW_EXPERIMENT_ID")
+        or None
+    )
+
+
+@dataclass(slots=True)
+class _Reader:
+    client: JsonClient
+    query: Query
+    spool: Spool
+    told: Told
+    traces: int = 0
+
+    def read(self) -> None:
+        """Fill the spool; what is in it already is not asked for."""
+        for experiment in self._experiments():
+            token = self.spool.marked(experiment) or ""
+            while token != _DONE:
+                infos, token = self._page(experiment, token)
+                self._keep(self._wanted(infos))
+                self.spool.mark(experiment, token)
+                self.spool.commit()
+                self.told(f"{self.traces:,} traces")
+
+    def _experiments(self) -> list[str]:
+        """Ids of the experiments to search.
+
+        Raises:
+            InputError: there is none of this name or id.
+        """
+        project = _project(self.query)
+        if project is None:
+            return self._all_experiments()
+        found = self._experiment("get-by-name", {"experiment_name": project})
+        if found is None and project.isdecimal():
+            found = self._experiment("get", {"experiment_id": project})
+        if found is None:
+            raise InputError(
+                f"there is no experiment {project!r} on this server; --project takes its name or its id"
+            )
+        return [found]
+
+    def _experiment(self, by: str, params: dict[str, str]) -> str | None:
+        try:
+            answer = _object(self.client.get(f"/api/2.0/mlflow/experiments/{by}", params))
+        except HttpError as error:
+            if error.status == 404:
+                return None
+            raise
+        found = _object(answer.get("experiment")).get("experiment_id")
+        return str(found) if found is not None else None
+
+    def _all_experiments(self) -> list[str]:
+        found: list[str] = []
+        token = ""
+        while True:
+            body: JsonObject = {"max_results": _PAGE_EXPERIMENTS}
+            if token:
+                body["page_token"] = token
+            answer = _object(self.client.post("/api/2.0/mlflow/experiments/search", body))
+            found += [str(one["experiment_id"]) for one in _objects(answer, "experiments")]
+            token = str(answer.get("next_page_token") or "")
+            if not token:
+                return found
+
+    def _page(self, experiment: str, token: str) -> tuple[list[JsonObject], str]:
+        """A page of what is said of traces, and the token of the next one."""
+        asked: JsonObject = {
+            "filter": self._span(),
+            "max_results": _PAGE_INFOS,
+            "order_by": ["timestamp_ms ASC"],
+        }
+        if token:
+            asked["page_token"] = token
+        location: JsonObject = {
+            "type": "MLFLOW_EXPERIMENT",
+            "mlflow_experiment": {"experiment_id": experiment},
+        }
+        try:
+            answer = self.client.post("/api/3.0/mlflow/traces/search", {"locations": [location], **asked})
+        except HttpError as error:
+            if error.status not in _GONE:
+                raise
+            params: dict[str, Any] = {"experiment_ids": [experiment], **asked}
+            answer = self.client.get("/api/2.0/mlflow/traces", params)
+        page = _object(answer)
+        return _objects(page, "traces"), str(page.get("next_page_token") or _DONE)
+
+    def _span(self) -> str:
+        until = f"timestamp_ms < {_milliseconds(self.query.end)}"
+        if self.query.start is None:
+            return until
+        since = self.query.start - LOOK_BACK if self.query.updates else self.query.start
+        return f"timestamp_ms >= {_milliseconds(since)} AND {until}"
+
+    def _wanted(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
+        found = []
+        for info in infos:
+            try:
+                read = read_info(info)
+            except RecordError:
+                # It is kept, and rejected where traces are made.
+                found.append((str(info.get("trace_id") or info.get("request_id") or ""), info))
+                continue
+            if matches(read, self.query) and _since(read, self.query.start):
+                found.append((read.trace_id, info))
+        return found
+
+    def _keep(self, wanted: Sequence[tuple[str, JsonObject]]) -> None:
+        size = _PAGE_TRACES
+        start = 0
+        while start < len(wanted):
+            part = wanted[start : start + size]
+            try:
+                spans = self._spans([trace_id for trace_id, _ in part])
+            except HttpError as error:
+                if not error.heavy or size == 1:
+                    raise
+                size = 1
+                continue
+            for trace_id, info in part:
+                whole: JsonObject = {"trace_info": info, "spans": spans.get(trace_id, [])}
+                self.spool.add(trace_id, _TRACE, trace_id, whole)
+            self.traces += len(part)
+            start += len(part)
+
+    def _spans(self, trace_ids: list[str]) -> dict[str, list[Json]]:
+        found: dict[str, list[Json]] = {}
+        try:
+            answer = _object(
+                self.client.get(
+                    "/api/3.0/mlflow/traces/batchGet",
+                    {"trace_ids": trace_ids},
+                    heavy_attempts=_HEAVY_ATTEMPTS,
+                )
+            )
+        except HttpError as error:
+            if error.status not in (400, *_GONE):
+                raise
+            answer = {}
+        for trace in _objects(answer, "traces"):
+            trace_id = str(_object(trace.get("trace_info")).get("trace_id"))
+            found[trace_id] = _list(trace.get("spans"))
+        for trace_id in trace_ids:
+            if not found.get(trace_id):
+                found[trace_id] = self._artifact(trace_id)
+        return found
+
+    def _artifact(self, trace_id: str) -> list[Json]:
+        """The spans of a trace that older versions of MLflow keep as a file; none where there is no file."""
+        path = "/ajax-api/2.0/mlflow/get-trace-artifact"
+        try:
+            answer = self.client.get(path, {"request_id": trace_id}, attempts=_FILE_ATTEMPTS)
+        except HttpError as error:
+            if error.status is None or error.status > 500:
+                raise
+            return []
+        return _list(_object(answer).get("spans"))
+
+
+def matches(info: Info, query: Query) -> bool:
+    """Whether a trace is one that the query asks for."""
+    said = {**info.tags, **info.metadata}
+    has = {*(str(key) for key in info.tags), *(f"{key}={value}" for key, value in info.tags.items())}
+    return (
+        (not query.names or str(info.tags.get("mlflow.traceName")) in query.names)
+        and (not query.users or str(said.get("mlflow.trace.user")) in query.users)
+        and (not query.releases or str(said.get("mlflow.source.git.commit")) in query.releases)
+        and (not query.environments or str(said.get("environment")) in query.environments)
+        and has.issuperset(query.tags)
+    )
+
+
+def _since(info: Info, start: datetime | None) -> bool:
+    """Whether a trace is of this time: it began, ended or was assessed in it."""
+    if start is None or info.started_at >= start:
+        return True
+    if info.ended_at is not None and info.ended_at >= start:
+        return True
+    changes = (
+        fields.time(one, "last_update_time", "create_time")
+        for one in info.assessments
+        if isinstance(one, dict)
+    )
+    return any(moment is not None and moment >= start for moment in changes)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(holder: JsonObject, key: str) -> list[JsonObject]:
+    return [one for one in _list(holder.get(key)) if isinstance(one, dict)]
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
