@@ -29,7 +29,8 @@ GROUP = "replaydiff.importers"
 BUILTIN = {
     "jsonl": "importers.jsonl",
     "openai": "importers.openai",
-    "langfuse": "importers.langfuse.files",
+    "anthropic": "importers.anthropic",
+    "langfuse": "importers.langfuse.source",
     "otlp": "importers.otlp.files",
     "mlflow": "importers.mlflow.source",
 }

@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from importers.base import InputFile, Item, Note, RecordError, Skipped
+from importers.base import InputFile, Item, RecordError, Skipped
 from importers.convert import guarded, refused, reject
 from importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
 from importers.langfuse.spool import Group, Spool
-from importers.langfuse.trace import NOT_PRODUCTION, environment, trace
+from importers.langfuse.trace import NOT_PRODUCTION, environment, items
 from importers.reading import Broken, Record, records
 from replay.model import Json
 
@@ -88,13 +88,4 @@ def _grouped(group: Group, files: Sequence[InputFile]) -> Iterator[Item]:
         yield Skipped("scores of traces that are not in these files")
         return
     record = Record(group.line, (group.observations or group.traces)[0])
-    yield from guarded(NAME, files[group.file], record, lambda _value, _file: _made(group))
-
-
-def _made(group: Group) -> Iterator[Item]:
-    if not group.observations:
-        yield Note("no observations of the trace in these files: its tool calls are not known")
-    made = trace(group, NAME)
-    if not made.input:
-        yield Note("no input was recorded: contents may be switched off where the traces are made")
-    yield made
+    yield from guarded(NAME, files[group.file], record, lambda _value, _file: items(group, NAME))

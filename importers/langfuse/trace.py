@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from importers import fields
-from importers.base import RecordError
+from importers.base import Item, Note, RecordError
 from importers.langfuse.calls import tool_calls, tool_runs
 from importers.langfuse.observations import Observation, observations
 from importers.langfuse.rows import table
@@ -21,16 +21,32 @@ from importers.langfuse.spool import Group
 from replay.messages import canonical_args, conversation, decode, read_messages, read_text
 from replay.model import Json, JsonObject, Message, Step, StepKind, Trace, Usage
 
+DEFAULT_ENVIRONMENT = "default"
+"""What Langfuse writes where none was set."""
 NOT_PRODUCTION = ("sdk-experiment", "langfuse-")
 """Environments of evaluations and experiments, or how their names begin."""
 
 
 def environment(group: Group) -> str | None:
-    """The environment of a trace; Langfuse writes `default` where none was set."""
+    """The environment of a trace; None where none was set."""
     found = next(
         (row["environment"] for row in (*group.traces, *group.observations) if row.get("environment")), None
     )
-    return str(found) if found not in (None, "default") else None
+    return str(found) if found not in (None, DEFAULT_ENVIRONMENT) else None
+
+
+def items(group: Group, source: str) -> Iterator[Item]:
+    """The trace of these rows, and what a person should know of it.
+
+    Raises:
+        RecordError: a time or number in them cannot be read.
+    """
+    if not group.observations:
+        yield Note("no observations of the trace are there: its tool calls are not known")
+    made = trace(group, source)
+    if not made.input:
+        yield Note("no input was recorded: contents may be switched off where the traces are made")
+    yield made
 
 
 def trace(group: Group, source: str) -> Trace:
