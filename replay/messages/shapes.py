@@ -299,5 +299,13 @@ def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
     if results:
         yield from results
         return
+    if value.get("tool_call_id") is None and _is_definition(raw):
+        return
     failed = value.get("status") == "error" or bool(value.get("is_error"))
     yield result_message(raw, value.get("tool_call_id"), value.get("name"), failed)
+
+
+def _is_definition(raw: Json) -> bool:
+    """Whether it describes a tool: Langfuse's handler for LangChain lists those on offer as tool messages."""
+    function = raw.get("function") if isinstance(raw, dict) and raw.get("type") == "function" else None
+    return isinstance(function, dict) and "parameters" in function and "arguments" not in function

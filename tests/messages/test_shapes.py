@@ -570,3 +570,9 @@ def test_any_json_is_taken(value: Any) -> None:
 )
 def test_plain_text(value: Any, text: str | None) -> None:
     assert read_text(value) == text
+
+
+def test_a_tool_on_offer_is_no_result() -> None:
+    offer = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}
+    asked = {"role": "user", "content": "Go"}
+    assert read_messages([asked, {"role": "tool", "content": offer}]) == (Message(role="user", text="Go"),)
