@@ -1,4 +1,9 @@
-"""The Batch API of OpenAI: a file of requests and a file of results, joined by `custom_id`.
+"""Batch APIs: a file of requests and a file of results, joined by `custom_id`.
+
+| | request | result |
+|---|---|---|
+| OpenAI | `{custom_id, body}` | `{custom_id, response: {status_code, body}, error}` |
+| Anthropic | `{custom_id, params}` | `{custom_id, result: {type, message or error}}` |
 
 Neither file has what the other has, and either may come first. Both are spooled to a temporary SQLite file,
 so memory does not depend on their size; files without such records never touch it.
@@ -7,54 +12,54 @@ so memory does not depend on their size; files without such records never touch 
 from __future__ import annotations
 
 import sqlite3
-import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from importers.base import InputFile, Item, Skipped
-from importers.convert import Convert, guarded, reject
-from importers.reading import Broken, Record, records
+from importers.convert import Convert, guarded
+from importers.reading import Record
 from replay.messages import parse
 from replay.model import Json
 
-
-def joined(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item]:
-    """What `convert` makes of each record; a batch result gets its request as `body` first."""
-    with tempfile.TemporaryDirectory(prefix="replay-batch-") as folder:
-        spool = _Spool(Path(folder) / "batch.sqlite")
-        try:
-            for number, file in enumerate(files):
-                for found in records(file):
-                    if isinstance(found, Broken):
-                        yield reject(source, file, found)
-                    elif not spool.takes(found, number):
-                        yield from guarded(source, file, found, convert)
-            yield from spool.results(source, files, convert)
-        finally:
-            spool.close()
+REQUESTS = ("body", "params")
+_RESULTS = ("response", "result", "error")
 
 
-class _Spool:
+@contextmanager
+def batch_spool(folder: Path) -> Iterator[BatchSpool]:
+    """A spool of batch records for the time of an import."""
+    spool = BatchSpool(folder / "batch.sqlite")
+    try:
+        yield spool
+    finally:
+        spool.close()
+
+
+class BatchSpool:
+    """Requests and results of batches that wait for each other."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._con: sqlite3.Connection | None = None
+        self._opened: sqlite3.Connection | None = None
 
     def close(self) -> None:
-        if self._con is not None:
-            self._con.close()
+        """Let go of the file."""
+        if self._opened is not None:
+            self._opened.close()
 
     def takes(self, record: Record, file: int) -> bool:
         """Keep a batch record for later; False for any other."""
         value = record.value
         if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
             return False
-        is_result = "response" in value or "error" in value
-        if not is_result and not isinstance(value.get("body"), dict):
+        is_result = any(key in value for key in _RESULTS)
+        if not is_result and not any(isinstance(value.get(key), dict) for key in REQUESTS):
             return False
-        self._open().execute(
+        self._con.execute(
             "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
             (value["custom_id"], is_result, file, record.line, msgspec.json.encode(value)),
         )
@@ -62,7 +67,7 @@ class _Spool:
 
     def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item]:
         """Every result with its request, in the order of the results; requests without result are skipped."""
-        if self._con is None:
+        if self._opened is None:
             return
         self._con.execute("CREATE INDEX by_id ON batch (custom_id, is_result)")
         request = "SELECT record FROM batch WHERE custom_id = ? AND NOT is_result ORDER BY rowid DESC LIMIT 1"
@@ -70,8 +75,9 @@ class _Spool:
             "SELECT custom_id, file, line, record FROM batch WHERE is_result ORDER BY rowid"
         ):
             result: Any = parse(text)
-            asked = self._con.execute(request, (custom_id,)).fetchone()
-            whole: Json = {"body": parse(asked[0])["body"], **result} if asked else result  # type: ignore[index,call-overload]
+            asked: Any = self._con.execute(request, (custom_id,)).fetchone()
+            before: Any = parse(asked[0]) if asked else {}
+            whole: Json = {**{key: before[key] for key in REQUESTS if key in before}, **result}
             yield from guarded(source, files[file], Record(line, whole), convert)
         unanswered = self._con.execute(
             "SELECT count(*) FROM batch WHERE NOT is_result"
@@ -80,14 +86,14 @@ class _Spool:
         for _ in range(unanswered):
             yield Skipped("batch requests without a result; import the batch's output file with them")
 
-    def _open(self) -> sqlite3.Connection:
-        if self._con is None:
-            self._con = sqlite3.connect(self._path, isolation_level=None)
-            self._con.execute("PRAGMA synchronous = OFF")
-            self._con.execute("PRAGMA journal_mode = OFF")
-            self._con.execute(
+    @property
+    def _con(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = sqlite3.connect(self._path, isolation_level=None)
+            self._opened.executescript(
+                "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
                 "CREATE TABLE batch"
-                " (custom_id TEXT, is_result INTEGER, file INTEGER, line INTEGER, record BLOB)"
+                " (custom_id TEXT, is_result INTEGER, file INTEGER, line INTEGER, record BLOB);"
+                "BEGIN;"
             )
-            self._con.execute("BEGIN")
-        return self._con
+        return self._opened

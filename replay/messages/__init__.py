@@ -2,7 +2,7 @@
 
 from replay.messages.canonical import canonical_args
 from replay.messages.content import read_call, read_calls, read_content
-from replay.messages.conversation import Conversation, conversation, join_results
+from replay.messages.conversation import Conversation, conversation, final_response, join_results
 from replay.messages.decode import RAW, decode, parse, read_args
 from replay.messages.shapes import read_messages, read_text
 
@@ -12,6 +12,7 @@ __all__ = [
     "canonical_args",
     "conversation",
     "decode",
+    "final_response",
     "join_results",
     "parse",
     "read_args",

@@ -46,7 +46,7 @@ def conversation(messages: Sequence[Message], *, asked_only: bool = False) -> Co
         input=messages[end].text if end is not None else "",
         messages=tuple(messages[: end + 1]) if end is not None else tuple(messages),
         tool_calls=join_results(messages),
-        final_response=_answered(messages if end is None else messages[end + 1 :]),
+        final_response=final_response(messages if end is None else messages[end + 1 :]),
     )
 
 
@@ -63,7 +63,8 @@ def _asked(messages: Sequence[Message], asked_only: bool) -> int | None:
     return last
 
 
-def _answered(messages: Sequence[Message]) -> str | None:
+def final_response(messages: Sequence[Message]) -> str | None:
+    """The last text of the agent in these messages; None where it ended on a tool call."""
     for message in reversed(messages):
         if message.role == "tool":
             return None

@@ -39,6 +39,7 @@ def good_record(source: str, number: int) -> dict[str, Any]:
     made: dict[str, dict[str, Any]] = {
         "jsonl": {"trace_id": f"t{number}", "started_at": time, "messages": messages},
         "openai": {"id": f"t{number}", "created": 1793527200, "messages": messages},
+        "anthropic": {"id": f"t{number}", "created": 1793527200, "system": "Be kind.", "messages": messages},
         "langfuse": {
             "id": f"o{number}",
             "traceId": f"t{number}",

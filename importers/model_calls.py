@@ -1,0 +1,366 @@
+"""Logs with one call of a model a record: the calls of one run of an agent are joined to one trace.
+
+A request carries the whole conversation so far, or (Responses API) names the response it goes on from. So a
+call whose request begins with all that another call was asked and answered comes after that one:
+
+| what the later call adds | it is |
+|---|---|
+| results of tools | the same run, going on |
+| a message of the user | the next turn of the same session, a run of its own |
+| not known (a stored response has no input) | the same run, where the earlier one ended on a call of a tool |
+
+System prompts are not compared: many hold the time of day. Calls that follow each other may stand anywhere
+in the files, so all of them wait in a temporary SQLite file until the last record was read, and memory does
+not depend on their number.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from importers.base import InputFile, Item, Note
+from importers.convert import guarded
+from importers.fields import elapsed_ms
+from importers.reading import Record
+from replay.messages import canonical_args, final_response, join_results, parse
+from replay.model import Json, Message, Step, StepKind, Trace, Usage
+
+LONGEST_HISTORY = 1_000
+"""Calls whose messages are put before those of a call that names the response it goes on from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCall:
+    """One call of a model, as a log has it."""
+
+    trace: Trace
+    """What is known of it; its messages are what it was asked with, then what it answered."""
+    asked: int
+    """How many of the messages it was asked with."""
+    response_id: str | None = None
+    previous_id: str | None = None
+    """The response it goes on from; its messages are then only what is new."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> tuple[Message, ...]:
+        """What it answered."""
+        return self.trace.messages[self.asked :]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it ended on a call of a tool, so that its run must go on."""
+        return bool(self.said and self.said[-1].tool_calls)
+
+    def goes_on_at(self, place: int) -> bool | None:
+        """Whether what it was asked with from `place` on begins with a tool's result; None if not known."""
+        roles = (one.role for one in self.trace.messages[place : self.asked] if one.role != "system")
+        role = next(roles, None)
+        return None if role is None else role == "tool"
+
+
+Convert = Callable[[Json, InputFile], Iterable[Item | LoggedCall]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A call of a run, and what came before it."""
+
+    call: LoggedCall
+    new: int = 0
+    """Where in its messages begins what the earlier call does not have."""
+    by_id: bool = False
+    """It was found by the response that it names, so its messages are only what is new."""
+
+
+def run_of(call: LoggedCall) -> Trace:
+    """The trace of a run of a single call."""
+    return _run([_Member(call)], ())
+
+
+def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
+    """The trace of a run from its calls, oldest first; `history` are earlier turns that they do not carry."""
+    calls = [member.call for member in members]
+    first, last = calls[0].trace, calls[-1].trace
+    asked = first.messages[: calls[0].asked]
+    turn = next((index for index in range(len(asked) - 1, -1, -1) if asked[index].role == "user"), None)
+    own = [*first.messages[turn or 0 :], *(one for member in members[1:] for one in _new(member))]
+    whole = first.messages
+    if history:
+        # Each response brings its own system prompt: the newest counts.
+        own_prompt = tuple(one for one in whole if one.role == "system")
+        whole = (*own_prompt, *(one for one in (*history, *whole) if one.role != "system"))
+    for member in members[1:]:
+        whole = (*whole, *_new(member)) if member.by_id else member.call.trace.messages
+    made = replace(
+        last,
+        trace_id=first.trace_id,
+        started_at=first.started_at,
+        name=_known(calls, "name"),
+        session_id=_known(calls, "session_id"),
+        user_id=_known(calls, "user_id"),
+        environment=_known(calls, "environment"),
+        release=_known(calls, "release"),
+        tags=first.tags or last.tags,
+        input="" if turn is None else asked[turn].text,
+        messages=whole,
+        final_response=final_response(calls[-1].said),
+        tool_calls=join_results(own),
+        scores={**first.scores, **last.scores},
+        metadata={**first.metadata, **last.metadata},
+    )
+    if len(calls) == 1:
+        return made
+    costs = [call.trace.cost_usd for call in calls if call.trace.cost_usd is not None]
+    return replace(
+        made,
+        steps=tuple(_step(index, call) for index, call in enumerate(calls)),
+        usage=_total([call.trace.usage for call in calls if call.trace.usage]),
+        cost_usd=sum(costs) if costs else None,
+        latency_ms=elapsed_ms(first.started_at, last.ended_at),
+    )
+
+
+def _new(member: _Member) -> tuple[Message, ...]:
+    new = member.call.trace.messages[member.new :]
+    return tuple(one for one in new if one.role != "system") if member.by_id else new
+
+
+def _known(calls: Sequence[LoggedCall], field: str) -> str | None:
+    return next((value for call in calls if (value := getattr(call.trace, field)) is not None), None)
+
+
+def _total(usages: Sequence[Usage]) -> Usage | None:
+    if not usages:
+        return None
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
+    )
+
+
+def _step(index: int, call: LoggedCall) -> Step:
+    trace = call.trace
+    asks: list[Json] = [
+        {"name": one.name, "args": one.args} for message in call.said for one in message.tool_calls
+    ]
+    return Step(
+        index=index,
+        kind=StepKind.LLM,
+        name=trace.model or "model call",
+        messages=trace.messages[: call.asked],
+        output=asks or final_response(call.said),
+        model=trace.model,
+        usage=trace.usage,
+        started_at=trace.started_at,
+        ended_at=trace.ended_at,
+        error=trace.error,
+        source_span_id=trace.trace_id,
+    )
+
+
+@contextmanager
+def waiting(folder: Path, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[CallSpool]:
+    """A spool of model calls for the time of an import."""
+    spool = CallSpool(folder / "calls.sqlite", source, files, convert)
+    try:
+        yield spool
+    finally:
+        spool.close()
+
+
+class CallSpool:
+    """Model calls that wait until all of them were read. Files without any never touch the disk."""
+
+    def __init__(self, path: Path, source: str, files: Sequence[InputFile], convert: Convert) -> None:
+        self._path, self._source, self._files, self._convert = path, source, files, convert
+        self._opened: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def keep(self, call: LoggedCall, record: Record, file: int) -> None:
+        """Keep a call, which `convert` made of this record, until `traces`."""
+        messages = call.trace.messages
+        states = _states(messages)
+        row = (file, record.line, msgspec.json.encode(record.value), call.response_id, call.previous_id)
+        state = states[-1] if call.asked and call.said else None
+        added = self._con.execute(
+            "INSERT INTO call (file, line, record, response_id, previous_id, state, is_open, goes_on)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, state, call.is_open, call.goes_on_at(0)),
+        )
+        self._con.executemany(
+            "INSERT INTO beginning VALUES (?, ?, ?, ?)",
+            [
+                (added.lastrowid, length, states[length - 1], call.goes_on_at(length))
+                for length in range(1, call.asked)
+                if messages[length - 1].role == "assistant" and call.previous_id is None
+            ],
+        )
+
+    def traces(self) -> Iterator[Item]:
+        """The traces of all calls, in the order of their last calls."""
+        if self._opened is None:
+            return
+        self._link()
+        started: set[int] = set()
+        ends = self._con.execute(
+            "SELECT id, file, line, record FROM call WHERE id NOT IN"
+            " (SELECT parent FROM call WHERE same_run) ORDER BY id"
+        )
+        for end, file, line, text in ends:
+            record = Record(line, parse(text))
+            yield from guarded(
+                self._source,
+                self._files[file],
+                record,
+                lambda _value, _file, end=end: self._trace(end, started),  # type: ignore[misc]
+            )
+
+    def _trace(self, end: int, started: set[int]) -> Iterator[Item]:
+        """The trace of the run that ends with this call; a run that forks gives its id to one of its ends."""
+        rows = [end]
+        while (found := self._parent(rows[-1])) and found[1]:
+            rows.append(found[0])
+        rows.reverse()
+        links = [self._parent(row) for row in rows]
+        members = [
+            _Member(self._read(row), link[2] or 0 if link else 0, bool(link) and link[2] is None)  # type: ignore[index]
+            for row, link in zip(rows, links, strict=True)
+        ]
+        made = _run(members, self._history(links[0]))
+        if rows[0] in started:
+            made = replace(made, trace_id=members[-1].call.trace.trace_id)
+        started.add(rows[0])
+        if made.session_id is None:
+            made = replace(made, session_id=self._session(rows[0]))
+        for text in dict.fromkeys(text for member in members for text in member.call.notes):
+            yield Note(text)
+        yield made
+
+    def _history(self, link: tuple[int, bool, int | None] | None) -> tuple[Message, ...]:
+        """What was said before a run that names the response it goes on from."""
+        earlier: list[tuple[Message, ...]] = []
+        while link is not None and link[2] is None and len(earlier) < LONGEST_HISTORY:
+            row = link[0]
+            earlier.append(self._read(row).trace.messages)
+            link = self._parent(row)
+        return tuple(message for messages in reversed(earlier) for message in messages)
+
+    def _session(self, row: int) -> str | None:
+        """The session of a run: the id of its first call, where there is another run in it."""
+        root = self._con.execute("SELECT root FROM call WHERE id = ?", (row,)).fetchone()[0]
+        if not self._con.execute("SELECT 1 FROM call WHERE root = ? AND turn LIMIT 1", (root,)).fetchone():
+            return None
+        first = self._read(root).trace
+        return first.session_id or first.trace_id
+
+    def _parent(self, row: int) -> tuple[int, bool, int | None] | None:
+        """The call before this one, whether it is of the same run, and how many messages they share."""
+        parent, same_run, shared = self._con.execute(
+            "SELECT parent, same_run, shared FROM call WHERE id = ?", (row,)
+        ).fetchone()
+        return None if parent is None else (parent, bool(same_run), shared)
+
+    def _read(self, row: int) -> LoggedCall:
+        file, text = self._con.execute("SELECT file, record FROM call WHERE id = ?", (row,)).fetchone()
+        made = self._convert(parse(text), self._files[file])
+        return next(found for found in made if isinstance(found, LoggedCall))
+
+    def _link(self) -> None:
+        """Find the call before each call."""
+        con = self._con
+        con.execute("CREATE INDEX by_response ON call (response_id)")
+        con.execute("CREATE INDEX by_state ON call (state)")
+        con.execute("CREATE INDEX by_child ON beginning (child)")
+        rows = con.execute(
+            "SELECT id, previous_id, goes_on FROM call WHERE previous_id IS NOT NULL"
+        ).fetchall()
+        for row, previous, goes_on in rows:
+            found = con.execute(
+                "SELECT id, is_open FROM call WHERE response_id = ? AND id != ? ORDER BY id DESC LIMIT 1",
+                (previous, row),
+            ).fetchone()
+            if found:
+                self._set_parent(row, found[0], found[1] if goes_on is None else goes_on, None)
+        rows = con.execute(
+            "SELECT child, max(length) FROM beginning JOIN call USING (state)"
+            " WHERE call.id != child GROUP BY child"
+        ).fetchall()
+        for row, shared in rows:
+            # Of calls that were asked and answered the same, the newest before this one.
+            parent, goes_on = con.execute(
+                "SELECT call.id, beginning.goes_on FROM beginning JOIN call USING (state)"
+                " WHERE child = ? AND length = ? AND call.id != child"
+                " ORDER BY call.id > child, abs(call.id - child) LIMIT 1",
+                (row, shared),
+            ).fetchone()
+            self._set_parent(row, parent, goes_on, shared)
+        self._find_roots()
+
+    def _set_parent(self, row: int, parent: int, goes_on: int | None, shared: int | None) -> None:
+        self._con.execute(
+            "UPDATE call SET parent = ?, same_run = ?, turn = ?, shared = ? WHERE id = ?",
+            (parent, bool(goes_on), not goes_on, shared, row),
+        )
+
+    def _find_roots(self) -> None:
+        self._con.execute("CREATE INDEX by_parent ON call (parent)")
+        self._con.execute(
+            "WITH RECURSIVE chain(id, root) AS (SELECT id, id FROM call WHERE parent IS NULL"
+            " UNION ALL SELECT call.id, chain.root FROM call JOIN chain ON call.parent = chain.id)"
+            " UPDATE call SET root = chain.root FROM chain WHERE chain.id = call.id"
+        )
+        # Ids that name each other in a circle lead nowhere.
+        self._con.execute(
+            "UPDATE call SET parent = NULL, same_run = 0, turn = 0, root = id WHERE root IS NULL"
+        )
+        self._con.execute("CREATE INDEX by_root ON call (root) WHERE turn")
+
+    @property
+    def _con(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = sqlite3.connect(self._path, isolation_level=None)
+            self._opened.executescript(
+                "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
+                "CREATE TABLE call (id INTEGER PRIMARY KEY, file INTEGER, line INTEGER, record BLOB,"
+                " response_id TEXT, previous_id TEXT, state BLOB, is_open INTEGER,"
+                " goes_on INTEGER,"
+                " parent INTEGER, same_run INTEGER DEFAULT 0, turn INTEGER DEFAULT 0, shared INTEGER,"
+                " root INTEGER);"
+                "CREATE TABLE beginning (child INTEGER, length INTEGER, state BLOB, goes_on INTEGER);"
+                "BEGIN;"
+            )
+        return self._opened
+
+
+def _states(messages: Sequence[Message]) -> list[bytes]:
+    """For each message a digest of the conversation up to and with it, however it is cut into messages."""
+    states = []
+    state = b""
+    for message in messages:
+        for part in _parts(message):
+            state = blake2b(state + part.encode("utf-8", "replace"), digest_size=16).digest()
+        states.append(state)
+    return states
+
+
+def _parts(message: Message) -> Iterator[str]:
+    if message.role == "system":
+        return
+    if message.text.strip():
+        yield f"{message.role}\n{message.text.strip()}"
+    for call in message.tool_calls:
+        yield f"call\n{call.call_id}\n{call.name}\n{canonical_args(call.args)}"
