@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from diff import answer as answers
@@ -32,11 +31,11 @@ from diff.result import (
 from diff.slices import slices
 from diff.stored import StoredGrades
 from diff.verdicts import combine
-from replay.model import Item, Lane, Run, Status, Trial, VersionKind
+from diff.walk import by_item
+from replay.model import Lane, Run, Status, Trial, VersionKind
 from replay.settings import Settings
-from replay.store.runs import get_run, iter_items
+from replay.store.runs import get_run
 from replay.store.samples import get_sample
-from replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -145,7 +144,7 @@ def _read(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredG
         tallies={lane: LaneTally() for lane in run.lanes},
         witnesses={lane: validity.Witness() for lane in run.lanes},
     )
-    for item, trials in _by_item(con, run):
+    for item, trials in by_item(con, run):
         read.items += 1
         for trial in trials:
             read.tallies[trial.lane].add(trial)
@@ -160,18 +159,6 @@ def _read(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredG
             lanes[trial.lane].append(GradedTrial(trial=trial, grades=grades))
         read.blocks.append(Block(item=item, lanes={lane: tuple(graded) for lane, graded in lanes.items()}))
     return read
-
-
-def _by_item(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item, list[Trial]]]:
-    """Every item of the run with its trials; both come by position, so one walk pairs them."""
-    groups = groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id)
-    waiting = next(groups, None)
-    for item in iter_items(con, run.id):
-        if waiting is not None and waiting[0] == item.id:
-            yield item, list(waiting[1])
-            waiting = next(groups, None)
-        else:
-            yield item, []
 
 
 def _whole(run: Run, trials: Sequence[Trial]) -> bool:

@@ -26,7 +26,7 @@ SUMMARY = "traces in replaydiff's own format, one JSON object a line"
 TELL = "records have trace_id and started_at"
 
 FIELDS = {field.name for field in dataclasses.fields(Trace)} | {"tool_path"}
-"""Everything a record may have; `source` and `tool_path` are derived and come with our own exports."""
+"""Everything a record may have; `source` and `tool_path` come with our own exports."""
 
 
 def recognises(record: Json) -> float:
@@ -60,6 +60,8 @@ def _trace(record: dict[str, Json]) -> Trace:
     messages = _messages(record)
     if messages is None and record.get("input") is None:
         raise RecordError("input is missing (or messages)")
+    # Our own exports are complete: what is null there was unknown, and who imported the trace first counts.
+    ours = "tool_path" in record
     given_response = fields.text(record, "final_response")
     error = fields.text(record, "error")
     elsewhere = given_response is not None or error is not None or record.get("tool_calls") is not None
@@ -68,7 +70,7 @@ def _trace(record: dict[str, Json]) -> Trace:
     latency = fields.number(record, "latency_ms")
     return Trace(
         trace_id=trace_id,
-        source=NAME,
+        source=(fields.text(record, "source") if ours else None) or NAME,
         started_at=started_at,
         ended_at=ended_at,
         name=fields.text(record, "name"),
@@ -78,14 +80,16 @@ def _trace(record: dict[str, Json]) -> Trace:
         release=fields.text(record, "release"),
         model=fields.text(record, "model"),
         tags=fields.tags(record),
+        incomplete=record.get("incomplete") is True,
+        updated_at=fields.time(record, "updated_at"),
         input=_input(record["input"]) if record.get("input") is not None else run.input,
         messages=messages or (),
-        final_response=run.final_response if given_response is None else given_response,
+        final_response=given_response if ours or given_response is not None else run.final_response,
         steps=tuple(_step(step, index) for index, step in enumerate(fields.sequence(record, "steps"))),
         tool_calls=run.tool_calls if record.get("tool_calls") is None else tool_calls(record),
         usage=fields.usage(fields.mapping(record, "usage")),
         cost_usd=fields.number(record, "cost_usd"),
-        latency_ms=latency if latency is not None else fields.elapsed_ms(started_at, ended_at),
+        latency_ms=latency if ours or latency is not None else fields.elapsed_ms(started_at, ended_at),
         error=error,
         scores=fields.scores(record),
         metadata=fields.mapping(record, "metadata"),

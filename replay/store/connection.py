@@ -121,7 +121,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _connect(path: Path, read_only: bool, export_to: Path | None) -> DuckDBPyConnection:
-    config = dict(_CONFIG)
+    config: dict[str, str | bool | int | float | list[str]] = dict(_CONFIG)
     if export_to is not None:
         # DuckDB takes the allowed file only from an open database that is not closed off yet.
         del config["enable_external_access"]

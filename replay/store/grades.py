@@ -12,7 +12,7 @@ from replay.store.text import clean_text, encode
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_GRADE = {
+GRADE_COLUMNS = {
     "run_id": "VARCHAR",
     "item_id": "VARCHAR",
     "lane": "VARCHAR",
@@ -29,7 +29,7 @@ _GRADE = {
 }
 _KEY = ("run_id", "item_id", "lane", "trial", "grader", "grader_version")
 _CONFLICT = "ON CONFLICT DO UPDATE SET " + ", ".join(
-    f"{name} = excluded.{name}" for name in _GRADE if name not in _KEY
+    f"{name} = excluded.{name}" for name in GRADE_COLUMNS if name not in _KEY
 )
 _READ_BATCH = 500
 
@@ -39,16 +39,16 @@ _read_votes = bulk.reader(tuple[Vote, ...])
 
 def write_grades(con: DuckDBPyConnection, grades: Sequence[Grade]) -> None:
     """Keep grades, in one statement."""
-    rows = [_row(grade) for grade in grades]
+    rows = [grade_row(grade) for grade in grades]
     latest = {row[: len(_KEY)]: row for row in rows}
-    bulk.insert(con, "grades", _GRADE, list(latest.values()), _CONFLICT)
+    bulk.insert(con, "grades", GRADE_COLUMNS, list(latest.values()), _CONFLICT)
 
 
 def iter_grades(con: DuckDBPyConnection, run_id: str) -> Iterator[Grade]:
     """All grades of a run, by item, lane, trial, grader and its version; streamed."""
     cursor = con.cursor()
     cursor.execute(
-        f"SELECT {', '.join(_GRADE)} FROM grades WHERE run_id = ?"
+        f"SELECT {', '.join(GRADE_COLUMNS)} FROM grades WHERE run_id = ?"
         " ORDER BY item_id, lane, trial, grader, grader_version",
         [run_id],
     )
@@ -56,7 +56,8 @@ def iter_grades(con: DuckDBPyConnection, run_id: str) -> Iterator[Grade]:
         yield from map(_grade, rows)
 
 
-def _row(grade: Grade) -> tuple[Any, ...]:
+def grade_row(grade: Grade) -> tuple[Any, ...]:
+    """The values of `GRADE_COLUMNS`."""
     return (
         grade.run_id,
         clean_text(grade.item_id),
@@ -75,7 +76,7 @@ def _row(grade: Grade) -> tuple[Any, ...]:
 
 
 def _grade(row: Sequence[Any]) -> Grade:
-    fields = dict(zip(_GRADE, row, strict=True))
+    fields = dict(zip(GRADE_COLUMNS, row, strict=True))
     fields["lane"] = Lane(fields["lane"])
     fields["state"] = GradeState(fields["state"])
     fields["detail"] = _read_detail(fields["detail"])

@@ -153,6 +153,16 @@ def iter_traces(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> Iterator[T
             yield found[trace_id]
 
 
+def read_traces(
+    con: DuckDBPyConnection, trace_ids: list[str], rows: tuple[int, int], call_rows: tuple[int, int]
+) -> list[Trace]:
+    """The traces of these full ids, in their order, where it is known between which rows of the tables (both
+    included) they and their tool calls lie. Many times faster than `iter_traces` over a whole store.
+    """
+    found = {trace.trace_id: trace for trace in _read(con, trace_ids, rows, call_rows)}
+    return [found[trace_id] for trace_id in trace_ids]
+
+
 def trace_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
     """The months (`YYYY-MM`, UTC) that have traces, oldest first, with how many."""
     return con.execute(
@@ -258,13 +268,21 @@ def _digest(payload: list[Any], calls: list[tuple[Any, ...]]) -> str:
     return f"blake2b:{hashed.hexdigest()}"
 
 
-def _read(con: DuckDBPyConnection, ids: list[str]) -> Iterator[Trace]:
+_ALL = (0, 2**62)
+
+
+def _read(
+    con: DuckDBPyConnection,
+    ids: list[str],
+    rows: tuple[int, int] = _ALL,
+    call_rows: tuple[int, int] = _ALL,
+) -> Iterator[Trace]:
     call_names = [name for name in _CALL if name != "trace_id"]
     calls: dict[str, list[ToolCall]] = {}
     for trace_id, *values in con.execute(
         f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
-        " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) ORDER BY trace_id, index",
-        [ids],
+        " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ? ORDER BY trace_id, index",
+        [ids, *call_rows],
     ).fetchall():
         fields = dict(zip(call_names, values, strict=True))
         fields["args"] = _read_object(fields["args"])
@@ -276,7 +294,9 @@ def _read(con: DuckDBPyConnection, ids: list[str]) -> Iterator[Trace]:
         if name in _FIELDS and name not in ("tool_path", "input_tokens", "output_tokens")
     ]
     for row in con.execute(
-        f"SELECT {', '.join(names)} FROM traces WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [ids]
+        f"SELECT {', '.join(names)} FROM traces"
+        " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
+        [ids, *rows],
     ).fetchall():
         fields = dict(zip(names, row, strict=True))
         for name, read in _JSON_FIELDS.items():

@@ -1,0 +1,420 @@
+"""Sets of the store as rows for other tools: traces, samples, the trials of runs, and grades.
+
+JSON Lines of traces are the published trace format (`docs/schema/trace.schema.json`), so that
+`replay import jsonl` makes the same traces of them; `replay.store.trace_record` writes one. All else, and
+everything in Parquet, is one flat row each: payloads that have no fixed shape are objects in JSON Lines and
+JSON text in Parquet. Times are UTC.
+
+Memory is flat: what was chosen is kept by id in a temporary table, which DuckDB moves to disk where it grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import duckdb
+import msgspec
+
+from replay.errors import InputError
+from replay.model import Grade, Run
+from replay.store import bulk
+from replay.store.grades import GRADE_COLUMNS, grade_row
+from replay.store.runs import get_run, list_runs
+from replay.store.samples import get_sample
+from replay.store.trace_record import trace_record
+from replay.store.traces import read_traces
+from replay.store.where import guarded, selection
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Told = Callable[[int, int], None]
+"""Told how many rows are done, and how many there are."""
+
+_IDS = 10_000
+_TRACES = 500
+_ROWS = 500
+_ROW_GROUP = 2048
+"""Rows that Parquet holds in memory before it writes them: rows may be large."""
+_LINE_ENDS = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0085\u2028\u2029")
+"""What JSON allows in a string, and readers like Python's `splitlines` take for the end of a line."""
+_encoder = msgspec.json.Encoder()
+
+
+class Kind(StrEnum):
+    """What can be exported."""
+
+    TRACES = "traces"
+    SAMPLES = "samples"
+    RUNS = "runs"
+    GRADES = "grades"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which rows; what is None does not narrow them."""
+
+    where: str | None = None
+    """A condition on traces: of the others, the rows whose trace fits."""
+    month: str | None = None
+    sample: str | None = None
+    run: Run | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """Rows that were chosen, in a temporary table or ready to be read."""
+
+    con: DuckDBPyConnection
+    kind: Kind
+    rows: int
+    query: str
+    """Selects the rows of a kind other than traces, in their order."""
+    values: dict[str, Any]
+
+
+def wanted(
+    con: DuckDBPyConnection, *, where: str | None, month: str | None, sample: str | None, run: str | None
+) -> Wanted:
+    """The selection, with its names looked up.
+
+    Raises:
+        UnknownNameError: there is no such sample or run.
+    """
+    if sample is not None:
+        get_sample(con, sample)
+    return Wanted(where=where, month=month, sample=sample, run=get_run(con, run) if run else None)
+
+
+def runs_of(con: DuckDBPyConnection, chosen: Wanted) -> list[Run]:
+    """The runs that the selection leaves, oldest first."""
+    runs = [chosen.run] if chosen.run else list_runs(con)
+    return [run for run in runs if chosen.sample in (None, run.sample)]
+
+
+def prepare(con: DuckDBPyConnection, kind: Kind, chosen: Wanted, computed: Iterable[Grade] = ()) -> Export:
+    """Choose the rows. `computed` are grades that the store does not keep, for an export of grades.
+
+    Raises:
+        InputError: the condition or the month cannot be used, or the run has no sample to export.
+    """
+    narrowed = kind is Kind.TRACES or bool(chosen.where) or chosen.month is not None
+    if narrowed:
+        _choose_traces(con, chosen, whole=kind is Kind.TRACES)
+    if kind is Kind.TRACES:
+        return Export(
+            con=con, kind=kind, rows=_count(con, "SELECT count(*) FROM exported", {}), query="", values={}
+        )
+    if kind is Kind.GRADES:
+        _stage_grades(con, computed)
+    conditions, values = ["true"], dict[str, Any]()
+    if narrowed:
+        conditions.append("i.trace_id IN (SELECT trace_id FROM exported)")
+    if chosen.sample is not None:
+        conditions.append("s.name = $sample" if kind is Kind.SAMPLES else "r.sample = $sample")
+        values["sample"] = chosen.sample
+    if chosen.run is not None:
+        if kind is not Kind.SAMPLES:
+            conditions.append("r.run_id = $run")
+            values["run"] = chosen.run.id
+        elif chosen.run.sample is None:
+            raise InputError(f"run {chosen.run.id} replayed a golden set, not a sample; leave out --run")
+        else:
+            conditions.append("s.name = $of_run")
+            values["of_run"] = chosen.run.sample
+    tables, order = _FROM[kind]
+    rest = f"{tables} WHERE {' AND '.join(conditions)}"
+    return Export(
+        con=con,
+        kind=kind,
+        rows=_count(con, f"SELECT count(*) {rest}", values),
+        query=f"SELECT {_columns(kind)} {rest} ORDER BY {order}",
+        values=values,
+    )
+
+
+def write_jsonl(export: Export, file: BinaryIO, told: Told) -> None:
+    """Write each row as one line of JSON."""
+    rows = _trace_records(export) if export.kind is Kind.TRACES else _row_records(export)
+    for done, row in enumerate(rows, start=1):
+        file.write(_line(row))
+        if done % _ROWS == 0:
+            told(done, export.rows)
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    line = _encoder.encode(row)
+    for bare, escaped in _LINE_ENDS:
+        if bare in line:
+            line = line.replace(bare, escaped)
+    return line + b"\n"
+
+
+def write_parquet(export: Export, path: Path, told: Told) -> None:
+    """Write the rows as one Parquet file; `path` is what the store was opened with as `export_to`.
+
+    Raises:
+        InputError: a row is larger than the memory DuckDB is given, or the disk is full.
+    """
+    query, values = export.query, export.values
+    # With more threads, or its own temporary file, DuckDB needs more memory or another path than it may have.
+    export.con.execute("SET GLOBAL threads = 1")
+    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP}, USE_TMP_FILE false"
+    try:
+        if export.kind is Kind.TRACES:
+            _stage_traces(export, told)
+            query, values = "FROM staged ORDER BY rowid", {}
+        export.con.execute(f"COPY ({query}) TO $path ({options})", {**values, "path": str(path)}).fetchall()
+    except duckdb.OutOfMemoryException:
+        raise InputError(
+            "a row is too large for Parquet in the memory there is; export to JSON Lines (--format jsonl)"
+        ) from None
+    except duckdb.IOException as error:
+        raise InputError(f"the Parquet file cannot be written: {str(error).splitlines()[0]}") from None
+
+
+def _choose_traces(con: DuckDBPyConnection, chosen: Wanted, *, whole: bool) -> None:
+    """Keep which traces fit in the table `exported`, and where they and their tool calls lie.
+
+    `whole` says that sample and run narrow the traces themselves. Traces of a sample come in the order of
+    the draw, others in the order of import: what lies together is read together.
+    """
+    con.execute("CREATE TEMP TABLE fitting (trace_id VARCHAR)")
+    with guarded(con, chosen.where) as cursor:
+        source, values = selection(cursor, chosen.where, chosen.month)
+        cursor.execute(f"SELECT trace_id FROM {source}", values)
+        while rows := cursor.fetchmany(_IDS):
+            bulk.insert(con, "fitting", {"trace_id": "VARCHAR"}, rows)
+    joins, order, values = "", "t.rowid", dict[str, Any]()
+    if whole and chosen.sample is not None:
+        joins += " JOIN sample_items s ON s.sample = $sample AND s.trace_id = t.trace_id"
+        order = "s.position"
+        values["sample"] = chosen.sample
+    if whole and chosen.run is not None:
+        joins += (
+            " SEMI JOIN (SELECT trace_id FROM run_items WHERE run_id = $run) r ON r.trace_id = t.trace_id"
+        )
+        values["run"] = chosen.run.id
+    con.execute(
+        f"""
+        CREATE TEMP TABLE exported AS
+        SELECT t.trace_id, row_number() OVER (ORDER BY {order}) - 1 AS position, t.rowid AS place,
+               c.first_call, c.last_call
+        FROM traces t JOIN fitting USING (trace_id) {joins} LEFT JOIN (
+            SELECT trace_id, min(rowid) AS first_call, max(rowid) AS last_call
+            FROM tool_calls GROUP BY trace_id
+        ) c ON c.trace_id = t.trace_id
+        """,
+        values,
+    ).fetchall()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Traces that are read together."""
+
+    ids: list[str]
+    rows: tuple[int, int]
+    call_rows: tuple[int, int]
+
+
+def _batches(export: Export) -> Iterator[_Batch]:
+    for start in range(0, export.rows, _TRACES):
+        ids, low, high, first, last = export.con.execute(
+            "SELECT list(trace_id ORDER BY position), min(place), max(place),"
+            " coalesce(min(first_call), 0), coalesce(max(last_call), -1)"
+            " FROM exported WHERE position >= ? AND position < ?",
+            [start, start + _TRACES],
+        ).fetchall()[0]
+        yield _Batch(ids=ids, rows=(low, high), call_rows=(first, last))
+
+
+def _trace_records(export: Export) -> Iterator[dict[str, Any]]:
+    for batch in _batches(export):
+        yield from map(trace_record, read_traces(export.con, batch.ids, batch.rows, batch.call_rows))
+
+
+def _stage_traces(export: Export, told: Told) -> None:
+    """Collect the traces with their tool calls in the table `staged`.
+
+    By the hundreds, because DuckDB cannot move a list that it is collecting to disk.
+    """
+    query = f"""
+        WITH called AS (
+            SELECT trace_id, list({{
+                'name': name, 'args': args::VARCHAR, 'id': call_id, 'result': result::VARCHAR, 'error': error,
+                'answered': answered, 'started_at': started_at, 'duration_ms': duration_ms
+            }} ORDER BY index) AS tool_calls
+            FROM tool_calls
+            WHERE trace_id IN (SELECT unnest($ids::VARCHAR[])) AND rowid BETWEEN $first AND $last
+            GROUP BY trace_id
+        )
+        SELECT {_columns(Kind.TRACES)}, coalesce(c.tool_calls, []) AS tool_calls
+        FROM traces t LEFT JOIN called c USING (trace_id)
+        WHERE t.trace_id IN (SELECT unnest($ids::VARCHAR[])) AND t.rowid BETWEEN $low AND $high
+        ORDER BY list_position($ids::VARCHAR[], t.trace_id)
+    """
+    con = export.con
+    nothing = {"ids": [], "first": 0, "last": -1, "low": 0, "high": -1}
+    con.execute(f"CREATE TEMP TABLE staged AS {query}", nothing).fetchall()
+    done = 0
+    for batch in _batches(export):
+        (first, last), (low, high) = batch.call_rows, batch.rows
+        con.execute(
+            f"INSERT INTO staged {query}",
+            {"ids": batch.ids, "first": first, "last": last, "low": low, "high": high},
+        ).fetchall()
+        done += len(batch.ids)
+        told(done, export.rows)
+
+
+def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:
+    con.execute("CREATE TEMP TABLE computed AS FROM grades LIMIT 0")
+    rest = iter(computed)
+    while batch := list(islice(rest, _ROWS)):
+        bulk.insert(con, "computed", GRADE_COLUMNS, [grade_row(grade) for grade in batch])
+
+
+def _row_records(export: Export) -> Iterator[dict[str, Any]]:
+    cursor = export.con.execute(export.query, export.values)
+    names = [column[0] for column in cursor.description or ()]
+    while rows := cursor.fetchmany(_ROWS):
+        for row in rows:
+            yield {name: _plain(name, value) for name, value in zip(names, row, strict=True)}
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat() + "Z"
+    if name in _PAYLOADS and value is not None:
+        return msgspec.Raw(value.encode())
+    return value
+
+
+def _count(con: DuckDBPyConnection, query: str, values: dict[str, Any]) -> int:
+    found = con.execute(query, values).fetchone()
+    return int(found[0]) if found else 0
+
+
+_PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes"}
+"""Columns of JSON text."""
+_TRACE_COLUMNS = (
+    "trace_id",
+    "source",
+    "started_at",
+    "ended_at",
+    "name",
+    "session_id",
+    "user_id",
+    "environment",
+    "release",
+    "model",
+    "tags",
+    "tool_path",
+    "input",
+    "final_response",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "latency_ms",
+    "error",
+    "scores",
+    "metadata",
+    "messages",
+    "steps",
+)
+_SELECTED: dict[Kind, dict[str, str]] = {
+    Kind.TRACES: {name: f"t.{name}" for name in _TRACE_COLUMNS},
+    Kind.SAMPLES: {
+        "sample": "s.name",
+        "position": "i.position",
+        "trace_id": "i.trace_id",
+        "stratum": "i.stratum",
+        "weight": "i.weight",
+        "created_at": "s.created_at",
+        "month": "s.month",
+        "condition": "s.where_clause",
+        "by": "s.by_fields",
+        "size": "s.size",
+        "seed": "s.seed",
+        "population": "s.population",
+    },
+    Kind.RUNS: {
+        "run_id": "r.run_id",
+        "run_created_at": "r.created_at",
+        "sample": "r.sample",
+        "golden_path": "r.golden_path",
+        "mode": "r.mode",
+        "lane": "t.lane",
+        "version": "json_extract_string(r.lanes, '/' || t.lane || '/name')",
+        "model": "json_extract_string(r.lanes, '/' || t.lane || '/args/model')",
+        "item_id": "t.item_id",
+        "trace_id": "i.trace_id",
+        "case_id": "i.case_id",
+        "stratum": "i.stratum",
+        "weight": "i.weight",
+        "trial": "t.index",
+        "status": "t.status",
+        "reason": "t.reason",
+        "final_response": "t.final_response",
+        "tool_path": "coalesce(nullif(array_to_string("
+        "json_extract_string(t.served, '$[*].call.name'), '>'), ''), '-')",
+        "served": "t.served",
+        "input_tokens": "json_extract_string(t.usage, '/input_tokens')::BIGINT",
+        "output_tokens": "json_extract_string(t.usage, '/output_tokens')::BIGINT",
+        "cost_usd": "t.cost_usd",
+        "latency_ms": "t.latency_ms",
+        "started_at": "t.started_at",
+        "attempts": "t.attempts",
+        "scores": "t.scores",
+    },
+    Kind.GRADES: {
+        "run_id": "g.run_id",
+        "item_id": "g.item_id",
+        "trace_id": "i.trace_id",
+        "case_id": "i.case_id",
+        "lane": "g.lane",
+        "trial": "g.trial",
+        "grader": "g.grader",
+        "grader_version": "g.grader_version",
+        "state": "g.state",
+        "score": "g.score",
+        "passed": "g.passed",
+        "reason": "g.reason",
+        "detail": "g.detail",
+        "votes": "g.votes",
+        "cost_usd": "g.cost_usd",
+    },
+}
+_ITEM = (
+    "JOIN run_items i ON i.run_id = {0}.run_id AND i.item_id = {0}.item_id"
+    " JOIN runs r ON r.run_id = {0}.run_id"
+)
+_FROM = {
+    Kind.SAMPLES: (
+        "FROM samples s JOIN sample_items i ON i.sample = s.name",
+        "s.created_at, s.name, i.position",
+    ),
+    Kind.RUNS: (
+        f"FROM trials t {_ITEM.format('t')}",
+        "r.created_at, r.run_id, i.position, t.lane, t.index",
+    ),
+    Kind.GRADES: (
+        f"FROM (FROM grades UNION ALL FROM computed) g {_ITEM.format('g')}",
+        "r.created_at, r.run_id, i.position, g.lane, g.trial, g.grader, g.grader_version",
+    ),
+}
+
+
+def _columns(kind: Kind) -> str:
+    # As text: Parquet readers that know no JSON type would show bytes.
+    return ", ".join(
+        f'{sql}{"::VARCHAR" if name in _PAYLOADS else ""} AS "{name}"'
+        for name, sql in _SELECTED[kind].items()
+    )
