@@ -47,10 +47,25 @@ class Agent:
     """`module:attr[.attr…]`: sync or async."""
     factory: bool = False
     """Call the entrypoint once, without arguments, to get the agent."""
-    tools: tuple[str, ...] | None = None
-    """Where tool calls can be answered. Must be said: `[]` says that there are none, or that they may run."""
+    tools: tuple[str, ...] | Literal["endpoint"] | None = None
+    """Where tool calls can be answered: patch points of a Python agent; "endpoint" for one at a URL or behind
+    a command. Must be said: `[]` says that there are none, or that they may run."""
+    live: tuple[str, ...] = ()
+    """Tools that may run where nothing recorded answers. Never one with `effect = "write"`."""
     ignore_args: tuple[str, ...] = ()
     """Arguments that never count in matching."""
+    url: str | None = None
+    """An agent that answers at a URL, instead of an entrypoint."""
+    header_env: dict[str, str] = field(default_factory=dict)
+    """For `url`: header → the environment variable that holds its value."""
+    command: str | None = None
+    """An agent that is a program, instead of an entrypoint: `node agent.mjs`. No shell reads it."""
+    persistent: bool = False
+    """For `command`: one process runs many trials, a line of JSON each."""
+    messages: bool = False
+    """No agent code: system prompt, tools and model come from the trace, and the tool loop runs here."""
+    setup: str | None = None
+    """For `messages`: a JSON file with `system`, `tools`, `model` or `max_tokens` in place of the trace's."""
     path: str = "."
     """The folder of the agent, relative to replay.toml."""
     python: str | None = None
@@ -83,7 +98,13 @@ class VersionEntry:
     env: dict[str, str] = field(default_factory=dict)
     entrypoint: str | None = None
     factory: bool | None = None
-    tools: tuple[str, ...] | None = None
+    url: str | None = None
+    header_env: dict[str, str] = field(default_factory=dict)
+    command: str | None = None
+    persistent: bool | None = None
+    messages: bool = False
+    setup: str | None = None
+    tools: tuple[str, ...] | Literal["endpoint"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +134,11 @@ class RunSection:
     """US dollars; no new block of lanes starts once it is spent."""
     retries: int = 3
     """Tries after the first where a trial ends in an infrastructure error."""
-    on_miss: Literal["stop", "error"] = "stop"
+    on_miss: Literal["stop", "error", "simulate"] = "stop"
+    """A tool call that nothing recorded answers: stop the trial, give the agent an error, or have the model
+    of `[simulate]` play the tool."""
+    corpus: bool = True
+    """Tools with `effect = "read"` may be answered from other traces, nearest in time."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -121,6 +146,19 @@ class RunSection:
         _at_least(self, 0, "retries", "budget")
         if self.timeout <= 0:
             raise ValueError("timeout must be more than 0 seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateSection:
+    """`[simulate]`: the model that plays tools with `on_miss = "simulate"`; without one nobody does."""
+
+    model: str | None = None
+    max_tokens: int = 2048
+    base_url: str | None = None
+    """Where its Messages API answers; without it ANTHROPIC_BASE_URL, else the vendor's own."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "max_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +259,7 @@ class Settings:
     versions: dict[str, VersionEntry] = field(default_factory=dict)
     sample: SampleSection = field(default_factory=SampleSection)
     run: RunSection = field(default_factory=RunSection)
+    simulate: SimulateSection = field(default_factory=SimulateSection)
     match: MatchSection = field(default_factory=MatchSection)
     judge: JudgeSection = field(default_factory=JudgeSection)
     gate: GateSection = field(default_factory=GateSection)
@@ -391,11 +430,20 @@ def _type_error(message: str, type_: type, path: tuple[str, ...], file: Path | N
     if wrong:
         wanted = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
         what = f"expected {wanted}, not {_WORDS.get(wrong[2], wrong[2])}"
-    allowed = typing.get_args(typing.get_type_hints(type_).get(keys[-1]))
+    allowed = _allowed(typing.get_type_hints(type_).get(keys[-1]))
     if what.startswith("Invalid enum value") and allowed:
         value = what.removeprefix("Invalid enum value ").replace("`", "")
-        what = f"{value} is none of {', '.join(map(repr, allowed))}"
+        what = f"{value} is none of {', '.join(allowed)}"
     return f"{_place(file, text, keys)}: {'.'.join(keys)}: {what}"
+
+
+def _allowed(hint: Any) -> list[str]:
+    """What a key with set values may be, in words."""
+    if typing.get_origin(hint) is Literal:
+        return [repr(value) for value in typing.get_args(hint)]
+    if typing.get_origin(hint) is tuple:
+        return ["a list"]
+    return [word for part in typing.get_args(hint) for word in _allowed(part)]
 
 
 def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:

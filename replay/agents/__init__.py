@@ -13,7 +13,7 @@ from replay.agents.base import Agent, Outcome
 from replay.agents.rules import Corpus, OnMiss, Rules, Simulator
 from replay.errors import VersionError
 from replay.model import Version, VersionKind
-from replay.settings import Tool
+from replay.settings import Price, Tool
 
 __all__ = ["Agent", "Outcome", "build"]
 
@@ -29,6 +29,8 @@ def build(
     live: Collection[str] = (),
     corpus: Corpus | None = None,
     simulator: Simulator | None = None,
+    prices: Mapping[str, Price] | None = None,
+    single: bool = False,
 ) -> Agent:
     """The agent of a version, not started yet.
 
@@ -42,6 +44,8 @@ def build(
         live: tools that may run.
         corpus: the recordings of other traces, where they may answer.
         simulator: a model that plays tools, where one may.
+        prices: the user's own prices, for a version whose model is asked here.
+        single: ask a `messages` version for its next action alone (step mode).
 
     Raises:
         VersionError: the version is of a kind that is not run.
@@ -70,4 +74,8 @@ def build(
         from replay.agents.command import CommandAgent
 
         return CommandAgent(version, rules, concurrency=concurrency)
+    if version.kind is VersionKind.MESSAGES:
+        from replay.agents.messages import MessagesAgent
+
+        return MessagesAgent(version, rules, prices=prices or {}, single=single)
     raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")

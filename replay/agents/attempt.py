@@ -65,6 +65,21 @@ class Attempt:
             return self._simulate(rules.simulator, name, args)
         return self._miss(name, args, answer.note or "the tape has no answer")
 
+    def note(self, name: str, args: JsonObject) -> None:
+        """Keep a call that is not answered, since the next action is all that is wanted (step mode)."""
+        answer = self._tape.answer(name, args)
+        recorded = answer.recorded
+        self._keep(
+            name,
+            args,
+            answer.rule,
+            result=recorded.result if recorded else None,
+            error=recorded.error if recorded else None,
+            answered=recorded is not None,
+            from_trace_id=self._item.trace_id if recorded else None,
+            note=answer.note,
+        )
+
     def ran(self, told: JsonObject) -> None:
         """A tool that was let run has given this."""
         message: Any = told

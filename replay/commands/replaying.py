@@ -41,8 +41,9 @@ _OPTIONS = (
     click.option("--retries", type=int, metavar="N", help="After infrastructure errors; default 3."),
     click.option(
         "--on-miss",
-        type=click.Choice(["stop", "error"]),
-        help="A tool call never recorded: stop the trial (default), or give the agent an error.",
+        type=click.Choice(["stop", "error", "simulate"]),
+        help="A tool call never recorded: stop the trial (default), give the agent an error, or have the "
+        "model of [simulate] answer.",
     ),
     click.option("--pair-by", metavar="FIELD", help="Pair observed traces with items: metadata.task_id …"),
     click.option(

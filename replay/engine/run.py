@@ -14,12 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from replay import __version__
-from replay.agents import Agent, Outcome, build
+from replay.agents import Outcome
 from replay.engine import observed, plan
 from replay.engine.interrupt import interruptible
 from replay.engine.items import Source
@@ -27,11 +25,12 @@ from replay.engine.journal import Journal
 from replay.engine.observed import Pairing
 from replay.engine.report import Progress, RunReport
 from replay.engine.schedule import Pace
+from replay.engine.starting import crew_of, rules_of, start_crew
 from replay.engine.versions import changes, resolve
 from replay.errors import InputError, Interrupted, StoreError, VersionError
 from replay.llm import prices
 from replay.model import Item, JsonObject, Lane, Run, Status, Trial, Version, VersionKind
-from replay.settings import RunSection, Settings, Tool
+from replay.settings import Settings
 from replay.store.clock import utc_now
 from replay.store.connection import open_store, settle
 from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
@@ -82,7 +81,7 @@ def execute(
         Interrupted: by a signal. What had finished is kept, and `resume` goes on.
     """
     pairings = _pair(store, source, lanes, pair_by)
-    rules = _rules(settings.run, settings)
+    rules = rules_of(settings)
     run = Run(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
@@ -165,12 +164,10 @@ class _Batch:
         self.store, self.run = store, run
         self.stored = False
         """The run is in the store."""
-        self._settings, self._rules, self._hooks = settings, rules, hooks
-        self._replayed = [
-            lane for lane, version in run.lanes.items() if version.kind is not VersionKind.OBSERVED
-        ]
+        self._settings, self._hooks = settings, hooks
+        self._crew = crew_of(run, settings, rules)
+        self._replayed = list(self._crew.agents)
         self._paces = {lane: Pace() for lane in self._replayed}
-        self._agents: dict[Lane, Agent] = {}
         self._finished: set[tuple[str, str, int]] = set()
         self._done = self._total = self._failed = self._unpriced = 0
         self._spent = 0.0
@@ -179,8 +176,12 @@ class _Batch:
         """Start the agents, write the run down if it is new, and replay what is missing."""
         try:
             if self.run.finished_at is None:
-                await self._start()
+                await start_crew(self._crew)
+                for note in self._crew.notes:
+                    self._hooks.announce(note)
+                self.run = replace(self.run, lanes=self._crew.lanes)
             with open_store(self.store) as con:
+                self._crew.corpus.open(con)
                 if write_down is not None:
                     write_down(con, self.run)
                 self.stored = True
@@ -188,39 +189,7 @@ class _Batch:
                     await self._replay(con)
                 return self._report(con)
         finally:
-            await asyncio.gather(*(agent.close() for agent in self._agents.values()))
-
-    async def _start(self) -> None:
-        """Start one agent a version: lanes of the same version share it."""
-        distinct: list[tuple[Version, Agent]] = []
-        for lane in self._replayed:
-            version = self.run.lanes[lane]
-            agent = next((agent for known, agent in distinct if known == version), None)
-            if agent is None:
-                agent = build(
-                    version,
-                    timeout_s=_rule(self._rules, "timeout"),
-                    concurrency=self._settings.run.concurrency,
-                    on_miss=_rule(self._rules, "on_miss"),
-                    ignore_args=_rule(self._rules, "ignore_args"),
-                    tools=msgspec.convert(_rule(self._rules, "tools"), dict[str, Tool]),
-                )
-                distinct.append((version, agent))
-            self._agents[lane] = agent
-        results = await asyncio.gather(*(agent.start() for _, agent in distinct), return_exceptions=True)
-        failures = [result for result in results if isinstance(result, BaseException)]
-        if failures:
-            raise failures[0]
-        lanes = dict(self.run.lanes)
-        for lane, agent in self._agents.items():
-            before, now = lanes[lane].packages, agent.describe()
-            other = sorted(name for name in before | now if before.get(name) != now.get(name))
-            if before and other:
-                self._hooks.announce(
-                    f"note: lane {lane.value} has other packages than when the run began: {', '.join(other)}"
-                )
-            lanes[lane] = replace(lanes[lane], packages=now)
-        self.run = replace(self.run, lanes=lanes)
+            await self._crew.close()
 
     async def _replay(self, con: DuckDBPyConnection) -> None:
         """Every missing trial, block by block, until nothing is missing or the budget is spent."""
@@ -275,7 +244,9 @@ class _Batch:
             outcome, tries = await self._tried(item, slot)
             if outcome.status is Status.CANCELLED:
                 continue
-            cost = self._cost(slot.lane, outcome)
+            known = self._cost(slot.lane, outcome)
+            # What tools cost that a model played comes on top.
+            cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
             journal.add(
                 Trial(
                     run_id=self.run.id,
@@ -296,7 +267,7 @@ class _Batch:
             )
             self._done += 1
             self._failed += outcome.status.is_error
-            self._unpriced += cost is None
+            self._unpriced += known is None
             self._spent += cost or 0.0
             self._hooks.progress(
                 Progress(done=self._done, total=self._total, failed=self._failed, spent_usd=self._spent)
@@ -304,7 +275,7 @@ class _Batch:
 
     async def _tried(self, item: Item, slot: plan.Slot) -> tuple[Outcome, int]:
         """One trial, tried again where the provider or the network failed; with how often it was tried."""
-        agent, pace, tries = self._agents[slot.lane], self._paces[slot.lane], 0
+        agent, pace, tries = self._crew.agents[slot.lane], self._paces[slot.lane], 0
         while True:
             await pace.wait()
             outcome = await agent.run(item, slot.trial)
@@ -368,23 +339,6 @@ def _items(
         for lane, pairing in pairings.items():
             write_trials(con, observed.trials(con, run.id, lane, pairing, batch))
         yield from source.read(con, batch)
-
-
-def _rules(section: RunSection, settings: Settings) -> JsonObject:
-    """What decides outcomes: a run keeps it, and is resumed under it."""
-    return {
-        "timeout": section.timeout,
-        "on_miss": section.on_miss,
-        "ignore_args": list(settings.agent.ignore_args),
-        "tools": {
-            name: {"effect": tool.effect, "ignore_args": list(tool.ignore_args)}
-            for name, tool in settings.tools.items()
-        },
-    }
-
-
-def _rule(rules: JsonObject, name: str) -> Any:
-    return rules[name]
 
 
 def _as_before(run: Run, settings: Settings) -> dict[Lane, Version]:

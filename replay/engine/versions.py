@@ -4,29 +4,41 @@
     git:v1.4.0                  a revision of the agent's repository, in a private checkout
     .   ../other                a folder as it is, uncommitted changes included
     model=claude-sonnet-5-5     the [agent] as it is, with that model
+    http://localhost:8000/run   an agent that answers there
+    cmd:node agent.mjs          an agent that is a program
+    messages                    no agent code: what the trace holds, asked of its model; messages:FILE,
+                                messages:model=NAME
     observed                    what production recorded of the item; nothing is run
     observed:release = '2.1'    the recorded traces that fit a condition
 
 `[agent]` says what all share, `[versions.NAME]` what differs. Relative paths of replay.toml start at its
 folder, typed ones at the current folder. A folder or revision is taken to be a copy of the project: the agent
 is looked for in it where `[agent] path` says, and the interpreter stays the project's own.
+
+What kind a version is, its entry says (`entrypoint`, `url`, `command`, `messages`, `setup`), else `[agent]`.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-from replay.engine import git
-from replay.engine.worktree import checkout
+from replay.engine.places import file_of, interpreter_of, place_of
+from replay.engine.setup import read_setup
 from replay.errors import UnknownNameError, VersionError
 from replay.model import Version, VersionKind
 from replay.settings import Settings, VersionEntry
 
-FORMS = "or write git:REF, a folder such as `.`, model=NAME, observed or observed:CONDITION"
-_LATER = ("http://", "https://", "cmd:")
+FORMS = (
+    "or write git:REF, a folder such as `.`, model=NAME, http://…, cmd:PROGRAM, messages, observed or "
+    "observed:CONDITION"
+)
+ENDPOINT = "endpoint"
 _OBSERVED = "observed"
+_MESSAGES = "messages"
 
 
 def resolve(spec: str, settings: Settings) -> Version:
@@ -37,22 +49,25 @@ def resolve(spec: str, settings: Settings) -> Version:
         VersionError: it is known, and cannot be run as it is described; says what to write.
     """
     if spec in settings.versions:
-        return _python(spec, settings, settings.versions[spec])
+        return _described(spec, settings, settings.versions[spec])
     form, colon, rest = spec.partition(":")
     if form == _OBSERVED:
         return _observed(spec, rest if colon else None)
-    if spec.startswith(_LATER) or spec == "messages":
-        raise VersionError(
-            f"{spec!r} cannot be run by this version of replay: it runs Python entrypoints, named in "
-            "[versions] or as git:REF, a folder or model=NAME, and observed"
-        )
+    if spec.startswith(("http://", "https://")):
+        return _described(spec, settings, VersionEntry(url=spec))
+    if form == "cmd" and colon:
+        if not rest.strip():
+            raise VersionError(f"version {spec!r} names no program; write cmd:node agent.mjs")
+        return _described(spec, settings, VersionEntry(command=rest))
+    if form == _MESSAGES:
+        return _described(spec, settings, _messages_entry(spec, rest if colon else None))
     if form == "git" and colon:
-        return _python(spec, settings, VersionEntry(git=rest))
+        return _described(spec, settings, VersionEntry(git=rest))
     if spec.startswith("model=") and spec != "model=":
-        return _python(spec, settings, VersionEntry(model=spec.removeprefix("model=")))
+        return _described(spec, settings, VersionEntry(model=spec.removeprefix("model=")))
     folder = Path(spec).expanduser()
     if folder.is_dir():
-        return _python(spec, settings, VersionEntry(), copy=folder.absolute())
+        return _described(spec, settings, VersionEntry(), copy=folder.absolute())
     if "/" in spec or spec in (".", ".."):
         raise VersionError(f"there is no folder {spec} for a version; name one that is there, {FORMS}")
     raise UnknownNameError("version", spec, settings.versions, FORMS)
@@ -71,6 +86,11 @@ def changes(stored: Version, now: Version) -> list[str]:
         "python": "interpreter",
         "args": "args",
         "condition": "condition",
+        "url": "URL",
+        "header_env": "headers",
+        "command": "command",
+        "persistent": "persistent",
+        "setup": "setup",
     }
     return [word for name, word in words.items() if getattr(stored, name) != getattr(now, name)]
 
@@ -81,96 +101,158 @@ def _observed(spec: str, condition: str | None) -> Version:
     return Version(name=spec, kind=VersionKind.OBSERVED, condition=condition)
 
 
-def _python(name: str, settings: Settings, entry: VersionEntry, copy: Path | None = None) -> Version:
-    """A version of the Python agent; `copy` is the folder of a copy of the project."""
+def _messages_entry(spec: str, rest: str | None) -> VersionEntry:
+    """`messages`, `messages:FILE` (from the current folder), `messages:model=NAME`."""
+    if rest == "":
+        raise VersionError(f"{spec!r} names nothing; write messages:FILE, messages:model=NAME, or messages")
+    if rest is not None and rest.startswith("model="):
+        return VersionEntry(messages=True, model=rest.removeprefix("model="))
+    setup = None if rest is None else str(Path(rest).expanduser().absolute())
+    return VersionEntry(messages=True, setup=setup)
+
+
+def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | None = None) -> Version:
+    """A version of the agent; `copy` is the folder of a copy of the project."""
     agent = settings.agent
+    kind = _kind(name, settings, entry)
+    model = {} if entry.model is None else {"model": entry.model}
+    environment = {**agent.env, **entry.env}
+    version = Version(
+        name=name,
+        kind=kind,
+        args={**agent.args, **entry.args, **model},
+        env=environment,
+        env_names=tuple(sorted(environment)),
+    )
+    if kind is VersionKind.PYTHON:
+        return _python(version, settings, entry, copy)
+    if kind is VersionKind.COMMAND:
+        return _command(version, settings, entry, copy)
+    if entry.git is not None or copy is not None:
+        what = "what answers at its URL" if kind is VersionKind.HTTP else "a model and what it is told"
+        raise VersionError(
+            f"version {name!r} names code, and the agent of {file_of(settings)} is {what}; name its "
+            "entrypoint or command there, or leave the code out"
+        )
+    return (_http if kind is VersionKind.HTTP else _messages)(version, settings, entry)
+
+
+def _kind(name: str, settings: Settings, entry: VersionEntry) -> VersionKind:
+    """What the entry says it is, else what the agent is."""
+    for source in (entry, settings.agent):
+        said: dict[VersionKind, Any] = {
+            VersionKind.PYTHON: source.entrypoint,
+            VersionKind.HTTP: source.url,
+            VersionKind.COMMAND: source.command,
+            VersionKind.MESSAGES: source.messages or source.setup,
+        }
+        kinds = [kind for kind, value in said.items() if value]
+        if len(kinds) > 1:
+            raise VersionError(
+                f"version {name!r} is {' and '.join(kinds)} at once; keep one of entrypoint, url, command "
+                f"and messages in {file_of(settings)}"
+            )
+        if kinds:
+            return kinds[0]
+    return VersionKind.PYTHON
+
+
+def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
+    agent, name = settings.agent, version.name
     entrypoint = entry.entrypoint or agent.entrypoint
     if entrypoint is None:
         raise VersionError(_no_entrypoint(name, settings))
     tools = agent.tools if entry.tools is None else entry.tools
     if tools is None:
         raise VersionError(
-            f"version {name!r} does not say where its tool calls can be answered, so its tools would run for "
-            f'real; write tools = ["module:function"] in [agent] of {_file(settings)}, naming the dispatcher '
-            "or the tool functions, or tools = [] if it has none or they may run"
+            f"version {name!r} does not say where its tool calls can be answered, so its tools would run "
+            f'for real; write tools = ["module:function"] in [agent] of {file_of(settings)}, naming the '
+            "dispatcher or the tool functions, or tools = [] if it has none or they may run"
         )
-    commit, dirty = None, None
-    if entry.git is not None:
-        commit = git.commit_of(settings.root, entry.git)
-        folder = _checked_out(name, settings, commit, entry.path or agent.path)
-    else:
-        folder = _folder(name, settings, entry, copy)
-        commit = git.head(folder)
-        if commit is not None:
-            dirty = git.dirty_hash(folder, _own_files(settings))
-    model = {} if entry.model is None else {"model": entry.model}
-    environment = {**agent.env, **entry.env}
-    return Version(
-        name=name,
-        kind=VersionKind.PYTHON,
+    if isinstance(tools, str):
+        raise VersionError(
+            f'version {name!r} is imported, and tools = "{tools}" is for agents at a URL or behind a '
+            f'command; write tools = ["module:function"] in {file_of(settings)}'
+        )
+    place = place_of(name, settings, entry, copy)
+    return replace(
+        version,
         entrypoint=entrypoint,
         factory=agent.factory if entry.factory is None else entry.factory,
         tools=tools,
         git=entry.git,
-        commit=commit,
-        dirty_hash=dirty,
-        path=str(folder),
-        python=_interpreter(name, settings, entry.python or agent.python),
-        args={**agent.args, **entry.args, **model},
-        env=environment,
-        env_names=tuple(sorted(environment)),
+        commit=place.commit,
+        dirty_hash=place.dirty_hash,
+        path=str(place.folder),
+        python=interpreter_of(name, settings, entry.python or agent.python),
     )
 
 
-def _folder(name: str, settings: Settings, entry: VersionEntry, copy: Path | None) -> Path:
-    if copy is not None:
-        inside = copy / settings.agent.path
-        return Path(os.path.normpath(inside if inside.is_dir() else copy))
-    folder = Path(os.path.normpath(settings.root / Path(entry.path or settings.agent.path).expanduser()))
-    if not folder.is_dir():
+def _command(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
+    text = entry.command or settings.agent.command or ""
+    try:
+        command = tuple(shlex.split(text))
+    except ValueError as error:
         raise VersionError(
-            f"there is no folder {folder} for version {name!r}; mend `path` in {_file(settings)}"
-        )
-    return folder
+            f"the command of version {version.name!r} cannot be read: {error}; mend it"
+        ) from None
+    place = place_of(version.name, settings, entry, copy)
+    return replace(
+        version,
+        command=command,
+        persistent=settings.agent.persistent if entry.persistent is None else entry.persistent,
+        tools=_endpoint(version.name, settings, entry),
+        git=entry.git,
+        commit=place.commit,
+        dirty_hash=place.dirty_hash,
+        path=str(place.folder),
+    )
 
 
-def _checked_out(name: str, settings: Settings, commit: str, path: str) -> Path:
-    """The agent's folder in a checkout: where it is in the project, which may be a part of the repository."""
-    top = checkout(settings.root, commit, settings.data_folder)
-    prefix = git.git(settings.root, "rev-parse", "--show-prefix").removesuffix("\n")
-    folder = Path(os.path.normpath(top / prefix / path))
-    if not folder.is_dir():
+def _http(version: Version, settings: Settings, entry: VersionEntry) -> Version:
+    url = entry.url or settings.agent.url or ""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise VersionError(f"{url!r} is no URL of an agent; write http://localhost:8000/agent")
+    if parts.username or parts.password:
         raise VersionError(
-            f"revision {commit[:12]} of version {name!r} has no folder {folder.relative_to(top)}; "
-            f"mend `path` in {_file(settings)}, or name a revision that has it"
+            f"the URL of version {parts.hostname!r} holds a secret, which would be stored; take it out and "
+            f'name the environment variable that has it: header_env = {{ Authorization = "AGENT_AUTH" }} in '
+            f"{file_of(settings)}"
         )
-    return folder
+    return replace(
+        version,
+        url=url,
+        header_env={**settings.agent.header_env, **entry.header_env},
+        tools=_endpoint(version.name, settings, entry),
+    )
 
 
-def _interpreter(name: str, settings: Settings, python: str | None) -> str | None:
-    """The path of an interpreter, not resolved: the link of a virtual environment is what makes it one."""
-    if python is None:
-        return None
-    given = Path(python).expanduser()
-    if given.name == python:
-        found = shutil.which(python)
-        if found is None:
-            raise VersionError(f"the interpreter {python} of version {name!r} is not on PATH; mend `python`")
-        return found
-    path = Path(os.path.abspath(settings.root / given))  # noqa: PTH100 - Path.resolve would follow the link
-    if not path.is_file() or not os.access(path, os.X_OK):
-        why = "cannot be executed" if path.is_file() else "does not exist"
-        raise VersionError(
-            f"the interpreter {path} of version {name!r} {why}; mend `python` in {_file(settings)}, "
-            "or make the environment: python3 -m venv"
-        )
-    return str(path)
+def _messages(version: Version, settings: Settings, entry: VersionEntry) -> Version:
+    setup = entry.setup or settings.agent.setup
+    return replace(
+        version,
+        setup={} if setup is None else read_setup(settings.root / Path(setup).expanduser()),
+        tools=(),
+    )
 
 
-def _own_files(settings: Settings) -> list[Path]:
-    """What lies in a project without being the agent: changing it makes no other version."""
-    files = [settings.golden_path, settings.store_path, settings.data_folder]
-    return [Path(os.path.realpath(file)) for file in (*files, settings.file) if file is not None]
+def _endpoint(name: str, settings: Settings, entry: VersionEntry) -> tuple[str, ...]:
+    """Whether an agent that we talk to asks the tape's endpoint; it must be said."""
+    for tools in (entry.tools, settings.agent.tools):
+        if tools == ENDPOINT:
+            return (ENDPOINT,)
+        if tools == ():
+            return ()
+    raise VersionError(
+        f"version {name!r} does not say how its tool calls are answered, so its tools would run for real; "
+        f'write tools = "endpoint" in [agent] or [versions.NAME] of {file_of(settings)} once it asks the '
+        "tape (see docs/versions.md), or tools = [] if it has none or they may run"
+    )
 
 
 def _no_entrypoint(name: str, settings: Settings) -> str:
@@ -183,7 +265,3 @@ def _no_entrypoint(name: str, settings: Settings) -> str:
         f'version {name!r} has no entrypoint; write entrypoint = "app.agent:run_agent" '
         f"(module:function of your agent) in [agent] of {settings.file}"
     )
-
-
-def _file(settings: Settings) -> str:
-    return str(settings.file or "replay.toml (`replay init` writes one)")

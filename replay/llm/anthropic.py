@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -21,7 +22,8 @@ from urllib.parse import urlsplit
 from replay.errors import CredentialsError, ReplayError, SettingsError
 from replay.llm import prices
 from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
-from replay.model import Usage
+from replay.llm.turns import as_tools, as_turns
+from replay.model import ToolCall, Usage
 from replay.settings import Price
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
@@ -42,7 +44,37 @@ _STOPS = MappingProxyType(
         "max_tokens": Stop.TRUNCATED,
         "model_context_window_exceeded": Stop.TRUNCATED,
         "refusal": Stop.REFUSED,
+        "tool_use": Stop.TOOLS,
     }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purpose:
+    """What a model is asked for, in the words of an error."""
+
+    model: str
+    """Whose model it is."""
+    without: str
+    """How to do without it."""
+    place: str
+    """Where it is named."""
+
+
+JUDGE = Purpose(
+    model="the judge's model",
+    without="take `model` out of [judge] in replay.toml to go without the judge",
+    place="[judge] in replay.toml",
+)
+SIMULATION = Purpose(
+    model="the model that plays tools",
+    without='leave on_miss = "simulate" out',
+    place="[simulate] in replay.toml",
+)
+AGENT = Purpose(
+    model="the model of a `messages` version",
+    without="name a version that brings its own",
+    place="the version (model = …), or the trace that names it",
 )
 
 
@@ -52,7 +84,7 @@ def is_loopback(base_url: str | None) -> bool:
     return host is not None and (host in ("localhost", "::1") or host.startswith("127."))
 
 
-def check_credentials(base_url: str | None = None) -> None:
+def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> None:
     """Find a key before anything is spent. `base_url` is that of the settings; loopback needs no key.
 
     Raises:
@@ -60,14 +92,14 @@ def check_credentials(base_url: str | None = None) -> None:
     """
     if not is_loopback(base_url) and not any(os.environ.get(name) for name in KEYS):
         raise CredentialsError(
-            f"the judge's model needs a key and {KEYS[0]} is not set; set it, "
-            "or take `model` out of [judge] in replay.toml to go without the judge"
+            f"{purpose.model} needs a key and {KEYS[0]} is not set; set it, or {purpose.without}"
         )
 
 
 @asynccontextmanager
 async def connect(
     *,
+    purpose: Purpose = JUDGE,
     base_url: str | None = None,
     prices: Mapping[str, Price] | None = None,
     retries: int = RETRIES,
@@ -76,6 +108,7 @@ async def connect(
     """A model provider, ready to be asked, for as long as the context lasts.
 
     Args:
+        purpose: what it is asked for, which errors name.
         base_url: where the API answers; None: ANTHROPIC_BASE_URL, else the vendor's own.
         prices: the user's own prices, before the built-in table's.
         retries: tries after the first.
@@ -84,7 +117,7 @@ async def connect(
     Raises:
         CredentialsError: no key is set where one is needed.
     """
-    check_credentials(base_url)
+    check_credentials(base_url, purpose)
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
     # What it says is for programmers; a person is told by `retirement`.
@@ -99,7 +132,7 @@ async def connect(
         # A proxy of the environment cannot reach what answers on this machine.
         http_client=DefaultAsyncHttpxClient(trust_env=False, mounts=_DIRECT) if local else None,
     ) as client:
-        yield AnthropicModel(client, own_prices=prices or {}, retries=retries, free=local)
+        yield AnthropicModel(client, purpose, own_prices=prices or {}, retries=retries, free=local)
 
 
 def retirement(model: str) -> str | None:
@@ -140,8 +173,10 @@ class Backoff:
 class AnthropicModel:
     """`Model` over the Messages API."""
 
-    def __init__(self, client: Any, *, own_prices: Mapping[str, Price], retries: int, free: bool) -> None:
-        self._client = client
+    def __init__(
+        self, client: Any, purpose: Purpose, *, own_prices: Mapping[str, Price], retries: int, free: bool
+    ) -> None:
+        self._client, self._purpose = client, purpose
         self._free = free
         self._prices = own_prices
         self._retries = retries
@@ -156,12 +191,13 @@ class AnthropicModel:
         for attempt in range(1, self._retries + 2):
             await self._backoff.clear()
             asked_s: float | None = None
+            began = time.perf_counter()
             try:
                 message = await self._client.messages.create(**arguments)
             except anthropic.APIStatusError as error:
                 problem = _said(error)
                 if error.status_code not in _PASSING and error.status_code < 500:
-                    _refuse(error.status_code, problem, request.model)
+                    _refuse(error.status_code, problem, request.model, self._purpose)
                 asked_s = _retry_after(error.response.headers)
             except anthropic.APITimeoutError:
                 problem = "the model did not answer in time"
@@ -171,15 +207,15 @@ class AnthropicModel:
                 problem = (
                     f"the model's API at {self._client.base_url} gave an answer of another kind: {error}"
                 )
-            except anthropic.AnthropicError as error:
-                raise ModelFailure(f"the request was not sent: {error}") from None
+            except (anthropic.AnthropicError, ValueError) as error:
+                raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
-                return self._reply(request, message, attempt)
+                return self._reply(request, message, attempt, (time.perf_counter() - began) * 1000)
             if attempt <= self._retries:
                 await self._backoff.pause(attempt, asked_s)
         raise ModelFailure(f"{problem} ({self._retries + 1} tries)")
 
-    def _reply(self, request: ModelRequest, message: Any, attempts: int) -> ModelReply:
+    def _reply(self, request: ModelRequest, message: Any, attempts: int, ms: float) -> ModelReply:
         usage = _usage(message.usage)
         return ModelReply(
             text="".join(block.text for block in message.content if block.type == "text"),
@@ -187,6 +223,12 @@ class AnthropicModel:
             usage=usage,
             cost_usd=0.0 if self._free else prices.cost(request.model, usage, self._prices),
             attempts=attempts,
+            calls=tuple(
+                ToolCall(name=block.name, args=block.input, call_id=block.id, answered=False, index=index)
+                for index, block in enumerate(block for block in message.content if block.type == "tool_use")
+            ),
+            content=[block.to_dict() for block in message.content],
+            latency_ms=ms,
         )
 
 
@@ -194,9 +236,14 @@ def _arguments(request: ModelRequest) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "system": request.system,
-        "messages": [{"role": message.role, "content": message.text} for message in request.messages],
+        "messages": as_turns(request.messages),
     }
+    if request.system:
+        arguments["system"] = request.system
+    if request.tools:
+        arguments["tools"] = as_tools(request.tools)
+    if request.extra:
+        arguments["extra_body"] = request.extra
     if request.schema is not None:
         arguments["output_config"] = {"format": {"type": "json_schema", "schema": request.schema}}
     return arguments
@@ -213,7 +260,7 @@ def _usage(usage: Any) -> Usage:
     )
 
 
-def _refuse(status: int, said: str, model: str) -> NoReturn:
+def _refuse(status: int, said: str, model: str, purpose: Purpose) -> NoReturn:
     """A status that no further try would change: of everything, or of this call."""
     if status == 401:
         raise CredentialsError(
@@ -224,8 +271,8 @@ def _refuse(status: int, said: str, model: str) -> NoReturn:
     if status == 403:
         raise CredentialsError(f"the key may not use {model} ({said}); use a key that may, or another model")
     if status == 404:
-        raise SettingsError(f"the model's API does not know {model} ({said}); mend [judge] in replay.toml")
-    raise ModelFailure(f"the request was refused: {said}")
+        raise SettingsError(f"the model's API does not know {model} ({said}); mend {purpose.place}")
+    raise ModelFailure(f"the request was refused: {said}", passing=False)
 
 
 def _said(error: Any) -> str:

@@ -10,11 +10,11 @@ How a call ends:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from replay.model import JsonObject, Message, Usage
+from replay.model import Json, JsonObject, Message, ToolCall, Usage
 
 
 class Stop(StrEnum):
@@ -26,8 +26,37 @@ class Stop(StrEnum):
     """It met `max_tokens`, or the end of its context: the text is incomplete."""
     REFUSED = "refused"
     """It declined to answer. Not an error of the transport."""
+    TOOLS = "tools"
+    """It asks for tools; `calls` says which."""
     OTHER = "other"
     """A stop sequence, a pause, or a reason that is not known here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """A tool that the model may ask for."""
+
+    name: str
+    description: str
+    schema: JsonObject
+    """JSON Schema of its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A turn of the model that asked for tools, as the provider gave it: sent back as it is."""
+
+    content: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the tools answered to the turn before: its calls, by their ids, with results or errors."""
+
+    calls: tuple[ToolCall, ...]
+
+
+Turn = Message | Asked | Answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +65,15 @@ class ModelRequest:
 
     model: str
     system: str
-    messages: tuple[Message, ...]
-    """`user` and `assistant` turns, the last one the user's."""
+    messages: tuple[Turn, ...]
+    """The conversation; the last turn is the user's, or what tools answered. `system` turns are left out."""
     max_tokens: int
     """The most tokens it may write, thinking included."""
     schema: JsonObject | None = None
     """JSON Schema of the answer; the provider is asked to keep to it, the caller checks that it did."""
+    tools: tuple[ToolDefinition, ...] = ()
+    extra: JsonObject = field(default_factory=dict)
+    """Further parameters of the provider's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +88,21 @@ class ModelReply:
     """By the price table; None where the model's price is not known."""
     attempts: int = 1
     """Requests it took."""
+    calls: tuple[ToolCall, ...] = ()
+    """The tools it asks for, in order, with the provider's ids."""
+    content: Json = None
+    """The turn as the provider gave it, for `Asked`."""
+    latency_ms: float = 0.0
+    """How long the request took that was answered."""
 
 
 class ModelFailure(Exception):  # noqa: N818 - it reads as what it says of a call
     """One call failed for good. The text is one sentence; other calls may succeed."""
+
+    def __init__(self, text: str, *, passing: bool = True) -> None:
+        self.passing = passing
+        """The same request might succeed later; False where the request itself is at fault."""
+        super().__init__(text)
 
 
 class Model(Protocol):

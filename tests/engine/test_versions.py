@@ -14,7 +14,10 @@ from replay.model import Version, VersionKind
 from replay.settings import load
 from tests.engine.project import SETTINGS, Project, git
 
-FORMS = "or write git:REF, a folder such as `.`, model=NAME, observed or observed:CONDITION"
+FORMS = (
+    "or write git:REF, a folder such as `.`, model=NAME, http://…, cmd:PROGRAM, messages, observed or "
+    "observed:CONDITION"
+)
 
 
 @pytest.fixture
@@ -162,14 +165,108 @@ def test_observed_takes_a_condition(spec: str, condition: str | None) -> None:
     assert version(spec) == Version(name=spec, kind=VersionKind.OBSERVED, condition=condition)
 
 
-@pytest.mark.parametrize(
-    "spec", ["http://localhost:8000/agent", "https://x", "cmd:node agent.mjs", "messages"]
-)
-def test_a_version_that_is_no_python_entrypoint_is_refused_in_a_sentence(project: Project, spec: str) -> None:
-    assert refusal(spec) == (
-        f"{spec!r} cannot be run by this version of replay: it runs Python entrypoints, named in [versions] "
-        "or as git:REF, a folder or model=NAME, and observed"
+def test_a_url_is_an_agent_that_answers_there(project: Project) -> None:
+    project.settings('[agent]\ntools = "endpoint"\nargs = { style = "short" }\n')
+    assert version("http://localhost:8000/agent") == Version(
+        name="http://localhost:8000/agent",
+        kind=VersionKind.HTTP,
+        url="http://localhost:8000/agent",
+        tools=("endpoint",),
+        args={"style": "short"},
     )
+
+
+def test_a_program_runs_where_the_agents_code_is(project: Project) -> None:
+    project.settings(
+        """
+[agent]
+command = "node 'my agent.mjs' --quiet"
+tools = "endpoint"
+[versions.old]
+git = "v1.4.0"
+persistent = true
+tools = []
+"""
+    )
+    found = version("old")
+    assert found.kind is VersionKind.COMMAND
+    assert found.command == ("node", "my agent.mjs", "--quiet")
+    assert (found.persistent, found.tools, found.commit) == (
+        True,
+        (),
+        git(project.folder, "rev-parse", "HEAD").strip(),
+    )
+    assert Path(found.path or "").parent.name == "worktrees"
+    here = version("cmd:./agent.sh")
+    assert (here.command, here.path) == (("./agent.sh",), str(project.folder))
+    assert (here.persistent, here.tools) == (False, ("endpoint",))
+    assert changes(here, version("model=large")) == ["args", "command"]
+
+
+def test_messages_takes_a_file_and_a_model(project: Project) -> None:
+    (project.folder / "setup.json").write_text('{"system": "Be brief.", "model": "claude-haiku-5-5"}')
+    assert version("messages") == Version(name="messages", kind=VersionKind.MESSAGES)
+    assert version("messages:model=claude-sonnet-5-5").model == "claude-sonnet-5-5"
+    found = version("messages:setup.json")
+    assert (found.setup["system"], found.model) == ("Be brief.", "claude-haiku-5-5")
+    project.settings('[versions.x]\nsetup = "setup.json"\nmodel = "claude-opus-5-5"\n')
+    assert (version("x").kind, version("x").model) == (VersionKind.MESSAGES, "claude-opus-5-5")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[1]", "must be a JSON object"),
+        ("{", "is no JSON"),
+        ('{"sytem": ""}', "has an unknown key 'sytem'"),
+        ('{"tools": {}}', "'tools' in the setup"),
+    ],
+)
+def test_a_setup_that_says_something_else_is_refused(project: Project, text: str, said: str) -> None:
+    (project.folder / "setup.json").write_text(text)
+    assert said in refusal("messages:setup.json")
+    assert "cannot be read" in refusal("messages:nowhere.json")
+
+
+@pytest.mark.parametrize("spec", ["http://localhost:8000/agent", "cmd:node agent.mjs"])
+@pytest.mark.parametrize("tools", ["", 'tools = ["app.agent:call"]'])
+def test_how_the_tools_of_a_stranger_are_answered_must_be_said(
+    project: Project, spec: str, tools: str
+) -> None:
+    project.settings(f"[agent]\n{tools}\n")
+    assert refusal(spec) == (
+        f"version {spec!r} does not say how its tool calls are answered, so its tools would run for real; write "
+        f'tools = "endpoint" in [agent] or [versions.NAME] of {project.folder / "replay.toml"} once it asks the '
+        "tape (see docs/versions.md), or tools = [] if it has none or they may run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "spec", "said"),
+    [
+        ("", "http://me:secret@host/agent", "holds a secret, which would be stored; take it out"),
+        ("", "https:///agent", "is no URL of an agent"),
+        ("", "http://host:port/agent", "is no URL of an agent"),
+        ("", "cmd:node 'agent", "cannot be read: No closing quotation"),
+        ("", "cmd:", "names no program"),
+        ("", "messages:", "names nothing"),
+        ("messages = true", "git:v1.4.0", "names code, and the agent of"),
+        ('url = "http://host"', ".", "names code, and the agent of"),
+        ('url = "http://host"\ncommand = "node"', "model=x", "is http and command at once"),
+    ],
+)
+def test_a_version_that_cannot_be_run_so_is_refused(
+    project: Project, settings: str, spec: str, said: str
+) -> None:
+    project.settings(f'[agent]\ntools = "endpoint"\n{settings}\n')
+    sentence = refusal(spec)
+    assert said in sentence
+    assert "secret@" not in sentence
+
+
+def test_an_imported_agent_has_no_endpoint(project: Project) -> None:
+    project.settings('[agent]\nentrypoint = "app.agent:run_agent"\ntools = "endpoint"\n')
+    assert "is for agents at a URL or behind a command" in refusal(".")
 
 
 def test_a_name_that_is_none_lists_what_there_is(project: Project) -> None:

@@ -43,7 +43,7 @@ def test_environment_over_file_and_flag_over_both(tmp_path: Path) -> None:
         ("[run]\ntrials = 0\n", 2, "trials must be at least 1, not 0"),
         ("[gate]\nconfidence = 95\n", 2, "confidence must be between 0 and 1"),
         ("run = 3\n", 1, "must be a table, [run]"),
-        ('[agent]\ntools = "app:x"\n', 2, "agent.tools: expected a list, not text"),
+        ('[agent]\ntools = "app:x"\n', 2, "agent.tools: 'app:x' is none of a list, 'endpoint'"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:

@@ -1,0 +1,207 @@
+"""An agent without code: the model is asked as the trace asked it, and the tool loop runs here.
+
+System prompt, tool definitions and model come from the setup file of the version where it says them, else
+from the item: its `system` messages, the `tools` of its metadata, its recorded model. An item that called
+tools and whose trace does not hold their definitions cannot be replayed so: the model would not know them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import fields, replace
+from importlib import metadata
+from typing import Any
+
+from replay.agents.attempt import Attempt, cancelled
+from replay.agents.base import Outcome
+from replay.agents.rules import Rules
+from replay.errors import VersionError
+from replay.llm.base import Answers, Asked, Model, ModelFailure, ModelReply, ModelRequest, Stop, Turn
+from replay.llm.turns import read_tools
+from replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version
+from replay.settings import Price
+
+MOST_ROUNDS = 50
+"""Questions to the model in one trial, after which it is taken to run in circles."""
+MAX_TOKENS = 4096
+"""What the model may write at a time, where nobody says otherwise."""
+_OURS = ("model", "max_tokens")
+"""Arguments of a version that are no parameters of the provider's own."""
+
+
+class MessagesAgent:
+    """The adapter of `VersionKind.MESSAGES`."""
+
+    def __init__(
+        self, version: Version, rules: Rules, *, prices: Mapping[str, Price], single: bool = False
+    ) -> None:
+        """An agent; with `single` it is asked for one decision, and no tool is answered (step mode)."""
+        # There is no code here that could run a tool.
+        self._rules = replace(rules, live=())
+        self._version, self._prices, self._single = version, prices, single
+        self._stack = AsyncExitStack()
+        self._model: Model | None = None
+        self._closed = asyncio.Event()
+
+    async def start(self) -> None:
+        """Find a key, and get ready to ask."""
+        from replay.llm import anthropic
+
+        tools = self._version.setup.get("tools")
+        if tools and not read_tools(tools):
+            raise VersionError(
+                f"version {self._version.name!r} does not start: `tools` of its setup are no tool definitions"
+            )
+        self._model = await self._stack.enter_async_context(
+            anthropic.connect(
+                purpose=anthropic.AGENT,
+                base_url=self._version.env.get("ANTHROPIC_BASE_URL"),
+                prices=self._prices,
+                timeout_s=self._rules.timeout_s,
+            )
+        )
+
+    def describe(self) -> dict[str, str]:
+        """The client that asks."""
+        return {"anthropic": metadata.version("anthropic")}
+
+    async def close(self) -> None:
+        """End the connection, and the trials that wait for it."""
+        self._closed.set()
+        await self._stack.aclose()
+
+    async def run(self, item: Item, index: int) -> Outcome:  # noqa: ARG002
+        """Run the item once.
+
+        Raises:
+            ReplayError: no trial could succeed (key, billing, unknown model).
+        """
+        attempt, spent = Attempt(item, self._rules), _Spent()
+        talk = asyncio.ensure_future(self._talk(item, attempt, spent))
+        closing = asyncio.ensure_future(self._closed.wait())
+        try:
+            async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
+                attempt.begin()
+                await asyncio.wait({talk, closing}, return_when=asyncio.FIRST_COMPLETED)
+            return spent.told(talk.result()) if talk.done() else cancelled()
+        except TimeoutError:
+            reason = f"no answer within {self._rules.timeout_s:g} seconds"
+            return spent.told(attempt.failed(Status.TIMEOUT, reason, None))
+        finally:
+            talk.cancel()
+            closing.cancel()
+            await asyncio.gather(talk, closing, return_exceptions=True)
+
+    async def _talk(self, item: Item, attempt: Attempt, spent: _Spent) -> Outcome:
+        if self._model is None:
+            raise RuntimeError("the agent was not started")
+        turns: list[Turn] = list(item.messages) or [Message(role="user", text=item.input)]
+        try:
+            request = self._request(item)
+            for _ in range(MOST_ROUNDS):
+                reply = await self._model.complete(replace(request, messages=tuple(turns)))
+                spent.add(reply)
+                if reply.stop is not Stop.TOOLS:
+                    return _answered(attempt, reply, request)
+                if self._single:
+                    for call in reply.calls:
+                        attempt.note(call.name, call.args)
+                    return _answered(attempt, replace(reply, stop=Stop.END), request)
+                answers = await _answers(attempt, reply)
+                if attempt.stopped is not None:
+                    return attempt.failed(Status.DIVERGED, attempt.stopped, None)
+                turns += [Asked(reply.content), Answers(answers)]
+        except ModelFailure as failure:
+            status = Status.INFRA_ERROR if failure.passing else Status.AGENT_ERROR
+            return attempt.failed(status, str(failure), None)
+        except _UnknownError as unknown:
+            return attempt.failed(Status.AGENT_ERROR, str(unknown), None)
+        reason = f"the model asked for tools {MOST_ROUNDS} times and gave no answer"
+        return attempt.failed(Status.AGENT_ERROR, reason, None)
+
+    def _request(self, item: Item) -> ModelRequest:
+        setup: Any = self._version.setup
+        args: Any = self._version.args
+        model = self._version.model or item.model
+        if model is None:
+            raise _UnknownError(
+                "the trace does not name its model; name one: messages:model=NAME, or `model` of the version"
+            )
+        tools = read_tools(setup["tools"] if "tools" in setup else item.metadata.get("tools"))
+        used = item.tape or any(message.tool_calls for message in item.messages)
+        if used and not tools:
+            raise _UnknownError(
+                "the agent calls tools and the trace does not hold their definitions (metadata.tools); give "
+                "them in a setup file: messages:FILE"
+            )
+        system = "\n\n".join(message.text for message in item.messages if message.role == "system")
+        return ModelRequest(
+            model=model,
+            system=setup.get("system", system),
+            messages=(),
+            max_tokens=args.get("max_tokens", setup.get("max_tokens", MAX_TOKENS)),
+            tools=tools,
+            extra={name: value for name, value in args.items() if name not in _OURS},
+        )
+
+
+class _UnknownError(Exception):
+    """Something that the model must be told is not known; the text says what, and what to do."""
+
+
+class _Spent:
+    """What a trial's questions to the model took, whatever became of the trial."""
+
+    def __init__(self) -> None:
+        self._usage = Usage()
+        self._cost_usd: float | None = 0.0
+        self._latency_ms = 0.0
+        self._asked = False
+
+    def add(self, reply: ModelReply) -> None:
+        """Another answer. What was waited for between tries does not count."""
+        self._asked = True
+        names = [field.name for field in fields(Usage)]
+        self._usage = Usage(
+            **{name: getattr(self._usage, name) + getattr(reply.usage, name) for name in names}
+        )
+        known = self._cost_usd is not None and reply.cost_usd is not None
+        self._cost_usd = (self._cost_usd or 0.0) + (reply.cost_usd or 0.0) if known else None
+        self._latency_ms += reply.latency_ms
+
+    def told(self, outcome: Outcome) -> Outcome:
+        """The outcome with what was spent on it."""
+        if not self._asked:
+            return outcome
+        return replace(outcome, usage=self._usage, cost_usd=self._cost_usd, latency_ms=self._latency_ms)
+
+
+async def _answers(attempt: Attempt, reply: ModelReply) -> tuple[ToolCall, ...]:
+    """What the tools answer; incomplete where the trial is stopped at one of them."""
+    answered = []
+    for call in reply.calls:
+        answer = attempt.answer({"name": call.name, "args": call.args})
+        settled: Any = answer if isinstance(answer, dict) else await answer
+        if "stop" in settled:
+            break
+        answered.append(
+            replace(call, result=settled.get("result"), error=settled.get("error"), answered=True)
+        )
+    return tuple(answered)
+
+
+def _answered(attempt: Attempt, reply: ModelReply, request: ModelRequest) -> Outcome:
+    if reply.stop is Stop.REFUSED:
+        return attempt.failed(Status.AGENT_ERROR, "the model declined to answer", None)
+    if reply.stop is Stop.TRUNCATED:
+        reason = f"the model's answer was cut off at {request.max_tokens} tokens; raise `max_tokens`"
+        return attempt.failed(Status.AGENT_ERROR, reason, None)
+    answer: JsonObject = {
+        "text": reply.text or None,
+        "tool_calls": None,
+        "usage": None,
+        "cost_usd": None,
+    }
+    return attempt.ended({"ms": None, "answer": answer}, None)

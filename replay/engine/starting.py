@@ -1,0 +1,134 @@
+"""From the versions of a run to agents that run: one a version, under the rules that the run keeps.
+
+The rules decide outcomes, so a run stores them and is resumed under them, whatever the settings say by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from replay.agents import Agent, build
+from replay.agents.simulate import ModelSimulator
+from replay.engine.corpus import StoreCorpus
+from replay.errors import SettingsError
+from replay.model import JsonObject, Lane, Mode, Run, Version, VersionKind
+from replay.settings import Settings, Tool
+
+
+def rules_of(settings: Settings) -> JsonObject:
+    """What decides outcomes.
+
+    Raises:
+        SettingsError: a tool that writes may not run, or nobody is named who plays tools.
+    """
+    section = settings.run
+    for name in settings.agent.live:
+        tool = settings.tools.get(name)
+        if tool is not None and tool.effect == "write":
+            raise SettingsError(
+                f'the tool {name} has effect = "write" and is named in `live`: what writes never runs during '
+                "a replay; take it out of one of them"
+            )
+    if section.on_miss == "simulate" and settings.simulate.model is None:
+        raise SettingsError(
+            'on_miss = "simulate" has a model play the tools; name it as `model` in [simulate] of '
+            f"{settings.file or 'replay.toml'}"
+        )
+    return {
+        "timeout": section.timeout,
+        "on_miss": section.on_miss,
+        "ignore_args": list(settings.agent.ignore_args),
+        "tools": {
+            name: {"effect": tool.effect, "ignore_args": list(tool.ignore_args)}
+            for name, tool in settings.tools.items()
+        },
+        "live": list(settings.agent.live),
+        "corpus": section.corpus,
+        "simulate": settings.simulate.model if section.on_miss == "simulate" else None,
+    }
+
+
+@dataclass(slots=True)
+class Crew:
+    """The agents of a run, and what answers their tools besides the tape."""
+
+    agents: dict[Lane, Agent]
+    lanes: dict[Lane, Version]
+    """The run's versions, with the packages their agents reported."""
+    corpus: StoreCorpus
+    simulator: ModelSimulator | None
+    notes: Sequence[str] = ()
+    """What a person should be told of them."""
+
+    async def close(self) -> None:
+        """End all that was started. May be called at any time."""
+        await asyncio.gather(*(agent.close() for agent in self.agents.values()))
+        if self.simulator is not None:
+            await self.simulator.close()
+
+
+def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
+    """The agents of a run's lanes, not started yet: lanes of the same version share one."""
+    corpus = StoreCorpus()
+    simulator = None
+    if model := _rule(rules, "simulate"):
+        simulator = ModelSimulator(replace(settings.simulate, model=model), settings.prices)
+    distinct: list[tuple[Version, Agent]] = []
+    agents: dict[Lane, Agent] = {}
+    for lane, version in run.lanes.items():
+        if version.kind is VersionKind.OBSERVED:
+            continue
+        agent = next((agent for known, agent in distinct if known == version), None)
+        if agent is None:
+            agent = build(
+                version,
+                timeout_s=_rule(rules, "timeout"),
+                concurrency=settings.run.concurrency,
+                on_miss=_rule(rules, "on_miss"),
+                ignore_args=_rule(rules, "ignore_args"),
+                tools=msgspec.convert(_rule(rules, "tools"), dict[str, Tool]),
+                live=_rule(rules, "live") or (),
+                corpus=corpus if _rule(rules, "corpus") else None,
+                simulator=simulator,
+                prices=settings.prices,
+                single=run.mode is Mode.STEP,
+            )
+            distinct.append((version, agent))
+        agents[lane] = agent
+    return Crew(agents=agents, lanes=dict(run.lanes), corpus=corpus, simulator=simulator)
+
+
+async def start_crew(crew: Crew) -> None:
+    """Start the agents, and find out what they are made of.
+
+    Raises:
+        VersionError: one of them can never run.
+        CredentialsError: one of them has no key.
+    """
+    if crew.simulator is not None:
+        crew.simulator.check()
+    distinct = {id(agent): agent for agent in crew.agents.values()}
+    results = await asyncio.gather(*(agent.start() for agent in distinct.values()), return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    if failures:
+        raise failures[0]
+    notes = []
+    for lane, agent in crew.agents.items():
+        before, now = crew.lanes[lane].packages, agent.describe()
+        other = sorted(name for name in before | now if before.get(name) != now.get(name))
+        if before and other:
+            notes.append(
+                f"note: lane {lane.value} has other packages than when the run began: {', '.join(other)}"
+            )
+        crew.lanes[lane] = replace(crew.lanes[lane], packages=now)
+    crew.notes = notes
+
+
+def _rule(rules: Mapping[str, Any], name: str) -> Any:
+    # A run of an earlier version of replay has no word on the younger rules.
+    return rules.get(name)

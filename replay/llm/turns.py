@@ -1,0 +1,102 @@
+"""A conversation as the Messages API takes it.
+
+What was recorded is rarely a conversation that the API would take as it is: results without ids, calls that
+nobody answered, two turns of one role in a row, an agent that spoke first. It is mended without changing what
+was said: calls get ids of their own, each result stands right after its call, and a call without a result
+gets one that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from replay.llm.base import Answers, Asked, ToolDefinition, Turn
+from replay.messages import join_results
+from replay.model import Json, JsonObject, Message, ToolCall
+
+NOT_RECORDED = "(no result was recorded)"
+SPOKE_FIRST = "(the conversation begins here)"
+"""The user's turn before an agent that spoke first: the API wants one."""
+_NO_SCHEMA: JsonObject = {"type": "object"}
+
+
+def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """The `messages` of a request."""
+    recorded = join_results([turn for turn in turns if isinstance(turn, Message)])
+    calls = iter(enumerate(recorded))
+    written: list[dict[str, Any]] = []
+    for turn in turns:
+        if isinstance(turn, Asked):
+            _add(written, "assistant", turn.content)
+        elif isinstance(turn, Answers):
+            _add(written, "user", [_result(call.call_id or "", call) for call in turn.calls])
+        elif turn.role == "user":
+            _add(written, "user", _text(turn))
+        elif turn.role == "assistant":
+            own = [(f"call_{number}", call) for number, call in (next(calls) for _ in turn.tool_calls)]
+            asked = [
+                {"type": "tool_use", "id": name, "name": call.name, "input": call.args} for name, call in own
+            ]
+            _add(written, "assistant", _text(turn) + asked)
+            _add(written, "user", [_result(name, call) for name, call in own])
+    if written and written[0]["role"] == "assistant":
+        written.insert(0, {"role": "user", "content": SPOKE_FIRST})
+    return written
+
+
+def as_tools(tools: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
+    """The `tools` of a request."""
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in tools
+    ]
+
+
+def read_tools(value: Json) -> tuple[ToolDefinition, ...]:
+    """Tool definitions as Anthropic, OpenAI (chat or Responses) write them; what is none is left out."""
+    found = []
+    for entry in value if isinstance(value, list) else ():
+        if not isinstance(entry, dict):
+            continue
+        inner = entry.get("function")
+        source = inner if isinstance(inner, dict) else entry
+        name, about = source.get("name"), source.get("description")
+        schema = next(
+            (source[key] for key in ("input_schema", "parameters", "inputSchema", "schema") if key in source),
+            _NO_SCHEMA,
+        )
+        if isinstance(name, str) and isinstance(schema, dict):
+            description = about if isinstance(about, str) else ""
+            found.append(ToolDefinition(name=name, description=description, schema=schema))
+    return tuple(found)
+
+
+def _add(written: list[dict[str, Any]], role: str, content: Any) -> None:
+    """Another turn, or more of the last one where the role is the same."""
+    if not content:
+        return
+    if written and written[-1]["role"] == role:
+        written[-1]["content"] = [*_blocks(written[-1]["content"]), *_blocks(content)]
+        return
+    only = content[0] if isinstance(content, list) and len(content) == 1 else None
+    plain = isinstance(only, dict) and only.keys() == {"type", "text"}
+    written.append({"role": role, "content": only["text"] if plain and isinstance(only, dict) else content})
+
+
+def _blocks(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _text(message: Message) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": message.text}] if message.text.strip() else []
+
+
+def _result(name: str, call: ToolCall) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": name}
+    if not call.answered:
+        return {**block, "content": NOT_RECORDED, "is_error": True}
+    if call.error is not None:
+        return {**block, "content": call.error, "is_error": True}
+    text = call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
+    return {**block, "content": text}
