@@ -49,6 +49,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
             "reports.commands.report:report", "Write a run's report: terminal, HTML, Markdown, JSON, JUnit."
         ),
         "compare": Entry("replay.commands.compare:compare", "Sample, run, diff and report in one."),
+        "plan": Entry(
+            "diff.commands.plan:plan", "Say how many items and trials show a change, at what price."
+        ),
     },
     "Cases": {
         "triage": Entry("cases.commands.triage:triage", "Go through what changed or looks odd."),

@@ -1,0 +1,170 @@
+"""How many items and trials show a change of a given size, from the noise of a run, and what they would cost.
+
+The mean change over n items of k trials a lane has the variance
+
+    se²(n, k) = f · (τ² + 2σ²/k) / n
+
+σ² is the variance of one trial around its item's mean (pooled within lanes and between `old` and `old2`),
+τ² what items differ in how much they changed, beyond that noise: τ² = var(d) − σ²(1/k_old + 1/k_new), never
+below 0 (method of moments for one-way random effects; Searle, Casella & McCulloch, *Variance Components*,
+§3.6). f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 1965). The smallest change
+that n items show with the given power is that of `diff.statistics.power`.
+
+Where no version was tried twice σ² is not known: all of var(d) is then taken for τ², and more trials seem to
+help nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diff.result import DiffResult, ItemVerdict
+from diff.slices import cluster
+from diff.statistics import paired
+from diff.statistics.noise import pooled_within
+from diff.statistics.power import POWER, smallest_effect
+from replay.errors import InputError, UnknownNameError
+from replay.model import GradeState, Lane
+
+MOST_ITEMS = 1_000_000
+_LEAST_PAIRS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a run says of one metric's noise, and of prices."""
+
+    metric: str
+    items: int
+    between: float
+    """τ: standard deviation, over items, of how much they changed, beyond the noise of trials."""
+    noise: float | None
+    """σ: standard deviation of one trial around its item's mean; None where no version was tried twice."""
+    design: float
+    """f: by how much sessions inflate the variance; 1 where each item stands alone."""
+    reach: float
+    """The largest change an item can show."""
+    trial_usd: float | None
+    """Mean cost of one trial of either lane, with its grades; None where no trial had a price."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A comparison of `items` items with `trials` trials a lane."""
+
+    items: int
+    trials: int
+    effect: float
+    """The smallest change it shows with the power asked for."""
+    cost_usd: float | None
+
+
+def seen(result: DiffResult, metric: str) -> Seen:
+    """What the run says of a metric.
+
+    Raises:
+        UnknownNameError: the run has no such metric.
+        InputError: it compares nothing, or too little to plan from.
+    """
+    if metric not in result.metrics:
+        raise UnknownNameError("metric", metric, result.metrics, f"in run {result.run.id}")
+    if not {Lane.OLD, Lane.NEW} <= result.run.lanes.keys():
+        raise InputError(f"run {result.run.id} has one lane, so there is no change to plan from")
+    scores = [(item, _scores(item, metric)) for item in result.items]
+    both = [(item, found) for item, found in scores if found[Lane.OLD] and found[Lane.NEW]]
+    if len(both) < _LEAST_PAIRS:
+        raise InputError(
+            f"run {result.run.id} has {len(both)} items with a {metric} score in both lanes; "
+            f"it takes {_LEAST_PAIRS} to plan from"
+        )
+    values = [value for _, found in both for lane in found.values() for value in lane]
+    variance, degrees = pooled_within(
+        [group for _, found in both for group in ([*found[Lane.OLD], *found[Lane.OLD2]], found[Lane.NEW])]
+    )
+    deltas = [_mean(found[Lane.NEW]) - _mean(found[Lane.OLD]) for _, found in both]
+    centre = _mean(deltas)
+    spread = math.fsum((delta - centre) ** 2 for delta in deltas) / (len(deltas) - 1)
+    shared = math.fsum(1 / len(found[Lane.OLD]) + 1 / len(found[Lane.NEW]) for _, found in both) / len(both)
+    grouped = paired.clusters(deltas, [cluster(item.item) for item, _ in both])
+    se, plain = paired.standard_error(grouped), math.sqrt(spread / len(deltas))
+    return Seen(
+        metric=metric,
+        items=len(both),
+        between=math.sqrt(max(0.0, spread - variance * shared)),
+        noise=math.sqrt(variance) if degrees else None,
+        design=max(1.0, (se / plain) ** 2) if se is not None and plain > 0 else 1.0,
+        reach=max(1.0, *values) - min(0.0, *values),
+        trial_usd=_price(result),
+    )
+
+
+def effect(known: Seen, items: int, trials: int, *, confidence: float, power: float = POWER) -> float:
+    """The smallest change that n items of k trials show."""
+    variance = known.between**2 + 2 * (known.noise or 0.0) ** 2 / trials
+    found = smallest_effect(
+        math.sqrt(known.design * variance / items),
+        items,
+        confidence=confidence,
+        reach=known.reach,
+        power=power,
+    )
+    return math.inf if found is None else found
+
+
+def items_for(known: Seen, wanted: float, trials: int, *, confidence: float, power: float) -> int | None:
+    """The fewest items that show a change of this size; None where a million do not."""
+    low, high = 2, 4
+    while effect(known, high, trials, confidence=confidence, power=power) > wanted:
+        low, high = high, high * 2
+        if high > MOST_ITEMS:
+            return None
+    while low < high:
+        middle = (low + high) // 2
+        if effect(known, middle, trials, confidence=confidence, power=power) <= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def size(known: Seen, items: int, trials: int, lanes: int, *, confidence: float, power: float) -> Size:
+    """What n items of k trials in so many lanes show, and cost."""
+    price = known.trial_usd
+    return Size(
+        items=items,
+        trials=trials,
+        effect=effect(known, items, trials, confidence=confidence, power=power),
+        cost_usd=None if price is None else price * items * trials * lanes,
+    )
+
+
+def _scores(item: ItemVerdict, metric: str) -> dict[Lane, list[float]]:
+    return {
+        lane: [
+            grade.score
+            for graded in item.lanes.get(lane, ())
+            if (grade := graded.grades.get(metric)) is not None
+            and grade.state is GradeState.SCORED
+            and grade.score is not None
+        ]
+        for lane in Lane
+    }
+
+
+def _price(result: DiffResult) -> float | None:
+    """Mean cost of a trial with its grades, over the trials that have a price."""
+    costs = []
+    for item in result.items:
+        for lane in item.lanes.values():
+            for graded in lane:
+                known = [graded.trial.cost_usd, *(grade.cost_usd for grade in graded.grades.values())]
+                found = [cost for cost in known if cost is not None]
+                if found:
+                    costs.append(math.fsum(found))
+    return _mean(costs) if costs else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,145 @@
+"""`replay plan`: what it promises is what comparisons of that size do."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from diff.compute import compute
+from diff.plan import Seen, effect, items_for, seen
+from replay.cli import main
+from replay.errors import ReplayError
+from replay.model import Item, Lane, Trial
+from replay.store.connection import open_store
+from tests.diff.build import item, settings, store, trial, trials
+
+SPREADS = st.floats(0, 1)
+
+
+def _seen(folder: Path, items: list[Item], done: list[Trial], metric: str = "tool_calls") -> Seen:
+    with open_store(store(folder, items, done), read_only=True) as con:
+        return seen(compute(con, "20261120-221305-ab12", settings(folder)), metric)
+
+
+def _known(between: float, noise: float | None, design: float = 1.0, price: float | None = None) -> Seen:
+    return Seen(metric="m", items=50, between=between, noise=noise, design=design, reach=1.0, trial_usd=price)
+
+
+def test_the_parts_of_the_variance_are_found_again(tmp_path: Path) -> None:
+    """Pass rates 0.9 in both versions but for one item in four, which fell to 0.1."""
+    rng = np.random.default_rng(5)
+    items, done = [], []
+    for number in range(400):
+        one = item(f"t{number}")
+        items.append(one)
+        for lane, rate in ((Lane.OLD, 0.9), (Lane.NEW, 0.1 if number % 4 == 0 else 0.9)):
+            done += [trial(one, lane, k, bool(rng.random() < rate)) for k in range(3)]
+    known = _seen(tmp_path, items, done)
+    assert known.noise == pytest.approx(math.sqrt(0.09), abs=0.02)
+    assert known.between == pytest.approx(0.8 * math.sqrt(0.25 * 0.75), abs=0.03)
+    assert known.design == 1.0
+
+
+def test_sessions_that_move_together_inflate_the_variance(tmp_path: Path) -> None:
+    items = [item(f"t{n}", session_id=f"s{n // 4}") for n in range(80)]
+    done = [
+        made for n, one in enumerate(items) for made in trials(one, old="1", new="0" if n // 4 % 2 else "1")
+    ]
+    known = _seen(tmp_path, items, done)
+    assert known.design == pytest.approx(4, abs=0.4)
+    assert known.noise is None
+
+
+def test_the_power_it_promises_is_the_power_there_is() -> None:
+    rng, known, wanted, power = np.random.default_rng(1), _known(0.3, 0.2), 0.1, 0.8
+    needed = items_for(known, wanted, 3, confidence=0.95, power=power)
+    assert needed is not None
+    found, rounds = 0, 3000
+    for _ in range(rounds):
+        deltas = wanted + rng.normal(0, 0.3, needed)
+        deltas += rng.normal(0, 0.2, (3, needed)).mean(0) - rng.normal(0, 0.2, (3, needed)).mean(0)
+        found += bool(stats.ttest_1samp(deltas, 0).pvalue < 0.05)
+    assert found / rounds == pytest.approx(power, abs=0.03)
+
+
+@given(SPREADS, SPREADS, st.floats(0.01, 0.5), st.integers(1, 9))
+def test_the_items_it_names_are_the_fewest_that_do(
+    between: float, noise: float, wanted: float, trials: int
+) -> None:
+    known = _known(between, noise)
+    needed = items_for(known, wanted, trials, confidence=0.95, power=0.8)
+    assert needed is not None
+    assert effect(known, needed, trials, confidence=0.95) <= wanted
+    assert needed == 2 or effect(known, needed - 1, trials, confidence=0.95) > wanted
+
+
+@given(SPREADS, SPREADS, st.integers(2, 500), st.integers(1, 9))
+def test_more_items_and_more_trials_never_see_less(
+    between: float, noise: float, items: int, trials: int
+) -> None:
+    known = _known(between, noise)
+    here = effect(known, items, trials, confidence=0.95)
+    assert effect(known, items + 1, trials, confidence=0.95) < here
+    assert effect(known, items, trials + 1, confidence=0.95) <= here
+    assert effect(known, items, trials, confidence=0.95, power=0.9) > here
+
+
+def test_the_command_prints_the_table_and_the_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [item(f"t{n}") for n in range(20)]
+    done = [
+        trial(one, lane, k, not (n % 5 == 0 and lane is Lane.NEW), cost_usd=0.01)
+        for n, one in enumerate(items)
+        for lane in (Lane.OLD, Lane.NEW)
+        for k in range(2)
+    ]
+    path = store(tmp_path, items, done)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert _run("--db", str(path), "plan", "--effect", "0.1", "--trials", "3", "--no-aa") == 0
+    text = capsys.readouterr().out
+    assert "tool_calls in run 20261120-221305-ab12, 20 items" in text
+    assert "   50   0.17 $3.00\n" in text
+    assert "to see a change of 0.10\n  3 trials: 134 items, about $8.04" in text
+    assert _run("--db", str(path), "plan", "--effect", "0.1", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["trials"] for one in document["needed"]] == [1, 3, 5]
+    assert document["table"][0]["cost_usd"] == pytest.approx(20 * 1 * 3 * 0.01)
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        (["--effect", "0"], "--effect must be above 0, not 0"),
+        (["--metric", "tone"], "there is no metric 'tone'"),
+        (["nope-run-id"], "there is no run 'nope-run-id'"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(
+    args: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [item(f"t{n}") for n in range(6)]
+    path = store(tmp_path, items, [made for one in items for made in trials(one, old="1", new="1")])
+    assert _run("--db", str(path), "plan", *args) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_too_little_to_plan_from(tmp_path: Path) -> None:
+    items = [item(f"t{n}") for n in range(4)]
+    done = [made for one in items for made in trials(one, old="1", new="1")]
+    with pytest.raises(ReplayError, match="has 4 items with a tool_calls score in both lanes; it takes 5"):
+        _seen(tmp_path, items, done)
+
+
+def _run(*args: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(args)
+    return int(ended.value.code or 0)
