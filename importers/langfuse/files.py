@@ -1,5 +1,6 @@
 """Langfuse files: pages of the API, table exports, scheduled blob exports, downloads of single traces.
 
+Manifests of a blob export say which of its files are whole; the others are left out (`manifests`).
 There is no trace record in an observations export: its rows are grouped by trace id over all files, on disk.
 Traces of evaluations and experiments (environments `sdk-experiment` and `langfuse-…`) are left out.
 """
@@ -10,13 +11,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from importers.base import InputFile, Item, RecordError, Skipped
+from importers.base import InputFile, Item, Note, RecordError, Skipped
 from importers.convert import guarded, refused, reject
+from importers.langfuse.manifests import export
 from importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
 from importers.langfuse.spool import Group, Spool
 from importers.langfuse.trace import NOT_PRODUCTION, environment, items
 from importers.reading import Broken, Record, records
-from replay.model import Json
+from replay.model import Json, JsonObject
 
 NAME = "langfuse"
 SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
@@ -43,18 +45,21 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
     with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
         spool = Spool(Path(folder))
         try:
-            for number, file in enumerate(files):
-                yield from _spooled(spool, file, number)
+            found = export(files)
+            yield from found.said
+            for number, file in enumerate(found.files):
+                yield from _spooled(spool, file, number, found.rows.get(file.path, 0))
             for group in spool.groups():
-                yield from _grouped(group, files)
+                yield from _grouped(group, found.files)
         finally:
             spool.close()
 
 
-def _spooled(spool: Spool, file: InputFile, number: int) -> Iterator[Item]:
+def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Item]:
     inside = 0
     for found in records(file):
         if isinstance(found, Broken):
+            inside += 1
             yield reject(NAME, file, found)
             continue
         try:
@@ -66,17 +71,26 @@ def _spooled(spool: Spool, file: InputFile, number: int) -> Iterator[Item]:
             # Rows inside a page have no line of their own: they are numbered through the file.
             inside += 1
             record = found if values is found.value else Record(inside, values)
-            try:
-                row = read_row(values)
-            except RecordError as error:
-                yield refused(NAME, file, record, str(error))
-                continue
-            if row.sort is Sort.MANIFEST:
-                yield Skipped("manifests of a blob export")
-            elif not row.trace_id:
-                yield Skipped("scores of a session or dataset run, which belong to no trace")
-            else:
-                spool.add(row, number, record.line)
+            yield from _kept(spool, file, number, record, values)
+    if inside < promised:
+        yield Note(
+            "a file has fewer rows than the manifest of the blob export counts: it is cut off; fetch it again"
+        )
+
+
+def _kept(spool: Spool, file: InputFile, number: int, record: Record, values: JsonObject) -> Iterator[Item]:
+    try:
+        row = read_row(values)
+        if row.sort is Sort.MANIFEST:
+            yield Skipped("manifests of a blob export")
+        elif not row.trace_id:
+            yield Skipped("scores of a session or dataset run, which belong to no trace")
+        else:
+            spool.add(row, number, record.line)
+    except RecordError as error:
+        yield refused(NAME, file, record, str(error))
+    except RecursionError:
+        yield refused(NAME, file, record, "nested too deeply")
 
 
 def _grouped(group: Group, files: Sequence[InputFile]) -> Iterator[Item]:
@@ -85,7 +99,7 @@ def _grouped(group: Group, files: Sequence[InputFile]) -> Iterator[Item]:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
     if not group.observations and not group.traces:
-        yield Skipped("scores of traces that are not in these files")
+        yield Skipped("scores of traces that are not in these files; import them together")
         return
     record = Record(group.line, (group.observations or group.traces)[0])
     yield from guarded(NAME, files[group.file], record, lambda _value, _file: items(group, NAME))
