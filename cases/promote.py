@@ -10,6 +10,7 @@ from pathlib import Path
 
 from replay.errors import InputError
 from replay.model import (
+    CORRECTION,
     Case,
     Expectation,
     ExpectedCall,
@@ -51,7 +52,8 @@ def propose(
     """The case an item would become.
 
     The expectation is the recording unless the person names a lane: what the new version did is never taken
-    silently. The tape is the recording and, for a lane, the answers that lane got.
+    silently. Where somebody wrote down what the response should have been, that is the expected answer. The
+    tape is the recording and, for a lane, the answers that lane got.
 
     Raises:
         InputError: the lane has no trial that ended `ok`.
@@ -66,10 +68,14 @@ def propose(
                 "leave --expect out to take the recording"
             )
         calls = tuple(served.call for served in good[0].served)
+    corrected = item.metadata.get(CORRECTION)
+    answer = corrected if isinstance(corrected, str) and corrected else None
     expectation = Expectation(
         tool_calls=tuple(ExpectedCall(name=call.name, args=call.args) for call in calls),
         match=item.expectation.match if item.expectation else Match(),
         response_traits=traits,
+        answer=answer,
+        tolerance="semantic_similar" if answer else None,
     )
     provenance = Provenance(
         source="replay promote",

@@ -42,7 +42,8 @@ def promote(
     """Turn items into cases of the golden set.
 
     An ID is an item of the run, or any trace in the store. The case expects what was recorded; what the new
-    version did counts only with --expect new. It carries its tape and where it came from.
+    version did counts only with --expect new. Where the trace came with a person's correction of its answer,
+    that is the expected answer. The case carries its tape and where it came from.
 
     \b
     Example:
@@ -87,5 +88,7 @@ def promote(
     for proposal in proposals:
         calls = proposal.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"
-        click.echo(f"promoted {proposal.case.id}: expects {path_text} (from the {proposal.expected_from})")
+        corrected = ", and the corrected answer" if proposal.case.expectation.answer else ""
+        origin = f"from the {proposal.expected_from}"
+        click.echo(f"promoted {proposal.case.id}: expects {path_text} ({origin}){corrected}")
     click.echo(f"next: git diff {golden}, then replay check")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from importers.langfuse.spool import Group
@@ -20,17 +20,49 @@ def scores(group: Group) -> dict[str, Score]:
     found: dict[str, Score] = {}
     for holder in (*group.observations, *group.traces):
         found.update(_columns(holder))
-    for row in (*_listed(group), *group.scores):
+    for row in _rows(group):
         value = _value(row)
-        if value is not None:
+        if value is not None and not _is_correction(row):
             found[str(row["name"])] = value
     return found
 
 
-def _listed(group: Group) -> Iterator[Mapping[str, Any]]:
+def correction(group: Group, roots: Collection[str]) -> str | None:
+    """The answer that a person wrote in place of the trace's own; of several the latest.
+
+    A correction of an observation that is none of the `roots` says nothing of the whole.
+    """
+    found = [row for row in (*_listed(group, "corrections"), *_rows(group)) if _is_correction(row)]
+    of_whole = [row for row in found if _observation(row) is None or _observation(row) in roots]
+    texts = [text for row in sorted(of_whole, key=_time) if isinstance(text := _value(row), str) and text]
+    return texts[-1] if texts else None
+
+
+def _rows(group: Group) -> list[Mapping[str, Any]]:
+    """All scores that are rows, the latest last: pages of the API begin with it."""
+    return sorted((*_listed(group, "scores"), *group.scores), key=_time)
+
+
+def _time(row: Mapping[str, Any]) -> str:
+    return str(row.get("timestamp") or row.get("createdAt") or "")
+
+
+def _is_correction(row: Mapping[str, Any]) -> bool:
+    return str(row.get("dataType", "")).upper() == "CORRECTION"
+
+
+def _observation(row: Mapping[str, Any]) -> str | None:
+    subject = row.get("subject")
+    if isinstance(subject, dict):
+        return str(subject.get("id")) if subject.get("kind") == "observation" else None
+    found = row.get("observationId")
+    return str(found) if found else None
+
+
+def _listed(group: Group, key: str) -> Iterator[Mapping[str, Any]]:
     """Scores that a trace carries whole; the trace list of the API has only their ids."""
     for trace in group.traces:
-        listed = decode(trace.get("scores"))
+        listed = decode(trace.get(key))
         for row in listed if isinstance(listed, list) else ():
             if isinstance(row, dict) and isinstance(row.get("name"), str):
                 yield row
@@ -38,7 +70,7 @@ def _listed(group: Group) -> Iterator[Mapping[str, Any]]:
 
 def _value(row: Mapping[str, Any]) -> Score | None:
     kind = str(row.get("dataType", "")).upper()
-    value, text = row.get("value"), row.get("stringValue")
+    value, text = row.get("value"), row.get("stringValue") or row.get("longStringValue")
     if kind == "BOOLEAN":
         return value if isinstance(value, bool) else str(text or value).lower() in ("true", "1", "1.0")
     if kind in ("CATEGORICAL", "TEXT", "CORRECTION") and isinstance(text, str) and text:

@@ -10,11 +10,24 @@ from replay.model.item import Item
 from replay.model.json import Json, JsonObject
 from replay.model.run import Lane, Mode, Run
 from replay.model.sample import Sample, SampleItem
-from replay.model.trace import NO_TOOLS, Message, Score, Step, StepKind, ToolCall, Trace, Usage, tool_path
+from replay.model.trace import (
+    CORRECTION,
+    NO_TOOLS,
+    Message,
+    Score,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+    TraceState,
+    Usage,
+    tool_path,
+)
 from replay.model.trial import Rule, ServedCall, Status, Trial
 from replay.model.version import Version, VersionKind
 
 __all__ = [
+    "CORRECTION",
     "NO_TOOLS",
     "Action",
     "Calibration",
@@ -44,6 +57,7 @@ __all__ = [
     "StepKind",
     "ToolCall",
     "Trace",
+    "TraceState",
     "Trial",
     "Usage",
     "Version",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,8 @@ from replay.model.json import Json, JsonObject
 
 NO_TOOLS = "-"
 """The tool path of a run that called no tool."""
+CORRECTION = "corrected_response"
+"""Key of `Trace.metadata`: what a person wrote the final response should have been."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,22 @@ Score = float | str | bool
 """A score that came with a trace."""
 
 
+class TraceState(StrEnum):
+    """Whether a trace can be replayed: only complete ones are drawn into samples."""
+
+    COMPLETE = "complete"
+    INCOMPLETE = "incomplete"
+    """The run had not ended when it was recorded: it was still going, or nobody wrote down its end."""
+    NO_CONTENT = "no_content"
+    """What the agent was asked was not recorded, or is masked."""
+
+
+_MASKED = re.compile(
+    r"[\[<({*_#\s]+(redacted|masked|hidden|filtered|removed|scrubbed)[\])>}*_#\s]+|\*{3,}", re.IGNORECASE
+)
+_LONGEST_MASK = 40
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """One recorded production run of an agent. All times are naive UTC."""
@@ -122,6 +141,10 @@ class Trace:
     tags: tuple[str, ...] = ()
     input: str = ""
     """The user's text: the last user turn before the agent's first output of this trace."""
+    incomplete: bool = False
+    """The source says, or it can be seen from the records, that the run had not ended."""
+    updated_at: datetime | None = None
+    """When the source last changed the record, where it says so: an earlier state never replaces a later."""
     messages: tuple[Message, ...] = ()
     """The whole conversation, where it was recorded; the last message may be the answer."""
     final_response: str | None = None
@@ -140,6 +163,22 @@ class Trace:
     def tool_path(self) -> str:
         """The ordered tool names: `get_order_status>cancel_order`; `-` where there is none."""
         return tool_path(call.name for call in self.tool_calls)
+
+    @property
+    def state(self) -> TraceState:
+        """Whether it can be replayed."""
+        if not self._has_content():
+            return TraceState.NO_CONTENT
+        ended = self.ended_at is not None or self.final_response is not None or self.error is not None
+        never_ended = not ended and any(step.started_at for step in self.steps)
+        return TraceState.INCOMPLETE if self.incomplete or never_ended else TraceState.COMPLETE
+
+    def _has_content(self) -> bool:
+        if len(self.input) > _LONGEST_MASK:
+            return True
+        if self.input.strip():
+            return not _MASKED.fullmatch(self.input)
+        return any(message.role == "user" and message.text for message in self.messages)
 
 
 def tool_path(names: Iterable[str]) -> str:
