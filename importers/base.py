@@ -32,6 +32,7 @@ BUILTIN = {
     "anthropic": "importers.anthropic",
     "langfuse": "importers.langfuse.source",
     "otlp": "importers.otlp.files",
+    "langsmith": "importers.langsmith.source",
     "mlflow": "importers.mlflow.source",
 }
 """Name → module."""

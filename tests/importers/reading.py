@@ -49,6 +49,16 @@ def good_record(source: str, number: int) -> dict[str, Any]:
             "input": f"Question {number}",
             "output": "Answer",
         },
+        "langsmith": {
+            "id": f"t{number}",
+            "trace_id": f"t{number}",
+            "run_type": "chain",
+            "name": "agent",
+            "start_time": time,
+            "inputs": {"question": f"Question {number}"},
+            "outputs": {"output": "Answer"},
+            "extra": {"metadata": {}},
+        },
         "mlflow": {
             "info": {"trace_id": f"t{number}", "request_time": time, "state": "OK", "trace_metadata": {}},
             "data": {
@@ -101,6 +111,13 @@ def place(record: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
         if what == "time":
             return span, "startTimeUnixNano"
         return next(pair["value"] for pair in span["attributes"] if pair["key"] == names[0]), "stringValue"
+    if "run_type" in record:
+        return {
+            "input": (record["inputs"], "question"),
+            "answer": (record["outputs"], "output"),
+            "metadata": (record["extra"], "metadata"),
+            "time": (record, "start_time"),
+        }[what]
     if "info" in record:
         span = record["data"]["spans"][0]
         return {

@@ -1,0 +1,220 @@
+"""What the API of LangSmith is asked for, in either of its two generations.
+
+`/api/v2/runs/query` is tried first; a server that does not have it is asked the old way, which newer servers
+in turn no longer serve. Projects and feedback have one way alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from importers.base import Query, Told
+from importers.http import HttpError, JsonClient, read_url
+from replay.errors import CredentialsError, InputError
+from replay.model import Json, JsonObject
+
+KEYS = "LANGSMITH_API_KEY (and LANGSMITH_WORKSPACE_ID, for a key of an organisation)"
+DONE = "done"
+"""The cursor behind the last page."""
+_PAGE_RUNS = 100
+_PAGE = 100
+_HEAVY_ATTEMPTS = 2
+_GONE = (404, 405, 410, 501)
+"""A path that this server does not have, or does not serve any more."""
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_FIELDS = (
+    "id",
+    "name",
+    "run_type",
+    "status",
+    "start_time",
+    "end_time",
+    "inputs",
+    "outputs",
+    "parent_run_ids",
+    "trace_id",
+    "dotted_order",
+    "reference_example_id",
+    "error",
+    "tags",
+    "extra",
+    "feedback_stats",
+    "prompt_tokens",
+    "completion_tokens",
+    "total_cost",
+)
+_NEW_FIELDS = (*_FIELDS, "project_id", "prompt_token_details")
+_OLD_FIELDS = (*_FIELDS, "session_id", "parent_run_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which runs are asked for; times are those of their starts, naive UTC."""
+
+    project: str
+    start: datetime
+    end: datetime | None = None
+    trace_id: str | None = None
+    roots: str = ""
+    """A filter on the roots of their traces, in LangSmith's own language."""
+
+
+def environment(name: str) -> str:
+    """A variable of LangSmith under its new or its old name."""
+    found = os.environ.get(f"LANGSMITH_{name}") or os.environ.get(f"LANGCHAIN_{name}") or ""
+    return found.strip().strip("\"'")
+
+
+def key() -> str:
+    """The key of the environment.
+
+    Raises:
+        CredentialsError: there is none.
+    """
+    found = environment("API_KEY")
+    if not found:
+        raise CredentialsError("LANGSMITH_API_KEY is not set; LangSmith's settings page makes one")
+    return found
+
+
+def address() -> str:
+    """The address of the API without its version, which some write behind it."""
+    value = environment("ENDPOINT") or "https://api.smith.langchain.com"
+    return read_url("LANGSMITH_ENDPOINT", value).removesuffix("/v1").removesuffix("/api")
+
+
+def client(told: Told) -> JsonClient:
+    """A client with the keys of the environment."""
+    headers = {"X-API-Key": key()}
+    workspace = environment("WORKSPACE_ID")
+    if workspace:
+        headers["X-Tenant-Id"] = workspace
+    return JsonClient(address(), headers=headers, service="LangSmith", keys=KEYS, told=told)
+
+
+def roots_filter(query: Query) -> str:
+    """What the server can choose by: tags and names of roots."""
+    terms = [f"has(tags, {json.dumps(tag)})" for tag in query.tags]
+    names = [f"eq(name, {json.dumps(name)})" for name in query.names]
+    if names:
+        terms.append(names[0] if len(names) == 1 else f"or({', '.join(names)})")
+    return terms[0] if len(terms) == 1 else f"and({', '.join(terms)})" if terms else ""
+
+
+class Api:
+    """Asks; keeps nothing but what it learnt of the server."""
+
+    def __init__(self, http: JsonClient) -> None:
+        self._http = http
+        self._is_old = False
+        self._page_runs = _PAGE_RUNS
+
+    def projects(self, project: str | None) -> list[JsonObject]:
+        """The project of this name or id; without one all that hold no experiment.
+
+        Raises:
+            InputError: there is none.
+        """
+        path = "/api/v1/sessions"
+        if project is None:
+            return list(self._listed(path, {"reference_free": "true"}))
+        found = objects(self._http.get(path, {"name": project, "limit": 1}))
+        if not found and _UUID.fullmatch(project):
+            try:
+                found = objects([self._http.get(f"{path}/{project}")])
+            except HttpError as error:
+                if error.status not in (404, 422):
+                    raise
+        if not found:
+            raise InputError(f"there is no project {project!r} here; --project takes its name or its id")
+        return found
+
+    def feedback(self, runs: list[str]) -> Iterator[JsonObject]:
+        """All feedback on these runs."""
+        return self._listed("/api/v1/feedback", {"run": runs})
+
+    def runs(self, asked: Asked, cursor: str) -> tuple[list[JsonObject], str]:
+        """A page of runs, and the cursor of the next one. A page that is too heavy is asked for smaller."""
+        while True:
+            try:
+                return self._runs(asked, cursor)
+            except HttpError as error:
+                if not error.heavy or self._page_runs == 1:
+                    raise
+                self._page_runs = max(self._page_runs // 5, 1)
+
+    def _runs(self, asked: Asked, cursor: str) -> tuple[list[JsonObject], str]:
+        if not self._is_old:
+            try:
+                answer = self._post("/api/v2/runs/query", _new(asked), "page_size", cursor)
+            except HttpError as error:
+                if error.status not in _GONE:
+                    raise
+                self._is_old = True
+            else:
+                return objects(answer.get("items")), str(answer.get("next_cursor") or DONE)
+        answer = self._post("/api/v1/runs/query", _old(asked), "limit", cursor)
+        cursors = answer.get("cursors")
+        next_cursor = cursors.get("next") if isinstance(cursors, dict) else None
+        return objects(answer.get("runs")), str(next_cursor or DONE)
+
+    def _post(self, path: str, body: JsonObject, size: str, cursor: str) -> JsonObject:
+        whole: JsonObject = {**body, size: self._page_runs}
+        if cursor:
+            whole["cursor"] = cursor
+        attempts = _HEAVY_ATTEMPTS if self._page_runs > 1 else None
+        answer = self._http.post(path, whole, heavy_attempts=attempts)
+        return answer if isinstance(answer, dict) else {}
+
+    def _listed(self, path: str, params: dict[str, str | list[str]]) -> Iterator[JsonObject]:
+        """Everything that is listed under a path by limit and offset."""
+        offset = 0
+        while True:
+            page = objects(self._http.get(path, {**params, "limit": _PAGE, "offset": offset}))
+            yield from page
+            offset += len(page)
+            if len(page) < _PAGE:
+                return
+
+
+def _new(asked: Asked) -> JsonObject:
+    selects: list[Json] = [field.upper() for field in _NEW_FIELDS]
+    body: JsonObject = {
+        "project_ids": [asked.project],
+        "selects": selects,
+        "min_start_time": _iso(asked.start),
+    }
+    if asked.end is not None:
+        body["max_start_time"] = _iso(asked.end)
+    return body | _narrowed(asked, "trace_id")
+
+
+def _old(asked: Asked) -> JsonObject:
+    selects: list[Json] = list(_OLD_FIELDS)
+    body: JsonObject = {"session": [asked.project], "select": selects, "start_time": _iso(asked.start)}
+    if asked.end is not None:
+        body["filter"] = f'lt(start_time, "{_iso(asked.end)}")'
+    return body | _narrowed(asked, "trace")
+
+
+def _narrowed(asked: Asked, trace: str) -> JsonObject:
+    body: JsonObject = {}
+    if asked.trace_id is not None:
+        body[trace] = asked.trace_id
+    if asked.roots:
+        body["trace_filter"] = asked.roots
+    return body
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat() + "Z"
+
+
+def objects(value: Json) -> list[JsonObject]:
+    """The objects in a list; nothing where it is none."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
