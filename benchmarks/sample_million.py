@@ -24,7 +24,8 @@ FROM traces WHERE started_at >= '2026-10-01' AND started_at < '2026-11-01' GROUP
 FILL = """
 INSERT INTO traces BY NAME SELECT md5(i::VARCHAR) AS trace_id, 'x' AS source, md5(i::VARCHAR) AS source_id,
     'h' AS content_hash, TIMESTAMP '2026-11-01' AS imported_at,
-    TIMESTAMP '2026-10-01' + to_seconds(i % 2592000) AS started_at, []::VARCHAR[] AS tags,
+    TIMESTAMP '2026-10-01' + to_seconds(i % 2592000) AS started_at, false AS incomplete,
+    'complete' AS state, []::VARCHAR[] AS tags,
     'tool' || (hash(i) % 248) AS tool_path, 'a question' AS input,
     '{}'::JSON AS scores, '{}'::JSON AS metadata, '[]'::JSON AS messages, '[]'::JSON AS steps
 FROM range(?) t(i)

@@ -14,16 +14,20 @@ Balinski & Young, *Fair Representation*, 1982.
 **Weights.** A drawn trace stands for N / n traces: those of its stratum, shared among its n drawn ones. Where
 there are more strata than seats, the traces of the strata without a seat are shared evenly among the drawn
 traces of the smallest strata that have one. So the weights always add up to the population.
+
+**Who cannot be drawn.** Traces that came without content, and those that had not ended when they were
+recorded (`replay.model.TraceState`): there is nothing to replay, or half a recording. They are no part of the
+population, and the draw says how many they are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from replay.errors import InputError
-from replay.model import Sample, SampleItem
+from replay.model import Sample, SampleItem, TraceState
 from replay.store import clock
 from replay.store.where import field_text, guarded, selection
 
@@ -65,9 +69,9 @@ def draw(
     """
     if not 1 <= size <= MAX_SIZE:
         raise InputError(f"the size of a sample must be between 1 and {MAX_SIZE}, not {size}")
-    seats = _seats(con, size, seed, by, month, where, exclude)
+    seats, unfit = _seats(con, size, seed, by, month, where, exclude)
     if not seats:
-        raise InputError(_nothing(month, where, exclude))
+        raise InputError(_nothing(month, where, exclude, unfit))
     population = seats[0].population
     weights = _weights(seats)
     items = [
@@ -90,7 +94,7 @@ def draw(
         seed=seed,
         population=population,
     )
-    return Draw(sample, items, _warnings(seats))
+    return Draw(sample, items, [*_unfit(unfit), *_warnings(seats)])
 
 
 class _Seat(NamedTuple):
@@ -105,7 +109,7 @@ class _Seat(NamedTuple):
 _SEATS = """
 WITH strata AS (
     SELECT stratum, count(*) AS traces, arg_min(trace_id, hash, {size}) AS ids
-    FROM (SELECT trace_id, {stratum} AS stratum, {hash} AS hash FROM {chosen} {without})
+    FROM (SELECT trace_id, {stratum} AS stratum, {hash} AS hash FROM {chosen} {without} AND {fit})
     GROUP BY stratum
 ), candidates AS (
     SELECT unnest(ids) AS trace_id, generate_subscripts(ids, 1) AS place, stratum, traces FROM strata
@@ -117,6 +121,7 @@ ORDER BY CASE WHEN place = 1 THEN 'inf'::DOUBLE ELSE traces / (2 * place - 1) EN
     traces DESC, {hash}, trace_id
 LIMIT {size}
 """
+_FIT = f"state = '{TraceState.COMPLETE}'"
 
 
 def _seats(
@@ -127,20 +132,27 @@ def _seats(
     month: str | None,
     where: str | None,
     exclude: Collection[str],
-) -> list[_Seat]:
+) -> tuple[list[_Seat], dict[str, int]]:
+    """The seats in order of the draw; and state → number of the traces that fit but cannot be drawn."""
     fields = [f"coalesce(nullif({field_text(field)}, ''), '-')" for field in by]
     with guarded(con, where) as cursor:
         chosen, values = selection(cursor, where, month)
         if exclude:
             values["exclude"] = sorted(exclude)
+        without = "AND trace_id NOT IN (SELECT unnest($exclude::VARCHAR[]))" if exclude else ""
         query = _SEATS.format(
             size=size,
             stratum=" || ' | ' || ".join(fields) or "'-'",
             hash=f"md5('{int(seed)}:' || trace_id)",
             chosen=chosen,
-            without="AND trace_id NOT IN (SELECT unnest($exclude::VARCHAR[]))" if exclude else "",
+            without=without,
+            fit=_FIT,
         )
-        return [_Seat(*row) for row in cursor.execute(query, values).fetchall()]
+        seats = [_Seat(*row) for row in cursor.execute(query, values).fetchall()]
+        unfit = cursor.execute(
+            f"SELECT state, count(*) FROM {chosen} {without} AND NOT {_FIT} GROUP BY state", values
+        ).fetchall()
+    return seats, dict(unfit)
 
 
 def _weights(seats: Sequence[_Seat]) -> dict[str, float]:
@@ -170,7 +182,17 @@ def _warnings(seats: Sequence[_Seat]) -> list[str]:
     ]
 
 
-def _nothing(month: str | None, where: str | None, exclude: Collection[str]) -> str:
+def _unfit(unfit: Mapping[str, int]) -> list[str]:
+    why = {
+        TraceState.NO_CONTENT: "came without content (what was asked is not known)",
+        TraceState.INCOMPLETE: "had not ended when recorded",
+    }
+    return [f"left out: {number} that {why[TraceState(state)]}" for state, number in sorted(unfit.items())]
+
+
+def _nothing(month: str | None, where: str | None, exclude: Collection[str], unfit: Mapping[str, int]) -> str:
+    if unfit:
+        return f"no trace can be drawn: {'; '.join(_unfit(unfit))}"
     what = "there are no traces"
     if month:
         what += f" of {month}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replay.errors import InputError
+from replay.model import TraceState
 from replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def traces(app: App, where: str | None, month: str | None, limit: int, rejects: 
 
     The newest come first. A condition is an SQL expression over the columns of a trace and over its
     metadata and scores: release, model, environment, user_id, tags, tools, tool_path, cost_usd,
-    latency_ms, error, metadata.NAME, scores.NAME and more.
+    latency_ms, error, state (complete, incomplete, no_content), metadata.NAME, scores.NAME and more.
 
     \b
     Examples:
@@ -85,11 +86,19 @@ def _table(listed: Sequence[Listed]) -> str:
             trace.trace_id[:size],
             f"{trace.started_at:%Y-%m-%d %H:%M}",
             trace.tool_path,
-            f"[error] {trace.input}" if trace.error else trace.input,
+            _marked(trace),
         )
         for trace in listed
     ]
     return table(columns, rows, width)
+
+
+def _marked(trace: Listed) -> str:
+    """The input, after what a person should know of the trace first."""
+    if trace.state == TraceState.NO_CONTENT:
+        return "[no content]"
+    mark = "[not ended] " if trace.state == TraceState.INCOMPLETE else "[error] " if trace.error else ""
+    return mark + trace.input
 
 
 def _id_size(ids: Sequence[str]) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -72,6 +74,24 @@ def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = 
 def settle(con: DuckDBPyConnection) -> None:
     """Bring what was written into the file itself. Until then DuckDB also holds it in memory."""
     con.execute("CHECKPOINT")
+
+
+@contextmanager
+def transaction(con: DuckDBPyConnection) -> Iterator[None]:
+    """All that is written within is there, or none of it. Within another one it is a part of that."""
+    try:
+        con.begin()
+    except duckdb.TransactionException:
+        yield
+        return
+    try:
+        yield
+        con.commit()
+    except BaseException:
+        # Where the disk is full, DuckDB has rolled back by itself.
+        with suppress(duckdb.TransactionException):
+            con.rollback()
+        raise
 
 
 def _version(con: DuckDBPyConnection, path: Path) -> int:

@@ -22,6 +22,7 @@ class Listed:
 
     trace_id: str
     started_at: datetime
+    state: str
     name: str | None
     session_id: str | None
     user_id: str | None

@@ -22,6 +22,8 @@ def trace_record(trace: Trace) -> dict[str, Any]:
         "source": trace.source,
         "started_at": _time(trace.started_at),
         "ended_at": _time(trace.ended_at),
+        "updated_at": _time(trace.updated_at),
+        "incomplete": trace.incomplete,
         "name": trace.name,
         "session_id": trace.session_id,
         "user_id": trace.user_id,

@@ -5,7 +5,8 @@ another source, the one that comes later is stored as `{source}:{id}`. A second 
 finds them under the ids they got the first time, whatever the order.
 
 **What is an update?** Each trace carries a hash of its normalised content. The same content changes
-nothing; other content under the same source and id replaces the trace and its tool calls.
+nothing; other content under the same source and id replaces the trace and its tool calls. Where the source
+says when it changed a record last, an earlier state never replaces a later one.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replay.errors import UnknownNameError
 from replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
 from replay.store import bulk
 from replay.store.clock import utc_now
+from replay.store.connection import transaction
 from replay.store.ids import resolve
 from replay.store.text import clean_text, encode
 
@@ -33,8 +36,11 @@ _TRACE = {
     "source_id": "VARCHAR",
     "content_hash": "VARCHAR",
     "imported_at": "TIMESTAMP",
+    "updated_at": "TIMESTAMP",
     "started_at": "TIMESTAMP",
     "ended_at": "TIMESTAMP",
+    "incomplete": "BOOLEAN",
+    "state": "VARCHAR",
     "name": "VARCHAR",
     "session_id": "VARCHAR",
     "user_id": "VARCHAR",
@@ -86,6 +92,8 @@ class Written:
     new: int = 0
     updated: int = 0
     unchanged: int = 0
+    older: int = 0
+    """Those of the unchanged that were left as they are because what came was older."""
 
 
 def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
@@ -93,37 +101,54 @@ def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
     """
-    latest = {(clean_text(trace.source), clean_text(trace.trace_id)): trace for trace in traces}
+    latest: dict[tuple[str, str], Trace] = {}
+    for trace in traces:
+        key = (clean_text(trace.source), clean_text(trace.trace_id))
+        if key not in latest or not is_older(trace.updated_at, latest[key].updated_at):
+            latest[key] = trace
     now = utc_now()
     rows: list[list[Any]] = []
     calls: list[tuple[Any, ...]] = []
-    con.begin()
-    try:
+    touched: list[tuple[str, datetime]] = []
+    with transaction(con):
         names = _Names(con, latest)
-        new = updated = 0
+        new = updated = older = 0
         replaced: list[str] = []
         for (source, source_id), trace in latest.items():
             payload, trace_calls = _encode(trace)
             digest = _digest(payload, trace_calls)
-            trace_id, stored_digest = names.of(source, source_id)
-            if stored_digest == digest:
-                continue
-            if stored_digest is None:
+            trace_id, stored = names.of(source, source_id)
+            if stored is None:
                 new += 1
+            elif is_older(trace.updated_at, stored.updated_at):
+                older += stored.digest != digest
+                continue
+            elif stored.digest == digest:
+                if trace.updated_at is not None and trace.updated_at != stored.updated_at:
+                    touched.append((trace_id, trace.updated_at))
+                continue
             else:
                 updated += 1
                 replaced.append(trace_id)
-            rows.append([trace_id, source, source_id, digest, now, *payload])
+            rows.append([trace_id, source, source_id, digest, now, trace.updated_at, *payload])
             calls.extend((trace_id, *call) for call in trace_calls)
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
         bulk.insert(con, "traces", _TRACE, rows)
         bulk.insert(con, "tool_calls", _CALL, calls)
-        con.commit()
-    except BaseException:
-        con.rollback()
-        raise
-    return Written(new=new, updated=updated, unchanged=len(latest) - new - updated)
+        if touched:
+            con.execute(
+                "UPDATE traces SET updated_at = known.at FROM"
+                " (SELECT unnest(?::VARCHAR[]) AS id, unnest(?::TIMESTAMP[]) AS at) AS known"
+                " WHERE trace_id = known.id",
+                [list(column) for column in zip(*touched, strict=True)],
+            )
+    return Written(new=new, updated=updated, unchanged=len(latest) - new - updated, older=older)
+
+
+def is_older(one: datetime | None, other: datetime | None) -> bool:
+    """Whether one state of a trace came before the other, as far as the source says it."""
+    return one is not None and other is not None and one < other
 
 
 def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
@@ -176,28 +201,35 @@ def count_traces(con: DuckDBPyConnection) -> int:
     return int(found[0]) if found else 0
 
 
+class _Stored(NamedTuple):
+    source: str
+    source_id: str
+    digest: str
+    updated_at: datetime | None
+
+
 class _Names:
-    """Which id each trace of a batch has or gets, and the content hash stored under it."""
+    """Which id each trace of a batch has or gets, and what is stored under it."""
 
     def __init__(self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]]) -> None:
         self._con = con
-        self._known: dict[str, tuple[str, str, str] | None] = {}
+        self._known: dict[str, _Stored | None] = {}
         self._look_up([name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")])
 
-    def of(self, source: str, source_id: str) -> tuple[str, str | None]:
-        """The id, and the stored hash (None for a new trace)."""
+    def of(self, source: str, source_id: str) -> tuple[str, _Stored | None]:
+        """The id, and what is stored (None for a new trace)."""
         name = f"{source}:{source_id}"
         if (holder := self._known[name]) and holder[:2] == (source, source_id):
-            return name, holder[2]
+            return name, holder
         name = source_id
         while holder := self._holder(name):
             if holder[:2] == (source, source_id):
-                return name, holder[2]
+                return name, holder
             name = f"{source}:{name}"
-        self._known[name] = (source, source_id, "")
+        self._known[name] = _Stored(source, source_id, "", None)
         return name, None
 
-    def _holder(self, name: str) -> tuple[str, str, str] | None:
+    def _holder(self, name: str) -> _Stored | None:
         if name not in self._known:
             self._look_up([name])
         return self._known[name]
@@ -205,19 +237,21 @@ class _Names:
     def _look_up(self, names: list[str]) -> None:
         self._known.update(dict.fromkeys(names))
         rows = self._con.execute(
-            "SELECT trace_id, source, source_id, content_hash FROM traces"
+            "SELECT trace_id, source, source_id, content_hash, updated_at FROM traces"
             " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
             [names],
         ).fetchall()
-        self._known.update({name: (source, source_id, digest) for name, source, source_id, digest in rows})
+        self._known.update({name: _Stored(*stored) for name, *stored in rows})
 
 
 def _encode(trace: Trace) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """The columns of a trace after `imported_at`, and its tool calls' columns after `trace_id`."""
+    """The columns of a trace after `updated_at`, and its tool calls' columns after `trace_id`."""
     usage = trace.usage
     payload = [
         trace.started_at,
         trace.ended_at,
+        trace.incomplete,
+        trace.state.value,
         _text(trace.name),
         _text(trace.session_id),
         _text(trace.user_id),

@@ -46,6 +46,7 @@ COLUMNS = (
     "started_at",
     "ended_at",
     "month",
+    "state",
     "name",
     "session_id",
     "user_id",

@@ -46,6 +46,26 @@ def names(path: Path) -> list[str]:
         return [sample.name for sample in list_samples(con)]
 
 
+def test_what_cannot_be_replayed_is_left_out_and_told(replay: Replay, store: Path) -> None:
+    with open_store(store) as con:
+        when = datetime(2026, 10, 6)
+        write_traces(con, [trace(f"n{n}", input="", started_at=when) for n in range(30)])
+        write_traces(con, [trace("open", incomplete=True, started_at=when)])
+    result = replay("sample", "--month", "2026-10", "--size", "100", "--json")
+    document = json.loads(result.out)
+    assert document["population"] == len(document["items"]) == 20
+    assert document["warnings"] == [
+        "left out: 1 that had not ended when recorded",
+        "left out: 30 that came without content (what was asked is not known)",
+    ]
+    result = replay("sample", "--where", "state <> 'complete'")
+    assert result.code == 2
+    assert result.err.startswith("error: no trace can be drawn: ")
+    listed = replay("traces", "--month", "2026-10", "--where", "state = 'incomplete'")
+    assert "[not ended] hello" in listed.out
+    assert "[no content]" in replay("traces", "--where", "state = 'no_content'").out
+
+
 def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, store: Path) -> None:
     result = replay("sample", "--month", "--size", "6", "--seed", "3")
     assert result.code == 0

@@ -99,6 +99,7 @@ def test_json(replay: Replay, store: Path) -> None:
         {
             "trace_id": "0123456789abcdef-full",
             "started_at": "2026-10-03T14:22:05.123456",
+            "state": "complete",
             "name": "agent",
             "session_id": "s1",
             "user_id": "u1",

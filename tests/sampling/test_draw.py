@@ -26,6 +26,7 @@ def memory(strata: list[int], order: int = 0) -> duckdb.DuckDBPyConnection:
     con = duckdb.connect()
     con.execute(
         "CREATE TABLE traces (trace_id VARCHAR, source VARCHAR, started_at TIMESTAMP, ended_at TIMESTAMP,"
+        " state VARCHAR DEFAULT 'complete',"
         " name VARCHAR, session_id VARCHAR, user_id VARCHAR, environment VARCHAR, release VARCHAR,"
         " model VARCHAR, tags VARCHAR[], tool_path VARCHAR, input VARCHAR, final_response VARCHAR,"
         " input_tokens BIGINT, output_tokens BIGINT, cost_usd DOUBLE, latency_ms DOUBLE, error VARCHAR,"

@@ -47,6 +47,7 @@ def rich_trace(trace_id: str) -> Trace:
     return trace(
         trace_id,
         ended_at=datetime(2026, 10, 3, 14, 23),
+        updated_at=datetime(2026, 10, 3, 15),
         name="agent",
         session_id="s1",
         user_id="u1",

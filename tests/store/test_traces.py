@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replay.errors import InputError, UnknownNameError
-from replay.model import Message, Step, StepKind, ToolCall, Trace, Usage
+from replay.model import Message, Step, StepKind, ToolCall, Trace, TraceState, Usage
 from replay.store.connection import open_store
 from replay.store.traces import Written, count_traces, get_trace, iter_traces, trace_months, write_traces
 from tests.store.build import calls, rich_trace, trace
@@ -63,6 +63,7 @@ def test_a_changed_trace_is_replaced_with_its_tool_calls(con: DuckDBPyConnection
         {"tool_calls": (ToolCall(name="a", result="1"),)},
         {"tags": ("a",)},
         {"usage": Usage()},
+        {"incomplete": True},
     ],
     ids=str,
 )
@@ -76,6 +77,62 @@ def test_of_two_with_one_id_in_a_batch_the_last_counts(con: DuckDBPyConnection) 
         new=2
     )
     assert get_trace(con, "a").input == "last"
+
+
+def test_an_earlier_state_never_replaces_a_later_one(con: DuckDBPyConnection) -> None:
+    def state(hour: int | None, text: str) -> Trace:
+        return trace("a", input=text, updated_at=None if hour is None else datetime(2026, 11, 1, hour))
+
+    def stored() -> str:
+        return get_trace(con, "a").input
+
+    assert write_traces(con, [state(5, "five"), state(3, "three")]) == Written(new=1)
+    assert stored() == "five"
+    assert write_traces(con, [state(4, "four")]) == Written(unchanged=1, older=1)
+    assert write_traces(con, [state(4, "five")]) == Written(unchanged=1)
+    assert stored() == "five"
+    assert write_traces(con, [state(8, "five")]) == Written(unchanged=1)
+    assert write_traces(con, [state(7, "seven")]) == Written(unchanged=1, older=1), "five was still so at 8"
+    assert write_traces(con, [state(9, "nine")]) == Written(updated=1)
+    assert write_traces(con, [state(None, "who knows when")]) == Written(updated=1)
+    assert stored() == "who knows when"
+
+
+STARTED = Step(index=0, kind=StepKind.LLM, name="llm", started_at=datetime(2026, 11, 1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({}, TraceState.COMPLETE),
+        ({"input": "", "final_response": "hi"}, TraceState.NO_CONTENT),
+        (
+            {"input": " \n", "messages": (Message(role="user"), Message(role="assistant"))},
+            TraceState.NO_CONTENT,
+        ),
+        ({"input": "", "messages": (Message(role="user", text="a picture"),)}, TraceState.COMPLETE),
+        ({"input": "__REDACTED__"}, TraceState.NO_CONTENT),
+        ({"input": "<masked>"}, TraceState.NO_CONTENT),
+        ({"input": "*****"}, TraceState.NO_CONTENT),
+        ({"input": "*"}, TraceState.COMPLETE),
+        ({"input": "redacted"}, TraceState.COMPLETE),
+        ({"input": "[redacted] is what I see on my bill, why?"}, TraceState.COMPLETE),
+        ({"incomplete": True, "final_response": "half"}, TraceState.INCOMPLETE),
+        ({"steps": (STARTED,)}, TraceState.INCOMPLETE),
+        ({"steps": (STARTED,), "final_response": "hi"}, TraceState.COMPLETE),
+        ({"steps": (STARTED,), "error": "it crashed"}, TraceState.COMPLETE),
+        ({"steps": (STARTED,), "ended_at": datetime(2026, 11, 2)}, TraceState.COMPLETE),
+    ],
+    ids=str,
+)
+def test_the_state_says_whether_a_trace_can_be_replayed(
+    con: DuckDBPyConnection, fields: dict[str, object], state: TraceState
+) -> None:
+    made = trace("a", **fields)
+    write_traces(con, [made])
+    assert con.execute("SELECT state FROM traces").fetchall() == [(state.value,)]
+    assert get_trace(con, "a") == made
+    assert made.state is state
 
 
 def test_an_id_taken_by_another_source_gets_its_source_in_front(con: DuckDBPyConnection) -> None:

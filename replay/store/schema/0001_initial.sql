@@ -8,6 +8,9 @@ CREATE TABLE traces (
     imported_at    TIMESTAMP NOT NULL,
     started_at     TIMESTAMP NOT NULL,
     ended_at       TIMESTAMP,
+    updated_at     TIMESTAMP,             -- by the source, where it says so: an earlier state never replaces a later one
+    incomplete     BOOLEAN NOT NULL,      -- the run had not ended when it was recorded
+    state          VARCHAR NOT NULL,      -- complete, incomplete, or no_content: only complete traces are sampled
     name           VARCHAR,
     session_id     VARCHAR,
     user_id        VARCHAR,
