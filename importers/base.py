@@ -30,6 +30,7 @@ BUILTIN = {
     "jsonl": "importers.jsonl",
     "openai": "importers.openai",
     "anthropic": "importers.anthropic",
+    "claude-code": "importers.claude_code.files",
     "langfuse": "importers.langfuse.source",
     "otlp": "importers.otlp.files",
     "langsmith": "importers.langsmith.source",

@@ -25,12 +25,12 @@ from pathlib import Path
 
 import msgspec
 
+from importers import fields
 from importers.base import InputFile, Item, Note
 from importers.convert import guarded
-from importers.fields import elapsed_ms
 from importers.reading import Record
 from replay.messages import canonical_args, final_response, join_results, parse
-from replay.model import Json, Message, Step, StepKind, Trace, Usage
+from replay.model import Json, Message, Step, StepKind, Trace
 
 LONGEST_HISTORY = 1_000
 """Calls whose messages are put before those of a call that names the response it goes on from."""
@@ -122,9 +122,9 @@ def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
     return replace(
         made,
         steps=tuple(_step(index, call) for index, call in enumerate(calls)),
-        usage=_total([call.trace.usage for call in calls if call.trace.usage]),
+        usage=fields.total(call.trace.usage for call in calls),
         cost_usd=sum(costs) if costs else None,
-        latency_ms=elapsed_ms(first.started_at, last.ended_at),
+        latency_ms=fields.elapsed_ms(first.started_at, last.ended_at),
     )
 
 
@@ -135,17 +135,6 @@ def _new(member: _Member) -> tuple[Message, ...]:
 
 def _known(calls: Sequence[LoggedCall], field: str) -> str | None:
     return next((value for call in calls if (value := getattr(call.trace, field)) is not None), None)
-
-
-def _total(usages: Sequence[Usage]) -> Usage | None:
-    if not usages:
-        return None
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-        cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
-        cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
-    )
 
 
 def _step(index: int, call: LoggedCall) -> Step:

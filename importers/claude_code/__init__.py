@@ -1,0 +1,1 @@
+"""Claude Code and Claude Agent SDK sessions."""
