@@ -16,10 +16,11 @@ from importers.base import Item, Note, RecordError
 from importers.langfuse.calls import tool_calls, tool_runs
 from importers.langfuse.observations import Observation, observations
 from importers.langfuse.rows import table
-from importers.langfuse.scores import scores
+from importers.langfuse.said import said as answer
+from importers.langfuse.scores import correction, scores
 from importers.langfuse.spool import Group
 from replay.messages import canonical_args, conversation, decode, read_messages, read_text
-from replay.model import Json, JsonObject, Message, Step, StepKind, Trace, Usage
+from replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, Usage
 
 DEFAULT_ENVIRONMENT = "default"
 """What Langfuse writes where none was set."""
@@ -42,7 +43,10 @@ def items(group: Group, source: str) -> Iterator[Item]:
         RecordError: a time or number in them cannot be read.
     """
     if not group.observations:
-        yield Note("no observations of the trace are there: its tool calls are not known")
+        yield Note(
+            "no observations of the trace are there, so its tool calls are not known; export the "
+            "observations, too, and import both"
+        )
     made = trace(group, source)
     if not made.input:
         yield Note("no input was recorded: contents may be switched off where the traces are made")
@@ -60,15 +64,18 @@ def trace(group: Group, source: str) -> Trace:
     own = group.traces[-1] if group.traces else {}
     holders = [own, *(one.row for one in roots), *(one.row for one in found)]
     given = {one.id: read_messages(one.input) or () for one in found if one.is_model_call}
-    said = {one.id: _new(read_messages(one.output)) for one in found if one.is_model_call}
+    said = {one.id: answer(one) for one in found if one.is_model_call}
     started_at = _first_time(found, roots, own)
-    ended_at = max((one.ended_at for one in roots or found if one.ended_at), default=None)
-    metadata = _metadata(own, roots)
+    # A tool whose parent was not exported stands at the top, too, and says nothing of the whole.
+    tops = [one for one in roots if one.tool_name is None]
+    ended_at = _ended(found, roots)
+    metadata = _metadata(own, tops)
     version = _said(holders, "version")
     if version is not None:
         metadata.setdefault("version", version)
-    # A tool whose parent was not exported stands at the top, too, and says nothing of the whole.
-    tops = [one for one in roots if one.tool_name is None]
+    corrected = correction(group, {one.id for one in roots})
+    if corrected is not None:
+        metadata[CORRECTION] = corrected
     asked, answered = _input(own, tops, given), _final_response(own, tops, found, said)
     models = [one.model for one in found if one.is_model_call and one.model]
     costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
@@ -77,6 +84,8 @@ def trace(group: Group, source: str) -> Trace:
         source=source,
         started_at=started_at,
         ended_at=ended_at,
+        incomplete=_never_ended(roots, ended_at),
+        updated_at=_updated(group),
         name=_said([own], "name") or _said(holders, "traceName") or (roots[0].name if roots else None),
         session_id=_said(holders, "sessionId"),
         user_id=_said(holders, "userId"),
@@ -87,7 +96,7 @@ def trace(group: Group, source: str) -> Trace:
         input=asked,
         messages=_conversation(own, roots, found, given, said, asked, answered),
         final_response=answered,
-        steps=tuple(_steps(found, given)),
+        steps=tuple(_steps(found, given, said)),
         tool_calls=tool_calls(found, given, said),
         usage=_total([one.usage for one in found if one.is_model_call and one.usage]),
         cost_usd=sum(costs) if costs else fields.number(own, "totalCost"),
@@ -98,13 +107,6 @@ def trace(group: Group, source: str) -> Trace:
     )
 
 
-def _new(messages: tuple[Message, ...] | None) -> tuple[Message, ...]:
-    """What a model call added: some SDKs record the whole history as its output."""
-    found = messages or ()
-    last_user = max((index for index, message in enumerate(found) if message.role == "user"), default=-1)
-    return tuple(message for message in found[last_user + 1 :] if message.role == "assistant")
-
-
 def _first_time(found: Sequence[Observation], roots: Sequence[Observation], own: JsonObject) -> datetime:
     if roots or found:
         return min(one.started_at for one in roots or found)
@@ -112,6 +114,31 @@ def _first_time(found: Sequence[Observation], roots: Sequence[Observation], own:
     if at is None:
         raise RecordError("the trace has neither observations nor a timestamp")
     return at
+
+
+def _ended(found: Sequence[Observation], roots: Sequence[Observation]) -> datetime | None:
+    """When the last root ended; of one that was never ended, the server says that it ended at its start."""
+    last = max((one.ended_at for one in found if one.ended_at), default=None)
+    return max(
+        (
+            one.ended_at
+            for one in roots
+            if one.ended_at and not (one.ended_at == one.started_at and last != one.ended_at)
+        ),
+        default=None,
+    )
+
+
+def _never_ended(roots: Sequence[Observation], ended_at: datetime | None) -> bool:
+    """No root has ended; or none came at all, where the rows say which they are: it was never sent."""
+    unmarked = any("isRootObservation" in root.row for root in roots)
+    return bool(roots) and (ended_at is None or (unmarked and not any(root.marked_root for root in roots)))
+
+
+def _updated(group: Group) -> datetime | None:
+    """When anything of the trace last changed."""
+    rows = (*group.observations, *group.traces, *group.scores)
+    return max((at for row in rows if (at := fields.time(row, "updatedAt"))), default=None)
 
 
 def _said(rows: Sequence[JsonObject], key: str) -> str | None:
@@ -177,11 +204,9 @@ def _final_response(
     for one in sorted(
         (one for one in found if one.is_model_call), key=lambda one: one.ended_at or one.started_at
     )[::-1]:
-        answer = said[one.id]
-        if answer and answer[-1].text and not answer[-1].tool_calls:
-            return answer[-1].text
-        if not answer and isinstance(one.output, str) and one.output:
-            return read_text(one.output)
+        answers = said[one.id]
+        if answers and answers[-1].text and not answers[-1].tool_calls:
+            return answers[-1].text
     return None
 
 
@@ -197,12 +222,17 @@ def _conversation(
     """The longest message list of the trace, with what was answered to it; else input and final response."""
     lists = [(*given[one.id], *said[one.id]) for one in found if one.is_model_call]
     longest = max(lists, key=len, default=())
-    for value in (own.get("output"), *(root.output for root in roots)):
-        state = read_messages(value) if not _is_empty(value) else None
-        if state and len(state) > len(longest) and any(message.role == "user" for message in state):
+    for holder in (own, *(root.row for root in roots)):
+        state = read_messages(holder.get("output")) or ()
+        if not any(message.role == "user" for message in state):
+            # All that a run added, where its model calls were given what is new alone.
+            state = (*(read_messages(holder.get("input")) or ()), *state) if state else ()
+        if len(state) >= len(longest):
             longest = state
-    if longest:
+    if any(message.role == "user" for message in longest):
         return longest
+    if longest:
+        return (Message(role="user", text=asked), *longest) if asked else longest
     texts = (("user", asked), ("assistant", answered or ""))
     return tuple(Message(role=role, text=text) for role, text in texts if text)
 
@@ -218,9 +248,14 @@ def _total(usages: Sequence[Usage]) -> Usage | None:
     )
 
 
-def _steps(found: Sequence[Observation], given: dict[str, tuple[Message, ...]]) -> Iterator[Step]:
+def _steps(
+    found: Sequence[Observation], given: dict[str, tuple[Message, ...]], said: dict[str, tuple[Message, ...]]
+) -> Iterator[Step]:
     index_of = {one.id: index for index, one in enumerate(found)}
-    runs = {run.id for run, _ in tool_runs(found, set())}
+    asked_for = {
+        call.name for messages in said.values() for message in messages for call in message.tool_calls
+    }
+    runs = {run.id for run, _ in tool_runs(found, asked_for)}
     for index, one in enumerate(found):
         kind = (
             StepKind.LLM
