@@ -1,0 +1,114 @@
+"""Versions that are no Python entrypoint, run as a person runs them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from replay.demo.stand_in import StandIn
+from replay.model import Lane, Status
+from tests.agents.running import AGENTS
+from tests.commands.conftest import Replay
+from tests.engine.project import Project, order
+
+TALKING = f"{sys.executable} {AGENTS / 'talking.py'}"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = Project(tmp_path / "shop")
+    project.settings(f'[agent]\ncommand = "{TALKING} once"\ntools = "endpoint"\n')
+    monkeypatch.chdir(project.folder)
+    return project
+
+
+def test_a_killed_engine_leaves_no_program_and_its_run_goes_on(project: Project) -> None:
+    hang, pids = project.folder.parent / "hang", project.folder.parent / "pids"
+    program = project.folder / "agent.sh"
+    program.write_text(f"#!/bin/sh\necho $$ >> {pids}\ntest -e {hang} && sleep 60\nexec {TALKING} once\n")
+    program.chmod(0o755)
+    hang.touch()
+    project.sample(3)
+    process = project.start("run", "--new", "cmd:./agent.sh", "--concurrency", "2", "--sample", "october")
+    deadline = time.monotonic() + 20
+    while not pids.exists() or len(pids.read_text().split()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    while any(_runs(int(pid)) for pid in pids.read_text().split()):
+        assert time.monotonic() < deadline, "a program outlived its engine"
+        time.sleep(0.02)
+    hang.unlink()
+    assert project.replay("run", "--resume").code == 0
+    assert [trial.final_response for trial in project.trials()] == [
+        f"you said {trial.item_id}" for trial in project.trials()
+    ]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_messages_asks_the_models_of_two_versions(
+    replay: Replay,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project.traces([order(0, input="Where is order 12345?", model="claude-haiku-4-5", tool_calls=())])
+    replay("sample", "--month", "2026-10", "--name", "october")
+    with StandIn(remember=True) as stand_in:
+        project.settings(
+            f"""
+[agent]
+messages = true
+env = {{ ANTHROPIC_BASE_URL = "{stand_in.url}" }}
+"""
+        )
+        done = replay("run", "--old", "messages", "--new", "model=claude-opus-5-5", "--sample", "october")
+    assert done.code == 0, done.err
+    assert sorted(received.body["model"] for received in stand_in.received) == [
+        "claude-haiku-4-5",
+        "claude-opus-5-5",
+    ]
+    assert {trial.lane: trial.status for trial in project.trials()} == {
+        Lane.OLD: Status.OK,
+        Lane.NEW: Status.OK,
+    }
+    assert all(trial.usage for trial in project.trials())
+
+
+def test_an_agent_that_is_not_there_is_said_before_anything_is_stored(
+    replay: Replay, project: Project
+) -> None:
+    project.traces([order(0)])
+    replay("sample", "--month", "2026-10", "--name", "october")
+    for version, said in (
+        ("http://127.0.0.1:9/agent", "nothing answers at 127.0.0.1:9"),
+        ("cmd:no-such-program here", "there is no program no-such-program on PATH"),
+        ("cmd:./nowhere.sh", f"there is no program ./nowhere.sh in {project.folder}"),
+    ):
+        done = replay("run", "--new", version, "--sample", "october")
+        assert (done.code, said in done.err, project.runs()) == (2, True, []), done.err
+
+
+def test_a_header_is_taken_from_the_environment_and_never_stored(
+    replay: Replay,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project.traces([order(0)])
+    replay("sample", "--month", "2026-10", "--name", "october")
+    project.settings(
+        '[agent]\nurl = "http://127.0.0.1:9/agent"\ntools = []\nheader_env = { Authorization = "AGENT_AUTH" }\n'
+    )
+    monkeypatch.delenv("AGENT_AUTH", raising=False)
+    done = replay("run", "--new", "model=x", "--sample", "october")
+    assert "its header Authorization is taken from AGENT_AUTH, which is not set" in done.err
