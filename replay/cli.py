@@ -49,6 +49,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
             "reports.commands.report:report", "Write a run's report: terminal, HTML, Markdown, JSON, JUnit."
         ),
         "compare": Entry("replay.commands.compare:compare", "Sample, run, diff and report in one."),
+        "trend": Entry("diff.commands.trend:trend", "Follow a metric over runs; name what left the noise."),
         "plan": Entry(
             "diff.commands.plan:plan", "Say how many items and trials show a change, at what price."
         ),
@@ -58,7 +59,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "promote": Entry("cases.commands.promote:promote", "Turn items into cases of the golden set."),
         "dismiss": Entry("cases.commands.dismiss:dismiss", "Put items aside, with a reason."),
         "check": Entry("cases.commands.check:check", "Hold one version against the golden set."),
-        "push": Entry("cases.commands.push:push", "Send the golden set to Langfuse as a dataset."),
+        "push": Entry("cases.commands.push:push", "Send the golden set or a run's result to Langfuse."),
     },
 }
 """Commands by the heading they stand under."""

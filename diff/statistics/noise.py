@@ -70,10 +70,14 @@ def fit(groups: Sequence[Sequence[float]]) -> Null | None:
     count = sum(len(group) for group in groups)
     mean = (total + 0.5) / (count + 1)
     most = mean * (1 - mean)
-    cautious = (within * degrees + PRIOR_SCATTER) / (degrees + 1)
-    share = min(cautious / most, 1 - 1e-6)
+    share = min(cautious(within, degrees) / most, 1 - 1e-6)
     size = share / (1 - share)
     return Null(a=mean * size, b=(1 - mean) * size, noise=math.sqrt(within), degrees=degrees)
+
+
+def cautious(within: float, degrees: int) -> float:
+    """The variance of one trial with half a flip taken for granted (`PRIOR_SCATTER`)."""
+    return (within * degrees + PRIOR_SCATTER) / (degrees + 1)
 
 
 def surprise(null: Null, old: int, new: int, delta: float) -> float:

@@ -1,0 +1,142 @@
+"""`replay trend`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from replay.options import App, command, json_option, print_json
+
+if TYPE_CHECKING:
+    from diff.trend import Point
+    from replay.model import Run
+
+_PLOT = 24
+
+
+@command("trend")
+@click.option("--metric", default="tool_calls", show_default=True, metavar="NAME", help="What is followed.")
+@click.option(
+    "--lane",
+    type=click.Choice(["new", "old", "old2"]),
+    default="new",
+    show_default=True,
+    help="Whose scores: the version under test, or the one it was held against.",
+)
+@click.option("--cases", metavar="PATH", help="Runs of this golden set.")
+@click.option("--samples", is_flag=True, help="Runs of monthly samples.")
+@click.option("--last", type=click.IntRange(2), default=12, show_default=True, help="How many runs.")
+@json_option
+def trend(
+    app: App, metric: str, lane: str, cases: str | None, samples: bool, last: int, as_json: bool
+) -> None:
+    """Follow a metric over runs; name what left the noise.
+
+    The series is the runs of one golden set, or with --samples those of monthly samples; without either, the
+    kind that the latest run is of. Each run is held against the one before it: on the cases both have, and
+    against what trials vary by themselves.
+
+    \b
+    Examples:
+      replay trend
+      replay trend --samples --metric judge --lane old
+    """
+    from dataclasses import asdict
+
+    from diff.trend import trend as follow
+    from replay.errors import InputError
+    from replay.model import Lane
+    from replay.store.connection import open_store
+    from replay.store.runs import list_runs
+    from replay.terminal.table import show, terminal_width
+
+    if cases and samples:
+        raise InputError("--cases and --samples are two series; give one of them")
+    with open_store(app.store_path, read_only=True) as con:
+        runs = _series(list_runs(con), cases, samples)
+        if not runs:
+            raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
+        points = follow(con, runs[-last:], metric, Lane(lane), app.settings)
+    if not points:
+        raise InputError(f"no run of {_kind(runs[-1])} has a {metric} score in lane {lane}")
+    if as_json:
+        print_json(
+            {
+                "metric": metric,
+                "lane": lane,
+                "of": _kind(runs[-1]),
+                "runs": [asdict(point) | {"drift": point.drift} for point in points],
+            }
+        )
+    else:
+        show(_text(metric, lane, _kind(runs[-1]), points, terminal_width()))
+
+
+def _series(runs: Sequence[Run], cases: str | None, samples: bool) -> list[Run]:
+    """The finished runs of the series that was asked for, else of the kind of the latest."""
+    done = [run for run in runs if run.finished_at is not None]
+    if cases:
+        return [run for run in done if run.golden_path == cases]
+    if done and (samples or done[-1].sample):
+        return [run for run in done if run.sample]
+    return [run for run in done if run.golden_path == done[-1].golden_path]
+
+
+def _kind(run: Run) -> str:
+    return "samples" if run.sample else str(run.golden_path)
+
+
+def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) -> str:
+    from replay.terminal.table import Column, table
+    from reports import numbers
+
+    low, high = min(point.low for point in points), max(point.high for point in points)
+    columns = [
+        Column("RUN"),
+        Column("VERSION", grows=True, least=8),
+        Column("ITEMS", right=True),
+        Column("MEAN", right=True),
+        Column("CHANGE", right=True),
+        Column(f"{numbers.score(low)} … {numbers.score(high)}", least=_PLOT),
+    ]
+    rows = [
+        [
+            f"{point.created_at:%Y-%m-%d %H:%M}",
+            point.version,
+            f"{point.items}×{point.trials}",
+            numbers.score(point.mean),
+            numbers.change(point.change) + (" ◀" if point.drift else ""),
+            _plot(point, low, high),
+        ]
+        for point in points
+    ]
+    lines = [f"{metric} of lane {lane}, {of}", "", table(columns, rows, width), ""]
+    drifted = [point for point in points if point.drift]
+    for point in drifted:
+        lines.append(
+            f"drift {point.drift}: {point.run} is {numbers.change(point.change)} against the run before, and "
+            f"noise alone moves it by up to {numbers.score(point.limit)}"
+        )
+    if any(point.change is not None and point.limit is None for point in points):
+        lines.append("runs with one trial a lane do not know their noise; --trials 3 shows what is drift")
+    elif len(points) == 1:
+        lines.append("one run so far; the next one shows what moves")
+    elif not drifted:
+        lines.append("no run left the noise of the one before it")
+    return "\n".join(lines)
+
+
+def _plot(point: Point, low: float, high: float) -> str:
+    """The mean within its noise band, on one scale for all rows."""
+
+    def place(value: float) -> int:
+        return round((value - low) / (high - low) * (_PLOT - 1)) if high > low else _PLOT // 2
+
+    line = [" "] * _PLOT
+    for index in range(place(point.low), place(point.high) + 1):
+        line[index] = "─"
+    line[place(point.mean)] = "●"
+    # A table runs blanks together.
+    return "".join(line).replace(" ", "·")
