@@ -33,6 +33,7 @@ BUILTIN = {
     "claude-code": "importers.claude_code.files",
     "langfuse": "importers.langfuse.source",
     "otlp": "importers.otlp.files",
+    "phoenix": "importers.phoenix.source",
     "langsmith": "importers.langsmith.source",
     "mlflow": "importers.mlflow.source",
 }

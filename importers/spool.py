@@ -98,6 +98,9 @@ class Spool:
         self._con.execute("COMMIT")
         self._con.execute("BEGIN")
 
+    def __len__(self) -> int:
+        return int(self._con.execute("SELECT count(*) FROM rows").fetchone()[0])
+
     def of(self, key: str) -> list[Row]:
         """The rows of one key."""
         found = self._con.execute("SELECT sort, value FROM rows WHERE key = ? ORDER BY seq", (key,))

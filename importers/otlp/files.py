@@ -15,7 +15,7 @@ import msgspec
 
 from importers.base import InputFile, Item, RecordError, Skipped
 from importers.convert import guarded, refused, reject
-from importers.otlp.records import Bad, dialect, found
+from importers.otlp.records import Bad, FoundSpan, dialect, found
 from importers.reading import Broken, Record, records
 from importers.spans.raw import Event, RawSpan
 from importers.spans.understood import trace
@@ -59,12 +59,12 @@ def _spooled(spool: Spool, file: InputFile, number: int, record: Record | Broken
             if isinstance(one, Bad):
                 yield refused(NAME, file, Record(record.line, one.value), one.reason)
                 continue
-            is_span = isinstance(one.item, RawSpan)
-            value = msgspec.to_builtins(one.item)
-            # Log records have no id: each is a row of its own.
-            own_id = one.span_id if is_span else f"{one.span_id} {msgspec.json.encode(value).decode()}"
-            row: Json = value if is_span else {"span": one.span_id, "event": value}
-            sort = _SPAN if is_span else _EVENT
+            if isinstance(one, FoundSpan):
+                sort, own_id, row = _SPAN, one.span.id, msgspec.to_builtins(one.span)
+            else:
+                # Log records have no id: each is a row of its own.
+                sort, row = _EVENT, {"span": one.span_id, "event": msgspec.to_builtins(one.event)}
+                own_id = msgspec.json.encode(row).decode()
             spool.add(one.trace_id, sort, own_id, row, file=number, line=record.line)
     except RecordError as error:
         yield refused(NAME, file, record, str(error))

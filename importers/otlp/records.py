@@ -36,12 +36,23 @@ _NO_ID = re.compile(r"0*")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A span, or a log record that belongs to one, with the trace it is part of."""
+class FoundSpan:
+    """A span, and the trace it is part of."""
+
+    trace_id: str
+    span: RawSpan
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEvent:
+    """A log record that belongs to a span."""
 
     trace_id: str
     span_id: str
-    item: RawSpan | Event
+    event: Event
+
+
+Found = FoundSpan | FoundEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,11 @@ def dialect(record: Json) -> str | None:
     if any(isinstance(_inside(record).get(key), list) for key in _ENVELOPES):
         return "otlp"
     context = record.get("context")
-    if isinstance(context, dict) and "trace_id" in context and "name" in record:
+    if (
+        isinstance(context, dict)
+        and "trace_id" in context
+        and str(record.get("kind")).startswith("SpanKind.")
+    ):
         return "console"
     if isinstance(_get(record, "spanContext", "_spanContext"), dict) and "startTime" in record:
         return "javascript"
@@ -114,7 +129,7 @@ def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
             name = str(scope.get("name") or "") if isinstance(scope, dict) else ""
             for span in _objects(scoped, "spans"):
                 try:
-                    yield _otlp(span, name, of_resource)
+                    yield otlp_span(span, name, of_resource)
                 except RecordError as error:
                     yield Bad(span, str(error))
         for scoped in _objects(holder, *_LOG_SCOPES):
@@ -124,15 +139,18 @@ def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
                     yield event
 
 
-def _otlp(span: JsonObject, scope: str, resource: JsonObject) -> Found:
+def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
+    """A span of OTLP/JSON, its fields in either case.
+
+    Raises:
+        RecordError: it lacks an id or its start, or a time cannot be read.
+    """
     status = span.get("status")
     status = status if isinstance(status, dict) else {}
-    span_id = _id(_get(span, "spanId", "span_id"))
-    return Found(
+    return FoundSpan(
         _required(_id(_get(span, "traceId", "trace_id")), "traceId"),
-        _required(span_id, "spanId"),
         RawSpan(
-            id=_required(span_id, "spanId"),
+            id=_required(_id(_get(span, "spanId", "span_id")), "spanId"),
             parent=_id(_get(span, "parentSpanId", "parent_span_id")),
             name=str(span.get("name") or ""),
             started_at=_started(_get(span, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"),
@@ -150,7 +168,7 @@ def _otlp(span: JsonObject, scope: str, resource: JsonObject) -> Found:
     )
 
 
-def _log(log: JsonObject) -> Found | None:
+def _log(log: JsonObject) -> FoundEvent | None:
     """A log record within a span, as an event of it; a body of fields joins its attributes."""
     trace_id = _id(_get(log, "traceId", "trace_id"))
     span_id = _id(_get(log, "spanId", "span_id"))
@@ -160,20 +178,18 @@ def _log(log: JsonObject) -> Found | None:
         return None
     body = _value(log.get("body"))
     own = {**own, **body} if isinstance(body, dict) else {**own, "content": body}
-    return Found(trace_id, span_id, Event(name=name, attributes=own))
+    return FoundEvent(trace_id, span_id, Event(name=name, attributes=own))
 
 
-def _console(span: JsonObject) -> Found:
+def _console(span: JsonObject) -> FoundSpan:
     context = fields.mapping(span, "context")
     status = span.get("status")
     status = status if isinstance(status, dict) else {}
     resource = span.get("resource")
-    span_id = _required(_id(context.get("span_id")), "context.span_id")
-    return Found(
+    return FoundSpan(
         _required(_id(context.get("trace_id")), "context.trace_id"),
-        span_id,
         RawSpan(
-            id=span_id,
+            id=_required(_id(context.get("span_id")), "context.span_id"),
             parent=_id(span.get("parent_id")),
             name=str(span.get("name") or ""),
             started_at=_started(span.get("start_time"), "start_time"),
@@ -187,7 +203,7 @@ def _console(span: JsonObject) -> Found:
     )
 
 
-def _javascript(span: JsonObject) -> Found:
+def _javascript(span: JsonObject) -> FoundSpan:
     context = _get(span, "spanContext", "_spanContext")
     parent = span.get("parentSpanContext")
     status = span.get("status")
@@ -195,12 +211,10 @@ def _javascript(span: JsonObject) -> Found:
     scope = _get(span, "instrumentationScope", "instrumentationLibrary")
     resource = span.get("resource")
     resource = _get(resource, "attributes", "_attributes") if isinstance(resource, dict) else None
-    span_id = _required(_id(context.get("spanId")), "spanContext.spanId")
-    return Found(
+    return FoundSpan(
         _required(_id(context.get("traceId")), "spanContext.traceId"),
-        span_id,
         RawSpan(
-            id=span_id,
+            id=_required(_id(context.get("spanId")), "spanContext.spanId"),
             parent=_id(parent.get("spanId") if isinstance(parent, dict) else span.get("parentSpanId")),
             name=str(span.get("name") or ""),
             started_at=_started(span.get("startTime"), "startTime"),
@@ -215,7 +229,7 @@ def _javascript(span: JsonObject) -> Found:
     )
 
 
-def _logfire(row: JsonObject) -> Found:
+def _logfire(row: JsonObject) -> FoundSpan:
     held = decode(row.get("attributes"))
     resource: JsonObject = {
         "service.name": row.get("service_name"),
@@ -223,16 +237,14 @@ def _logfire(row: JsonObject) -> Found:
         "deployment.environment": row.get("deployment_environment"),
     }
     thrown = row.get("exception_message") or row.get("exception_type")
-    span_id = _required(_id(row.get("span_id")), "span_id")
     tags = decode(row.get("tags"))
     own: JsonObject = {**held} if isinstance(held, dict) else {}
     if tags:
         own.setdefault("tag.tags", tags)
-    return Found(
+    return FoundSpan(
         _required(_id(row.get("trace_id")), "trace_id"),
-        span_id,
         RawSpan(
-            id=span_id,
+            id=_required(_id(row.get("span_id")), "span_id"),
             parent=_id(row.get("parent_span_id")),
             name=str(row.get("span_name") or ""),
             started_at=_started(row.get("start_timestamp"), "start_timestamp"),
@@ -272,6 +284,8 @@ def _value(value: Json) -> Json:
         return value
     for kind, inner in value.items():
         word = kind.replace("_", "").lower()
+        if inner is None:
+            continue
         if word == "intvalue":
             return int(inner) if isinstance(inner, str) and re.fullmatch(r"-?\d{1,19}", inner) else inner
         if word == "arrayvalue":

@@ -103,6 +103,7 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         model=models[-1] if models else None,
         tags=about.tags,
         input=asked,
+        incomplete=any(span.ended_at is None for span in roots),
         messages=_conversation(tree, tops, asked, answered),
         final_response=answered,
         steps=tuple(_steps(tree)),

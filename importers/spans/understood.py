@@ -15,7 +15,7 @@ EVALUATIONS = "traces of evaluators, which judge answers and give none to a user
 
 _SETTINGS = (
     (SDK_SCOPE, "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=content"),
-    ("openinference.", "OPENINFERENCE_HIDE_INPUTS, _OUTPUTS, _INPUT_MESSAGES and the like not true"),
+    ("openinference.", "leaving OPENINFERENCE_HIDE_INPUTS, …_OUTPUTS and …_MESSAGES unset"),
     ("pydantic-ai", "InstrumentationSettings(include_content=True)"),
     ("logfire", "InstrumentationSettings(include_content=True)"),
     ("ai", "experimental_telemetry with recordInputs and recordOutputs"),

@@ -77,6 +77,15 @@ def good_record(source: str, number: int) -> dict[str, Any]:
             },
         },
         "otlp": otlp_record(number, time),
+        "phoenix": {
+            "name": "agent",
+            "context": {"trace_id": f"t{number}", "span_id": f"s{number}"},
+            "span_kind": "AGENT",
+            "parent_id": None,
+            "start_time": time,
+            "status_code": "OK",
+            "attributes": {"input.value": f"Question {number}", "output.value": "Answer", "metadata": {}},
+        },
     }
     return made[source]
 
@@ -111,6 +120,9 @@ def place(record: dict[str, Any], what: str) -> tuple[dict[str, Any], str]:
         if what == "time":
             return span, "startTimeUnixNano"
         return next(pair["value"] for pair in span["attributes"] if pair["key"] == names[0]), "stringValue"
+    if "span_kind" in record:
+        own = {"input": "input.value", "answer": "output.value", "metadata": "metadata"}
+        return (record, "start_time") if what == "time" else (record["attributes"], own[what])
     if "run_type" in record:
         return {
             "input": (record["inputs"], "question"),

@@ -1,0 +1,252 @@
+"""Spans of a Phoenix server, over its REST API.
+
+Spans are asked for by their own start, so a span of time cuts traces at its edges: those that miss a parent,
+or ended after the span of time, are asked for whole. Spans, annotations and the place of the next page are
+written together; after an interruption the import goes on at that page.
+
+The address and the keys are read from the environment as Phoenix's own client reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from importers import fields
+from importers.base import InputFile, Item, Note, Query, RecordError, Told
+from importers.convert import guarded, refused
+from importers.http import HttpError, JsonClient, Params, read_url
+from importers.phoenix.spans import Gathered
+from importers.reading import Record
+from importers.spans.raw import RawSpan
+from importers.spool import Group
+from replay.errors import InputError
+from replay.model import Json, JsonObject, Trace
+
+NAME = "phoenix"
+_ADDRESSES = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_BASE_URL", "PHOENIX_HOST")
+_PROJECTS = ("PHOENIX_PROJECT", "PHOENIX_PROJECT_NAME")
+_KEYS = "PHOENIX_API_KEY and PHOENIX_CLIENT_HEADERS"
+_OTLP_PATH = re.compile(r"/+v1/traces/?$")
+_PORT = "6006"
+
+_PAGE_SIZES = (200, 20, 1)
+"""Spans a page: fewer where a page is too heavy for the server. Ids of 200 still fit into an address."""
+_IDS_AT_ONCE = 100
+_MOST_ANNOTATIONS = 1000
+_DONE = "done"
+_NEXT, _WHOLE = "next", "whole "
+_NONE_THERE = (404, 405, 422)
+"""An older server knows no annotations of this sort."""
+CUT = "spans of this trace are missing: this version of Phoenix cannot be asked for one trace"
+
+
+def origin(query: Query) -> str:
+    """The server and the project."""
+    return f"Phoenix at {_url()}, project {_project(query)}"
+
+
+def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    """The traces of a query, once all of their spans were asked for."""
+    gathered = Gathered(folder, kept=True)
+    try:
+        with JsonClient(_url(), headers=_headers(), service="Phoenix", keys=_KEYS, told=told) as client:
+            reader = _Reader(client, query, gathered, told)
+            reader.read()
+        place = InputFile(path=os.devnull, name=origin(query), size=0, modified=0)
+        for row, reason in gathered.refused():
+            yield refused(NAME, place, Record(1, row), reason)
+        for group in gathered.spans.groups():
+            found = Record(1, group.rows[0].value)
+            yield from guarded(NAME, place, found, partial(reader.made, group))
+    finally:
+        gathered.close()
+
+
+def _url() -> str:
+    for name in _ADDRESSES:
+        value = os.environ.get(name, "").strip()
+        if not value:
+            continue
+        if name == "PHOENIX_COLLECTOR_ENDPOINT":
+            value = _OTLP_PATH.sub("", value)
+        if name == "PHOENIX_HOST" and "://" not in value:
+            host = "127.0.0.1" if value == "0.0.0.0" else value  # noqa: S104 - where a server listens
+            port = os.environ.get("PHOENIX_PORT", "").strip() or _PORT
+            value = f"http://{host}" if ":" in host else f"http://{host}:{port}"
+        return read_url(name, value)
+    return f"http://localhost:{os.environ.get('PHOENIX_PORT', '').strip() or _PORT}"
+
+
+def _headers() -> dict[str, str]:
+    """Headers of the environment, `name=value` with commas between them, URL-encoded; and the key."""
+    found: dict[str, str] = {}
+    for pair in os.environ.get("PHOENIX_CLIENT_HEADERS", "").split(","):
+        name, equals, value = pair.partition("=")
+        if equals and name.strip():
+            found[unquote(name).strip().lower()] = unquote(value).strip()
+    key = os.environ.get("PHOENIX_API_KEY", "").strip()
+    if key and "authorization" not in found:
+        found["authorization"] = f"Bearer {key}"
+    return found
+
+
+def _project(query: Query) -> str:
+    return query.project or next((os.environ[name] for name in _PROJECTS if os.environ.get(name)), "default")
+
+
+class _Reader:
+    def __init__(self, client: JsonClient, query: Query, gathered: Gathered, told: Told) -> None:
+        self._client, self._query, self._gathered, self._told = client, query, gathered, told
+        self._path = f"/v1/projects/{quote(_project(query), safe='')}"
+        self._size = _PAGE_SIZES[0]
+        self._cannot_complete = False
+
+    def read(self) -> None:
+        """Fill the spools; what is in them already is not asked for."""
+        spool = self._gathered.spans
+        place = spool.marked(_NEXT) or ""
+        while place != _DONE:
+            found, place = self._page(self._span_of_time(), place)
+            self._keep(found)
+            spool.mark(_NEXT, place)
+            self._gathered.commit()
+            self._told(f"{len(spool):,} spans")
+        for key in [group.key for group in spool.groups() if self._is_cut(group)]:
+            if spool.marked(_WHOLE + key) is None:
+                self._complete(key)
+                spool.mark(_WHOLE + key, "1")
+                self._gathered.commit()
+
+    def made(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+        """The trace of a group, where the query wants it."""
+        items = list(self._gathered.made(group, NAME))
+        made = next((item for item in items if isinstance(item, Trace)), None)
+        if made is None or _wanted(made, self._query):
+            if self._cannot_complete and made is not None and self._is_cut(group):
+                yield Note(CUT)
+            yield from items
+
+    def _span_of_time(self) -> dict[str, str]:
+        found = {"end_time": _iso(self._query.end)}
+        return {"start_time": _iso(self._query.start), **found} if self._query.start else found
+
+    def _page(self, asked: Params, place: str) -> tuple[list[JsonObject], str]:
+        """Spans of a page, and the place of the next one."""
+        while True:
+            params = {**asked, "limit": self._size, **({"cursor": place} if place else {})}
+            try:
+                answer = self._client.get(f"{self._path}/spans", params)
+            except HttpError as error:
+                smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
+                if error.heavy and error.status != 422 and smaller is not None:
+                    self._size = smaller
+                    continue
+                if error.status == 404:
+                    raise InputError(self._no_project()) from None
+                raise
+            data, place = _listed(answer)
+            return data, place or _DONE
+
+    def _no_project(self) -> str:
+        """What to say where spans are not found: another project, or a server too old to be asked."""
+        try:
+            listed, _ = _listed(self._client.get("/v1/projects", {"limit": 100}))
+        except HttpError:
+            return (
+                f"{origin(self._query)}: the server is too old to be asked for spans; Phoenix 8 or later can"
+            )
+        names = ", ".join(str(one.get("name")) for one in listed)
+        return f"{origin(self._query)}: there is no such project; --project takes one of: {names}"
+
+    def _keep(self, spans: Sequence[JsonObject]) -> None:
+        for row in spans:
+            self._take(row)
+        contexts = [row["context"] for row in spans if isinstance(row.get("context"), dict)]
+        self._annotate("span", list(dict.fromkeys(_ids(contexts, "span_id"))))
+        self._annotate("trace", list(dict.fromkeys(_ids(contexts, "trace_id"))))
+
+    def _take(self, row: JsonObject) -> None:
+        try:
+            self._gathered.take(row)
+        except RecordError as error:
+            self._gathered.refuse(row, str(error))
+
+    def _annotate(self, what: str, ids: Sequence[str]) -> None:
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            params: dict[str, Any] = {
+                f"{what}_ids": ids[start : start + _IDS_AT_ONCE],
+                "limit": _MOST_ANNOTATIONS,
+            }
+            while True:
+                try:
+                    found, place = _listed(self._client.get(f"{self._path}/{what}_annotations", params))
+                except HttpError as error:
+                    if error.status in _NONE_THERE:
+                        return
+                    raise
+                for row in found:
+                    self._take(row)
+                if not place:
+                    break
+                params["cursor"] = place
+
+    def _is_cut(self, group: Group) -> bool:
+        """Whether spans of a trace may lie beyond the span of time."""
+        spans = [msgspec.convert(row.value, RawSpan) for row in group.rows]
+        ids = {span.id for span in spans}
+        return any(
+            (span.parent is not None and span.parent not in ids)
+            or span.ended_at is None
+            or span.ended_at >= self._query.end
+            for span in spans
+        )
+
+    def _complete(self, trace_id: str) -> None:
+        """Ask for all spans of a trace, where the server knows that question."""
+        place = ""
+        while place != _DONE and not self._cannot_complete:
+            found, place = self._page({"trace_id": trace_id}, place)
+            own = [row for row in found if _ids([row.get("context")], "trace_id") == [trace_id]]
+            # A server that does not know the parameter answers with spans of any trace.
+            self._cannot_complete = len(own) < len(found)
+            self._keep(own)
+
+
+def _wanted(made: Trace, query: Query) -> bool:
+    """Whether a trace is one that was asked for: Phoenix itself knows spans, not traces."""
+    early = query.start is not None and made.started_at < query.start and not query.updates
+    if early or made.started_at >= query.end:
+        return False
+    pairs = (
+        (query.environments, made.environment),
+        (query.releases, made.release),
+        (query.names, made.name),
+        (query.users, made.user_id),
+    )
+    return all(not values or value in values for values, value in pairs) and set(query.tags) <= set(made.tags)
+
+
+def _listed(answer: Json) -> tuple[list[JsonObject], str]:
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict) or not isinstance(data, list):
+        raise InputError(
+            "Phoenix answered what is no page of its API; is the address that of a Phoenix server?"
+        )
+    return [row for row in data if isinstance(row, dict)], fields.text(answer, "next_cursor") or ""
+
+
+def _ids(contexts: Sequence[Json], key: str) -> list[str]:
+    return [str(one[key]) for one in contexts if isinstance(one, dict) and isinstance(one.get(key), str)]
+
+
+def _iso(moment: datetime) -> str:
+    return moment.replace(tzinfo=UTC).isoformat()

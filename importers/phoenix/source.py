@@ -1,0 +1,90 @@
+"""Phoenix: spans of OpenInference from files, or live from a server over its REST API."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from importers.base import InputFile, Item, Query, RecordError, Skipped, Told
+from importers.convert import guarded, refused, reject
+from importers.phoenix.records import is_annotation, is_span, rows
+from importers.phoenix.spans import Gathered
+from importers.reading import Broken, Record, records
+from importers.spool import Group
+from replay.model import Json
+
+NAME = "phoenix"
+SUMMARY = "Arize Phoenix, live or files: spans of OpenInference, as the API or a data frame gives them"
+TELL = "records are spans or annotations of Phoenix"
+
+
+def recognises(record: Json) -> float:
+    """By the fields of its rows."""
+    try:
+        found = list(rows(record))
+    except RecordError:
+        return 0.0
+    own = sum(is_span(row) or is_annotation(row) for row in found)
+    return 0.95 * own / len(found) if found else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """One trace for each trace id in the files, with the annotations that are in them."""
+    with tempfile.TemporaryDirectory(prefix="replay-phoenix-") as folder:
+        gathered = Gathered(Path(folder))
+        try:
+            for number, file in enumerate(files):
+                yield from _gather(gathered, file, number)
+            for group in gathered.spans.groups():
+                source = Record(group.line, group.rows[0].value)
+                yield from guarded(NAME, files[group.file], source, partial(_made, gathered, group))
+            for _ in range(gathered.unused):
+                yield Skipped("annotations of spans that are not in these files")
+        finally:
+            gathered.close()
+
+
+def _gather(gathered: Gathered, file: InputFile, number: int) -> Iterator[Item]:
+    inside = 0
+    for found in records(file):
+        if isinstance(found, Broken):
+            yield reject(NAME, file, found)
+            continue
+        try:
+            own = list(rows(found.value))
+        except RecordError as error:
+            yield refused(NAME, file, found, str(error))
+            continue
+        for row in own:
+            # Rows inside a page have no line of their own: they are numbered through the file.
+            inside += 1
+            record = found if row is found.value else Record(inside, row)
+            try:
+                if not gathered.take(row, number, record.line):
+                    shown = ", ".join(list(row)[:6]) or "nothing"
+                    reason = f"neither a span nor an annotation of Phoenix: it has {shown}"
+                    yield refused(NAME, file, record, reason)
+            except RecordError as error:
+                yield refused(NAME, file, record, str(error))
+            except RecursionError:
+                yield refused(NAME, file, record, "nested too deeply")
+
+
+def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+    return gathered.made(group, NAME)
+
+
+def origin(query: Query) -> str:
+    """The server and the project."""
+    from importers.phoenix.live import origin
+
+    return origin(query)
+
+
+def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    """Ask a server for the spans of a project."""
+    from importers.phoenix.live import read_live
+
+    return read_live(query, folder, told)
