@@ -50,6 +50,8 @@ class Run:
     ended_at: datetime | None
     inputs: Json
     outputs: Json
+    pending: bool
+    """It had not ended when it was recorded."""
     error: str | None
     tags: tuple[str, ...]
     extra: JsonObject
@@ -180,6 +182,7 @@ def read_run(row: JsonObject) -> Run:
         ended_at=fields.time(row, "end_time"),
         inputs=decode(row.get("inputs")),
         outputs=decode(row.get("outputs")),
+        pending=str(row.get("status")).lower() == "pending",
         error=_error(row),
         tags=_tags(row),
         extra=extra,

@@ -15,8 +15,8 @@ from importers.functions import argument, arguments
 from importers.langsmith.runs import Run
 from importers.spans.trace import About, Span, of_spans
 from importers.spans.understood import NO_AGENT
-from replay.messages import decode, join_results, read_messages
-from replay.model import Json, JsonObject, Score, StepKind, ToolCall, Usage
+from replay.messages import decode, join_results, read_messages, read_text
+from replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall, Usage
 
 EVALUATION = "traces of evaluations on a dataset"
 """Why a trace is left out."""
@@ -64,6 +64,7 @@ def made(
         if calls:
             yield Note(ROOT_ALONE)
             trace = replace(trace, tool_calls=calls)
+    trace = replace(trace, incomplete=root.pending)
     yield trace if trace.input else replace(trace, input=arguments(spans))
 
 
@@ -201,6 +202,9 @@ def _about(root: Run, runs: Sequence[Run], feedback: Sequence[JsonObject]) -> Ab
     project = root.project_name or root.project
     if project is not None:
         metadata.setdefault("project", project)
+    corrected = _correction(root, feedback)
+    if corrected is not None:
+        metadata[CORRECTION] = corrected
     return About(
         name=root.name or None,
         session_id=next((run.session for run in runs if run.session), None),
@@ -216,7 +220,7 @@ def _about(root: Run, runs: Sequence[Run], feedback: Sequence[JsonObject]) -> Ab
 def _scores(runs: Sequence[Run], feedback: Sequence[JsonObject]) -> dict[str, Score]:
     """Feedback by key: each value as it was given, else what the statistics of the runs say.
 
-    Of two of one key the later one counts; a correction stands beside its score as `<key>.correction`.
+    Of two of one key the later one counts.
     """
     found: dict[str, Score] = {}
     for run in runs:
@@ -224,19 +228,30 @@ def _scores(runs: Sequence[Run], feedback: Sequence[JsonObject]) -> dict[str, Sc
             value = _typical(statistics)
             if value is not None:
                 found[key] = value
-    for row in sorted(feedback, key=lambda row: str(row.get("modified_at") or row.get("created_at") or "")):
-        key = str(row.get("key"))
+    for row in sorted(feedback, key=_changed):
         given = next((row[name] for name in ("score", "value") if _is_score(row.get(name))), None)
         if isinstance(given, bool | str):
-            found[key] = given
+            found[str(row.get("key"))] = given
         elif isinstance(given, int | float):
-            found[key] = float(given)
-        correction = decode(row.get("correction"))
-        if isinstance(correction, dict) and len(correction) == 1:
-            (correction,) = correction.values()
-        if isinstance(correction, str) and correction:
-            found[f"{key}.correction"] = correction
+            found[str(row.get("key"))] = float(given)
     return found
+
+
+def _correction(root: Run, feedback: Sequence[JsonObject]) -> str | None:
+    """The answer that a person wrote in place of the trace's own; of several the latest."""
+    texts = []
+    for row in sorted(feedback, key=_changed):
+        value = decode(row.get("correction")) if row.get("run_id") == root.id else None
+        if isinstance(value, dict) and len(value) == 1:
+            (value,) = value.values()
+        text = read_text(value)
+        if text:
+            texts.append(text)
+    return texts[-1] if texts else None
+
+
+def _changed(feedback: JsonObject) -> str:
+    return str(feedback.get("modified_at") or feedback.get("created_at") or "")
 
 
 def _is_score(value: Json) -> bool:

@@ -20,7 +20,7 @@ from importers.spans.raw import RawSpan
 from importers.spans.trace import About, Span, of_spans
 from importers.spans.understood import understood
 from replay.messages import decode, read_text
-from replay.model import Json, JsonObject, Score, StepKind, Trace, Usage
+from replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
 
 EVALUATION = "traces of evaluations"
 """Why a trace is left out."""
@@ -68,6 +68,7 @@ def _completed(trace: Trace, info: Info) -> Trace:
         latency_ms=fields.elapsed_ms(trace.started_at, ended_at),
         usage=trace.usage or _usage(usage, apart=False),
         cost_usd=trace.cost_usd if trace.cost_usd is not None else total,
+        incomplete=info.state == "IN_PROGRESS",
         error=trace.error or ("the trace has state ERROR" if failed else None),
     )
 
@@ -105,6 +106,9 @@ def _about(info: Info) -> About:
     metadata = {key: value for key, value in own.items() if not key.startswith(_OWN)}
     if info.experiment is not None:
         metadata["experiment_id"] = info.experiment
+    corrected = _correction(info.assessments)
+    if corrected is not None:
+        metadata[CORRECTION] = corrected
     return About(
         name=fields.text(info.tags, "mlflow.traceName"),
         session_id=fields.text(own, "mlflow.trace.session"),
@@ -125,22 +129,37 @@ def tag_of(key: str, value: Json) -> str:
 def _scores(assessments: Sequence[Json]) -> dict[str, Score]:
     """Assessments by name; of two of one name the later one counts."""
     found: dict[str, Score] = {}
-    for one in assessments:
-        if not isinstance(one, dict) or one.get("valid") is False:
-            continue
-        name = one.get("assessment_name") or one.get("name")
-        value = _value(one)
-        if isinstance(name, str) and isinstance(value, bool | int | float | str):
-            found[name] = value if isinstance(value, bool | str) else float(value)
+    for one in _counting(assessments):
+        value = _value(one, "feedback", "expectation")
+        if isinstance(value, bool | int | float | str):
+            found[_name(one)] = value if isinstance(value, bool | str) else float(value)
     return found
 
 
-def _value(assessment: JsonObject) -> Json:
-    for kind in ("feedback", "expectation"):
-        holder = assessment.get(kind)
-        if isinstance(holder, dict):
-            return holder.get("value")
-    return None
+def _correction(assessments: Sequence[Json]) -> str | None:
+    """The answer that should have been given, in MLflow's own name for it."""
+    found = [
+        _value(one, "expectation") for one in _counting(assessments) if _name(one) == "expected_response"
+    ]
+    texts = [value for value in found if isinstance(value, str) and value]
+    return texts[-1] if texts else None
+
+
+def _counting(assessments: Sequence[Json]) -> list[JsonObject]:
+    """Those that were not overruled, the latest last."""
+    found = [
+        one for one in assessments if isinstance(one, dict) and one.get("valid") is not False and _name(one)
+    ]
+    return sorted(found, key=lambda one: str(one.get("last_update_time") or one.get("create_time") or ""))
+
+
+def _name(assessment: JsonObject) -> str:
+    return str(assessment.get("assessment_name") or assessment.get("name") or "")
+
+
+def _value(assessment: JsonObject, *kinds_of: str) -> Json:
+    holders = (assessment.get(kind) for kind in kinds_of)
+    return next((holder.get("value") for holder in holders if isinstance(holder, dict)), None)
 
 
 def _spans(raw: Sequence[RawSpan]) -> list[Span]:
