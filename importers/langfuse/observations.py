@@ -165,8 +165,10 @@ def _usage(row: Mapping[str, Any]) -> Usage | None:
 
 
 def _cost(row: Mapping[str, Any]) -> float | None:
+    """Dollars; Langfuse writes 0 where it knows no price."""
+    details = fields.number(table(row, "costDetails"), "total")
     for key in ("totalCost", "calculatedTotalCost"):
         found = fields.number(row, key)
-        if found is not None:
+        if found:
             return found
-    return fields.number(table(row, "costDetails"), "total")
+    return details

@@ -7,6 +7,7 @@ output counts, and the list where no call can be read from the output.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 
 from importers.langfuse.observations import Observation
@@ -17,13 +18,16 @@ from replay.model import Json, JsonObject, Message, ToolCall
 def said(one: Observation) -> tuple[Message, ...]:
     """The messages that a model call added to the conversation."""
     messages = read_messages(one.output) or ()
-    calls = () if any(message.tool_calls for message in messages) else _listed_calls(one.row)
     if messages:
         found = _new(messages)
     else:
         text = _text(one.output)
         found = (Message(role="assistant", text=text),) if text else ()
-    return (*found, Message(role="assistant", tool_calls=calls)) if calls else found
+    calls = () if any(message.tool_calls for message in messages) else _listed_calls(one.row)
+    if not calls:
+        return found
+    last = found[-1] if found else Message(role="assistant")
+    return (*found[:-1], replace(last, tool_calls=calls))
 
 
 def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
