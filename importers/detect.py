@@ -1,18 +1,25 @@
-"""`auto`: which importer a file is for, told by its first records."""
+"""`auto`: which importer a file is for, told by its first records.
+
+Every importer says how sure it is of each record, those of other distributions too. Records that nobody
+knows say nothing (a header, a manifest, lines that an agent keeps for itself): the first few that somebody
+knows decide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from importers.base import BUILTIN, Importer, InputFile, importer
+from importers.base import BUILTIN, GROUP, Importer, InputFile, importer
 from importers.reading import Record, records
 from replay.errors import InputError
 from replay.model import Json
 
 LOOKED_AT = 5
-"""Records of a file that decide."""
+"""Records that decide …"""
+LOOKED_FOR = 200
+"""… among so many at the beginning of the file."""
 SURE = 0.5
 """The best guess must be at least this sure …"""
 APART = 0.15
@@ -33,35 +40,62 @@ def detect(file: InputFile) -> Importer:
     Raises:
         InputError: no record can be read, no importer knows them, or two are about as sure.
     """
-    values = [found.value for found in islice(records(file), LOOKED_AT) if isinstance(found, Record)]
-    if not values:
+    candidates = list(importers())
+    first: list[Json] = []
+    telling: list[list[float]] = []
+    for found in islice(records(file), LOOKED_FOR):
+        if isinstance(found, Record):
+            first = first or [found.value]
+            sure = [_sure(candidate, found.value) for candidate in candidates]
+            if any(sure):
+                telling.append(sure)
+        if len(telling) == LOOKED_AT:
+            break
+    if not first:
         raise InputError(f"{file.name}: none of its first records can be read, so its source cannot be told")
-    best, second = sorted(guesses(values), key=lambda guess: -guess.sure)[:2]
+    if not telling:
+        raise InputError(
+            f"{file.name}: no importer knows these records ({_keys(first[0])}); say which source it is: "
+            f"{', '.join(candidate.NAME for candidate in candidates)}"
+        )
+    guesses = [
+        Guess(candidate, sum(column) / len(telling))
+        for candidate, column in zip(candidates, zip(*telling, strict=True), strict=True)
+    ]
+    best, second = sorted(guesses, key=lambda guess: -guess.sure)[:2]
     if best.sure >= SURE and best.sure - second.sure >= APART:
         return best.importer
-    first, other = best.importer.NAME, second.importer.NAME
-    if best.sure == 0:
-        raise InputError(
-            f"{file.name}: no importer knows these records ({_keys(values[0])}); say which source it is: "
-            f"{', '.join(BUILTIN)}"
-        )
+    one, other = best.importer.NAME, second.importer.NAME
+    rest = f" or {other} ({second.sure:.0%}); say which" if second.sure else "; say so if it is"
     raise InputError(
-        f"{file.name} may be for {first} ({best.sure:.0%}) or {other} ({second.sure:.0%}); say which: "
-        f"`replay import {first} {file.name}`"
+        f"{file.name} may be for {one} ({best.sure:.0%}){rest}: `replay import {one} {file.name}`"
     )
 
 
-def guesses(values: Sequence[Json]) -> list[Guess]:
-    """What every built-in importer thinks of these records, in the order of the table."""
-    found = []
+def importers() -> Iterator[Importer]:
+    """All importers: the built-in ones, then those of other distributions that can be loaded."""
+    from importlib.metadata import entry_points
+
     for name in BUILTIN:
-        candidate = importer(name)
-        found.append(Guess(candidate, sum(map(candidate.recognises, values)) / len(values)))
-    return found
+        yield importer(name)
+    for entry in sorted(entry_points(group=GROUP)):
+        if entry.name in BUILTIN:
+            continue
+        try:
+            yield entry.load()
+        except Exception:  # noqa: BLE001, S112 - a broken distribution must not stop `auto` for the others
+            continue
+
+
+def _sure(candidate: Importer, record: Json) -> float:
+    try:
+        return candidate.recognises(record)
+    except Exception:  # noqa: BLE001 - a record that an importer stumbles over is none of its own
+        return 0.0
 
 
 def _keys(value: Json) -> str:
     if not isinstance(value, dict):
         return "they are no objects"
-    names = ", ".join(list(value)[:6])
+    names = ", ".join(name[:40] for name in list(value)[:6])
     return f"they have {names}{', …' if len(value) > 6 else ''}" if names else "they are empty"

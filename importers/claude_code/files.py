@@ -18,7 +18,7 @@ from pathlib import Path
 
 from importers import fields
 from importers.base import InputFile, Item, Skipped
-from importers.claude_code.lines import BOOKKEEPING, is_bookkeeping, is_of_subagent, session_of
+from importers.claude_code.lines import BOOKKEEPING, is_bookkeeping, is_message, is_of_subagent, session_of
 from importers.claude_code.session import taken_back, turns
 from importers.claude_code.trace import notes, trace
 from importers.convert import guarded, refused, reject
@@ -79,6 +79,9 @@ def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iter
     session = session_of(value)
     if session is None or not isinstance(value.get("type"), str):
         yield refused(NAME, file, record, "it is no line of a session: looked for sessionId and type")
+        return
+    if not is_message(value):
+        yield Skipped(BOOKKEEPING)
         return
     if is_of_subagent(value):
         yield Skipped("messages of sub-agents: what they found is the result of the call that started them")

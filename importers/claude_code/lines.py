@@ -33,15 +33,16 @@ SYNTHETIC = "<synthetic>"
 
 
 def is_bookkeeping(line: JsonObject) -> bool:
-    """Whether a line, or a file beside the sessions, is no part of a conversation."""
+    """Whether a line, or a file beside the sessions, is surely one that is no part of a conversation."""
     kind = line.get("type")
     if isinstance(kind, str):
-        return kind in _BOOKKEEPING_TYPES or (
-            "uuid" not in line
-            and "message" not in line
-            and {"sessionId", "leafUuid", "messageId"} & line.keys() != set()
-        )
+        return kind in _BOOKKEEPING_TYPES and bool({"sessionId", "leafUuid", "messageId"} & line.keys())
     return "agentType" in line or ("entries" in line and "originalPath" in line)
+
+
+def is_message(line: JsonObject) -> bool:
+    """Whether a line of a session may be part of its conversation; types that are not known yet are not."""
+    return "message" in line or "uuid" in line or line.get("type") == "result"
 
 
 def session_of(line: JsonObject) -> str | None:

@@ -1,0 +1,131 @@
+"""`auto` tells every source from every other, and says so where it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importers.base import BUILTIN, importer
+from importers.collect import collected
+from importers.detect import APART, LOOKED_AT, detect
+from importers.reading import Record, records
+from replay.errors import InputError
+from tests.importers.reading import SAMPLE_FILES, SAMPLES
+
+REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
+REAL_FILES = {
+    "openai": ["chat-logs/openai-*", "chat-logs/tau-bench-*"],
+    "anthropic": ["chat-logs/anthropic-*"],
+    "claude-code": ["chat-logs/claude-code-*"],
+    "langfuse": ["langfuse/**/*.trace.json", "langfuse/blob-export/*.synthetic.*", "langfuse/**/v2-obs*"],
+    "otlp": ["otel/generated-*", "other/vercel-*"],
+    "langsmith": ["langsmith/*"],
+    "mlflow": ["other/*mlflow*"],
+    "phoenix": ["openinference/phoenix-*"],
+}
+
+
+def _write(path: Path, *values: Any) -> Path:
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in values))
+    return path
+
+
+def _detected(path: Path) -> str:
+    with collected([str(path)]) as (file,):
+        return detect(file).NAME
+
+
+def _refused(path: Path) -> str:
+    with pytest.raises(InputError) as refused:
+        _detected(path)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("sample", SAMPLE_FILES, ids=lambda file: str(file.relative_to(SAMPLES)))
+def test_every_sample_is_known_by_its_own_importer_and_by_no_other(sample: Path) -> None:
+    assert _detected(sample) == sample.parent.name
+    with collected([str(sample)]) as (file,):
+        first = next(found.value for found in records(file) if isinstance(found, Record))
+    sure = {name: importer(name).recognises(first) for name in BUILTIN}
+    others = [value for name, value in sure.items() if name != sample.parent.name]
+    assert sure[sample.parent.name] - max(others) >= APART
+
+
+@pytest.mark.skipif(not REAL.name, reason="REPLAY_TEST_FORMAT_SAMPLES names no folder")
+@pytest.mark.parametrize("source", REAL_FILES)
+def test_real_files_are_known(source: str) -> None:
+    files = [file for pattern in REAL_FILES[source] for file in sorted(REAL.glob(pattern))]
+    assert files
+    assert {str(file.relative_to(REAL)): _detected(file) for file in files} == {
+        str(file.relative_to(REAL)): source for file in files
+    }
+
+
+OPENAI = {"messages": [{"role": "user", "content": "hi"}]}
+BLOCKS = [{"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "t", "input": {}}]}]
+DECISIONS: list[tuple[Any, str]] = [
+    (OPENAI, "openai"),
+    ({**OPENAI, "system": "Be kind."}, "anthropic"),
+    ({**OPENAI, "tools": [{"name": "t", "input_schema": {}}]}, "anthropic"),
+    ({**OPENAI, "tools": [{"type": "function", "function": {"name": "t"}}]}, "openai"),
+    ({"messages": BLOCKS}, "anthropic"),
+    ({"request": OPENAI, "response": {"type": "message", "role": "assistant", "content": []}}, "anthropic"),
+    ({"request": OPENAI, "response": {"object": "chat.completion", "choices": []}}, "openai"),
+    ({"request": json.dumps(OPENAI), "response": json.dumps({"choices": []})}, "openai"),
+    ({"custom_id": "1", "params": OPENAI}, "anthropic"),
+    ({"custom_id": "1", "body": OPENAI}, "openai"),
+    ({"custom_id": "1", "result": {"type": "expired"}}, "anthropic"),
+    ({"trace_id": "t", "started_at": "2026-11-01", **OPENAI}, "jsonl"),
+    ({"type": "user", "sessionId": "s", "uuid": "u", "message": OPENAI["messages"][0]}, "claude-code"),
+]
+
+
+@pytest.mark.parametrize(("record", "source"), DECISIONS)
+def test_close_cases(record: Any, source: str, tmp_path: Path) -> None:
+    assert _detected(_write(tmp_path / "f.jsonl", record)) == source
+
+
+def test_lines_that_nobody_knows_say_nothing(tmp_path: Path) -> None:
+    assert _detected(_write(tmp_path / "f.jsonl", *[{"header": 1}] * 50, "no JSON", OPENAI)) == "openai"
+
+
+def test_a_few_odd_records_do_not_turn_it(tmp_path: Path) -> None:
+    odd = {**OPENAI, "system": "Be kind."}
+    assert _detected(_write(tmp_path / "f.jsonl", odd, *[OPENAI] * LOOKED_AT)) == "openai"
+
+
+def test_where_two_are_as_likely_both_are_named(tmp_path: Path) -> None:
+    told = _refused(_write(tmp_path / "f.jsonl", {**OPENAI, "system": "Be kind."}, OPENAI))
+    assert "may be for anthropic" in told or "may be for openai" in told
+    assert "; say which: `replay import " in told
+
+
+def test_what_nobody_knows_names_all_sources(tmp_path: Path) -> None:
+    told = _refused(_write(tmp_path / "f.jsonl", {"a": 1, "b": 2}))
+    assert "no importer knows these records (they have a, b); say which source it is: jsonl, openai" in told
+    assert all(name in told for name in BUILTIN)
+    assert "none of its first records can be read" in _refused(_write(tmp_path / "g.jsonl", "{bad", "{bad"))
+
+
+def test_importers_of_other_distributions_take_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acme_traces.py").write_text(
+        "NAME, SUMMARY, TELL = 'acme', 'Acme', 'records have an acme'\n"
+        "def recognises(record): return 0.9 * ('acme' in record)\n"
+        "def read_files(files): return iter(())\n"
+    )
+    about = tmp_path / "acme-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[replaydiff.importers]\nacme = acme_traces\nbroken = there_is_no_such_module\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert _detected(_write(tmp_path / "f.jsonl", {"acme": 1})) == "acme"
+    # It takes `in` of a number, which is no answer: the others still decide.
+    assert _detected(_write(tmp_path / "g.jsonl", "17", OPENAI)) == "openai"
+    sys.modules.pop("acme_traces")
