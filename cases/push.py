@@ -1,103 +1,313 @@
-"""The golden set as a Langfuse dataset, so that a team who looks there sees what it is held against."""
+"""The golden set and a run's result back to Langfuse, for a team that looks there.
+
+What is there already is asked for first and not sent again, so a second push changes nothing. A record that
+is refused is named and the others go on; once nothing comes through any more, the push ends, and says what
+was taken.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
-from replay.errors import CredentialsError, ReplayError
-from replay.langfuse_keys import LangfuseKeys
-from replay.model import Case, JsonObject
+from cases.push_channel import Channel, Refused, Stopped
+from cases.push_records import (
+    DatasetItem,
+    Experiment,
+    TrialTrace,
+    experiment,
+    item_id,
+    run_scores,
+    trial_scores,
+    trial_trace,
+)
+from diff.result import DiffResult
+from replay.errors import ReplayError
+from replay.model import Lane
 
 if TYPE_CHECKING:
-    from langfuse.api import LangfuseAPI
+    from langfuse.api import CreateScoreRequest
 
-RETRIES = 4
+ITEMS, TRACES, SCORES = "dataset items", "traces", "scores"
+_PAGE = 100
+_SCORES = 50
+_TRACES = 25
+_BATCH_CHARACTERS = 1_000_000
+"""Payload of one request of traces; Langfuse takes a few megabytes."""
 
 
-def client_of(keys: LangfuseKeys) -> LangfuseAPI:
-    """The SDK's plain API client: no tracing, no background threads."""
-    from langfuse.api import LangfuseAPI
+@dataclass(slots=True)
+class Pushed:
+    """What became of a push."""
 
-    return LangfuseAPI(
-        base_url=keys.base_url,
-        username=keys.public_key,
-        password=keys.secret_key,
-        x_langfuse_public_key=keys.public_key,
-        timeout=60,
+    sent: Counter[str] = field(default_factory=Counter)
+    unchanged: Counter[str] = field(default_factory=Counter)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """What was not taken, and why."""
+    stopped: str | None = None
+    """Why the rest was not sent; None where all was."""
+    experiments: list[str] = field(default_factory=list)
+    """Names of the experiments that stand for the run's lanes."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is there now."""
+        return not self.refused and self.stopped is None
+
+
+def push(
+    channel: Channel, dataset: str, rows: Sequence[DatasetItem], result: DiffResult | None = None
+) -> Pushed:
+    """Send a dataset with these rows and, over it, a run's result; the rows cover the run's items.
+
+    Raises:
+        CredentialsError: the keys are refused.
+        ReplayError: nothing at all could be sent.
+    """
+    pushed = Pushed()
+    try:
+        project_id, dataset_id = _dataset(channel, dataset)
+        _push_rows(channel, dataset, rows, pushed)
+        if result is not None:
+            _push_run(channel, result, {row.id: row for row in rows}, dataset, project_id, dataset_id, pushed)
+    except Stopped as stop:
+        if not pushed.sent and not pushed.unchanged:
+            raise ReplayError(f"{stop}; nothing was sent") from None
+        pushed.stopped = str(stop)
+    return pushed
+
+
+def _dataset(channel: Channel, name: str) -> tuple[str, str]:
+    """The ids of project and dataset; the dataset is made where there is none."""
+    datasets = channel.client.datasets
+    found = channel.read(lambda: datasets.get(quote(name, safe=""), request_options=channel.options))
+    if found is None:
+        try:
+            found = channel.write(lambda: datasets.create(name=name, request_options=channel.options))
+        except Refused as refused:
+            raise Stopped(f"Langfuse does not take the dataset {name!r} ({refused})") from None
+    return (found.project_id, found.id) if found is not None else ("", name)
+
+
+def _push_rows(channel: Channel, dataset: str, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+    present = _present_rows(channel, dataset)
+    for row in rows:
+        if present.get(row.id) == (row.input, row.expected_output, row.metadata, row.source_trace_id):
+            pushed.unchanged[ITEMS] += 1
+            continue
+        try:
+            channel.write(
+                lambda row=row: channel.client.dataset_items.create(  # type: ignore[misc]
+                    dataset_name=dataset,
+                    id=row.id,
+                    input=row.input,
+                    expected_output=row.expected_output,
+                    metadata=row.metadata,
+                    source_trace_id=row.source_trace_id,
+                    request_options=channel.options,
+                )
+            )
+            pushed.sent[ITEMS] += 1
+        except Refused as refused:
+            pushed.refused.append((row.label, str(refused)))
+
+
+def _present_rows(channel: Channel, dataset: str) -> dict[str, tuple[Any, Any, Any, str | None]]:
+    present: dict[str, tuple[Any, Any, Any, str | None]] = {}
+    page = 1
+    while True:
+        found = channel.read(
+            lambda page=page: channel.client.dataset_items.list(  # type: ignore[misc]
+                dataset_name=dataset, page=page, limit=_PAGE, request_options=channel.options
+            )
+        )
+        if found is None:
+            return present
+        for item in found.data:
+            present[item.id] = (item.input, item.expected_output, item.metadata, item.source_trace_id)
+        if page >= found.meta.total_pages or not found.data:
+            return present
+        page += 1
+
+
+def _push_run(
+    channel: Channel,
+    result: DiffResult,
+    rows: dict[str, DatasetItem],
+    dataset: str,
+    project_id: str,
+    dataset_id: str,
+    pushed: Pushed,
+) -> None:
+    lanes = {lane: experiment(result, lane, project_id, dataset_id) for lane in result.run.lanes}
+    pushed.experiments = [of.name for of in lanes.values()]
+    missing: set[str] = set()
+    for of in lanes.values():
+        present = _present_traces(channel, of, result)
+        traces = (
+            trial_trace(result, of, verdict, graded, rows[item_id(dataset, verdict.item.id)])
+            for verdict in result.items
+            for graded in verdict.lanes.get(of.lane, ())
+        )
+        missing |= _push_traces(channel, traces, present, pushed)
+    scores = (
+        score
+        for verdict in result.items
+        for graded_trials in verdict.lanes.values()
+        for graded in graded_trials
+        for score in trial_scores(result, verdict, graded)
+        if score.trace_id not in missing
+    )
+    _push_scores(channel, scores, pushed)
+    if Lane.NEW in lanes:
+        _push_scores(channel, run_scores(result, lanes[Lane.NEW]), pushed)
+
+
+def _present_traces(channel: Channel, of: Experiment, result: DiffResult) -> set[str]:
+    """Traces of the experiment that are there. What a trial did never changes, so they are not sent again."""
+    starts = [
+        graded.trial.started_at
+        for verdict in result.items
+        for graded in verdict.lanes.get(of.lane, ())
+        if graded.trial.started_at
+    ]
+    since = (min(starts, default=result.run.created_at) - timedelta(days=1)).replace(tzinfo=UTC)
+    present: set[str] = set()
+    cursor: str | None = None
+    while True:
+        found = channel.read(
+            lambda cursor=cursor: channel.client.experiments.list_items(  # type: ignore[misc]
+                from_start_time=since,
+                experiment_id=of.id,
+                limit=_PAGE,
+                cursor=cursor,
+                request_options=channel.options,
+            )
+        )
+        if found is None:
+            return present
+        present |= {item.trace_id for item in found.data}
+        following = found.meta.cursor
+        if not following or following == cursor:
+            return present
+        cursor = following
+
+
+def _push_traces(
+    channel: Channel, traces: Iterable[TrialTrace], present: set[str], pushed: Pushed
+) -> set[str]:
+    """Send traces by batches; returns the ids of those that were not taken."""
+    missing: set[str] = set()
+    for batch in _batches(traces, present, pushed):
+        try:
+            _send_traces(channel, batch)
+            pushed.sent[TRACES] += len(batch)
+            continue
+        except Refused as refused:
+            if len(batch) == 1:
+                pushed.refused.append((batch[0].label, str(refused)))
+                missing.add(batch[0].trace_id)
+                continue
+        # One of them spoils the batch: each alone says which.
+        for trace in batch:
+            try:
+                _send_traces(channel, [trace])
+                pushed.sent[TRACES] += 1
+            except Refused as refused:
+                pushed.refused.append((trace.label, str(refused)))
+                missing.add(trace.trace_id)
+    return missing
+
+
+def _batches(traces: Iterable[TrialTrace], present: set[str], pushed: Pushed) -> Iterator[list[TrialTrace]]:
+    batch: list[TrialTrace] = []
+    size = 0
+    for trace in traces:
+        if trace.trace_id in present:
+            pushed.unchanged[TRACES] += 1
+            continue
+        if batch and (len(batch) == _TRACES or size + trace.size > _BATCH_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(trace)
+        size += trace.size
+    if batch:
+        yield batch
+
+
+def _send_traces(channel: Channel, traces: Sequence[TrialTrace]) -> None:
+    from langfuse.api.opentelemetry.types.otel_resource import OtelResource
+    from langfuse.api.opentelemetry.types.otel_resource_span import OtelResourceSpan
+    from langfuse.api.opentelemetry.types.otel_scope import OtelScope
+    from langfuse.api.opentelemetry.types.otel_scope_span import OtelScopeSpan
+
+    from replay import __version__
+
+    spans = [span for trace in traces for span in trace.spans]
+    scope = OtelScopeSpan(scope=OtelScope(name="replaydiff", version=__version__), spans=spans)
+    sent = [OtelResourceSpan(resource=OtelResource(attributes=[]), scope_spans=[scope])]
+    channel.write(
+        lambda: channel.client.opentelemetry.export_traces(
+            resource_spans=sent, request_options=channel.options
+        )
     )
 
 
-def push_cases(client: LangfuseAPI, dataset: str, cases: Iterable[Case]) -> int:
-    """Create or update the dataset and one item a case; returns how many items were sent.
+def _push_scores(channel: Channel, scores: Iterable[CreateScoreRequest], pushed: Pushed) -> None:
+    rest = iter(scores)
+    while batch := list(islice(rest, _SCORES)):
+        present = _present_scores(channel, [score.id or "" for score in batch])
+        changed = [score for score in batch if present.get(score.id or "") != (score.value, score.comment)]
+        pushed.unchanged[SCORES] += len(batch) - len(changed)
+        if changed:
+            _send_scores(channel, changed, pushed)
 
-    Sending the same cases again changes nothing: an item's id is `DATASET/CASE`, and Langfuse upserts by id
-    (ids are unique over a whole project, hence the prefix).
 
-    Raises:
-        CredentialsError: Langfuse refuses the keys.
-        ReplayError: Langfuse cannot be reached, or refuses an item; items before it stay.
-    """
-    import httpx
-    from langfuse.api.core.api_error import ApiError
+def _present_scores(channel: Channel, ids: list[str]) -> dict[str, tuple[Any, str | None]]:
+    found = channel.read(
+        lambda: channel.client.scores.get_many(
+            id=",".join(ids), limit=_PAGE, fields="details", request_options=channel.options
+        )
+    )
+    return {score.id: (score.value, score.comment) for score in found.data} if found is not None else {}
 
-    sent = 0
-    where = "the dataset"
+
+def _send_scores(channel: Channel, scores: Sequence[CreateScoreRequest], pushed: Pushed) -> None:
+    from langfuse.api.scores.types.create_score_batch_results import CreateScoreBatchResults
+
     try:
-        client.datasets.create(name=dataset, request_options={"max_retries": RETRIES})
-        for case in cases:
-            where = f"case {case.id!r}"
-            client.dataset_items.create(
-                dataset_name=dataset,
-                id=f"{dataset}/{case.id}",
-                input=_input(case),
-                expected_output=_expected(case),
-                metadata=_metadata(case),
-                source_trace_id=case.provenance.trace_id,
-                request_options={"max_retries": RETRIES},
+        answer = channel.write(
+            lambda: channel.client.scores.create(request=list(scores), request_options=channel.options)
+        )
+    except Refused:
+        # Servers before the lists of SDK 5 take one score at a time, and others say no to a list as a whole.
+        _send_one_by_one(channel, scores, pushed)
+        return
+    if isinstance(answer, CreateScoreBatchResults):
+        pushed.sent[SCORES] += answer.accepted
+        said = "; ".join(dict.fromkeys(error.message for error in answer.errors)) or "no reason given"
+        if answer.rejected:
+            pushed.refused.append((f"{answer.rejected} of {len(scores)} scores", said))
+    else:
+        pushed.sent[SCORES] += len(scores)
+
+
+def _send_one_by_one(channel: Channel, scores: Sequence[CreateScoreRequest], pushed: Pushed) -> None:
+    for score in scores:
+        # The SDK declares the list alone, and sends what it is given.
+        single = cast("list[CreateScoreRequest]", score)
+        try:
+            channel.write(
+                lambda single=single: channel.client.scores.create(  # type: ignore[misc]
+                    request=single, request_options=channel.options
+                )
             )
-            sent += 1
-    except ApiError as error:
-        if error.status_code in (401, 403):
-            raise CredentialsError(
-                f"Langfuse refuses the keys (HTTP {error.status_code}); check LANGFUSE_PUBLIC_KEY, "
-                "LANGFUSE_SECRET_KEY, and that LANGFUSE_BASE_URL names their region"
-            ) from None
-        raise ReplayError(
-            f"Langfuse answered HTTP {error.status_code} to {where}; {sent} items went before it, "
-            "and stay: run it again to go on"
-        ) from None
-    except httpx.HTTPError as error:
-        raise ReplayError(
-            f"Langfuse cannot be reached ({type(error).__name__}) for {where}; {sent} items went before it "
-            "and stay: run it again to go on"
-        ) from None
-    return sent
-
-
-def _input(case: Case) -> JsonObject | str:
-    if not case.messages:
-        return case.input
-    return {"messages": [{"role": message.role, "content": message.text} for message in case.messages]}
-
-
-def _expected(case: Case) -> JsonObject:
-    expected, found = case.expectation, JsonObject()
-    if expected.tool_calls is not None:
-        found["tool_calls"] = [{"name": call.name, "args": call.args} for call in expected.tool_calls]
-    if expected.tools is not None:
-        found["tools"] = list(expected.tools)
-    if expected.response_traits:
-        found["response_traits"] = list(expected.response_traits)
-    if expected.answer is not None:
-        found["answer"] = expected.answer
-    return found
-
-
-def _metadata(case: Case) -> JsonObject:
-    return {
-        "case": case.id,
-        "tags": list(case.tags),
-        "run": case.provenance.run,
-        "reviewer": case.provenance.reviewer,
-    }
+            pushed.sent[SCORES] += 1
+        except Refused as refused:
+            place = f"trace {score.trace_id}" if score.trace_id else "the experiment"
+            pushed.refused.append((f"score {score.name!r} of {place}", str(refused)))

@@ -1,93 +1,75 @@
-"""`replay push langfuse` against a loopback server that answers as Langfuse does."""
+"""`replay push langfuse` over real HTTP, against a stand-in that is as strict as Langfuse."""
 
 from __future__ import annotations
 
-import base64
 import json
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from replay.cli import cli, main
+from replay.cli import main
+from replay.model import (
+    Grade,
+    GradeState,
+    Item,
+    Lane,
+    Rule,
+    Sample,
+    SampleItem,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+)
+from replay.store.connection import open_store
+from replay.store.grades import write_grades
+from replay.store.runs import create_run
+from replay.store.samples import write_sample
+from replay.store.trials import write_trials
+from tests.stand_ins.langfuse import PUBLIC, SECRET, Langfuse, serving
+from tests.store.build import WHEN, run
 
-NOW = "2026-11-01T00:00:00.000Z"
-
-
-class Server(ThreadingHTTPServer):
-    """Datasets and their items, upserted by id; `stumbles` holds statuses to answer first."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.items: dict[str, dict[str, Any]] = {}
-        self.datasets: set[str] = set()
-        self.stumbles: list[int] = []
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        key = base64.b64encode(b"pk-lf-test:sk-lf-test").decode()
-        if self.headers["Authorization"] != f"Basic {key}":
-            return self.answer(401, {"message": "Invalid credentials"})
-        if self.server.stumbles:
-            return self.answer(self.server.stumbles.pop(0), {"message": "later"})
-        common = {"createdAt": NOW, "updatedAt": NOW}
-        if self.path == "/api/public/v2/datasets":
-            self.server.datasets.add(body["name"])
-            return self.answer(
-                200, {"id": "d", "name": body["name"], "metadata": {}, "projectId": "p", **common}
-            )
-        assert self.path == "/api/public/dataset-items"
-        assert body["datasetName"] in self.server.datasets
-        self.server.items[body["id"]] = body
-        item = {
-            "id": body["id"],
-            "status": "ACTIVE",
-            "input": body["input"],
-            "expectedOutput": body["expectedOutput"],
-            "metadata": body["metadata"],
-            "sourceTraceId": None,
-            "sourceObservationId": None,
-            "datasetId": "d",
-            "datasetName": body["datasetName"],
-            "mediaReferences": [],
-            **common,
-        }
-        return self.answer(200, item)
-
-    def answer(self, status: int, body: dict[str, Any]) -> None:
-        payload = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(payload)))
-        if status == 429:
-            self.send_header("Retry-After", "0")
-        self.end_headers()
-        self.wfile.write(payload)
-
-    def log_message(self, *_: object) -> None:
-        pass
+Push = Callable[..., tuple[int, str, str]]
+RUN = "20261103-101500-ab12"
 
 
 @pytest.fixture
-def langfuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", "pk-lf-test")
-    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-test")
-    monkeypatch.setenv("LANGFUSE_BASE_URL", f"http://127.0.0.1:{server.server_port}")
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+def langfuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Langfuse]:
+    with serving() as server:
+        monkeypatch.setenv("LANGFUSE_PUBLIC_KEY", PUBLIC)
+        monkeypatch.setenv("LANGFUSE_SECRET_KEY", SECRET)
+        monkeypatch.setenv("LANGFUSE_BASE_URL", server.url)
+        monkeypatch.delenv("LANGFUSE_HOST", raising=False)
+        yield server
+
+
+@pytest.fixture
+def push(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[Push]:
+    """Calls the command; whatever it prints or logs, the secret key is not in it."""
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.DEBUG)
+
+    def call(*args: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["push", "langfuse", *args])
+        out, err = capsys.readouterr()
+        assert SECRET not in out + err
+        return int(ended.value.code or 0), out, err
+
+    yield call
+    assert SECRET not in caplog.text
+    assert not any(SECRET.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 @pytest.fixture
@@ -106,49 +88,317 @@ def golden(tmp_path: Path) -> Path:
     return path
 
 
-def _push(golden: Path) -> Result:
-    return CliRunner().invoke(cli, ["push", "langfuse", "--dataset", "team", "--cases", str(golden)])
+def _call(name: str, **args: Any) -> ToolCall:
+    return ToolCall(name=name, args=args, result={"ok": True})
 
 
-def test_cases_become_items_and_a_second_push_makes_no_doubles(langfuse: Server, golden: Path) -> None:
-    assert _push(golden).exit_code == 0
-    assert _push(golden).exit_code == 0
-    assert sorted(langfuse.items) == ["team/refund-late", "team/weather"]
-    item = langfuse.items["team/refund-late"]
+@pytest.fixture
+def replayed(tmp_path: Path) -> None:
+    """A finished run of a sample: the new lane does not call the tool any more, and one trial failed."""
+    with open_store(tmp_path / ".replay" / "replay.duckdb") as con:
+        items = [
+            Item(
+                id=f"trace-{n}",
+                input=f"question {n}",
+                trace_id=f"trace-{n}",
+                tape=(_call("search", q=n),),
+                recorded_response=f"recorded {n}",
+            )
+            for n in range(3)
+        ]
+        sample = Sample(
+            name="monthly",
+            created_at=WHEN,
+            month="2026-10",
+            where=None,
+            by=(),
+            size=3,
+            seed=1,
+            population=3,
+        )
+        drawn = [
+            SampleItem(sample="monthly", trace_id=item.id, position=place, stratum="-", weight=1.0)
+            for place, item in enumerate(items)
+        ]
+        write_sample(con, sample, drawn)
+        create_run(con, run(RUN, sample="monthly", trials=2, finished_at=WHEN), items)
+        trials = []
+        for place, item in enumerate(items):
+            for lane in (Lane.OLD, Lane.NEW):
+                for index in range(2):
+                    served = (ServedCall(call=item.tape[0], rule=Rule.TAPE),) if lane is Lane.OLD else ()
+                    failed = lane is Lane.NEW and place == 2 and index == 1
+                    trials.append(
+                        Trial(
+                            run_id=RUN,
+                            item_id=item.id,
+                            lane=lane,
+                            index=index,
+                            status=Status.CRASHED if failed else Status.OK,
+                            reason="the worker died" if failed else None,
+                            final_response=None if failed else f"{lane.value} says {place}",
+                            served=served,
+                            latency_ms=1200.0,
+                            started_at=WHEN + timedelta(seconds=place),
+                        )
+                    )
+        write_trials(con, trials)
+
+
+def _grade(folder: Path, score: float) -> None:
+    with open_store(folder / ".replay" / "replay.duckdb") as con:
+        grades = [
+            Grade(
+                run_id=RUN,
+                item_id="trace-0",
+                lane=lane,
+                trial=0,
+                grader="judge",
+                grader_version="1",
+                state=GradeState.SCORED,
+                score=score,
+                reason="polite",
+            )
+            for lane in (Lane.OLD, Lane.NEW)
+        ]
+        write_grades(con, grades)
+
+
+def test_cases_become_items_and_a_second_push_changes_nothing(
+    langfuse: Langfuse, golden: Path, push: Push
+) -> None:
+    code, out, _ = push("--cases", str(golden))
+    assert (code, "2 dataset items" in out) == (0, True)
+    assert set(langfuse.datasets) == {"replay-golden"}
+    item = langfuse.items["replay-golden/refund-late"]
     assert item["sourceTraceId"] == "trace-31"
     assert item["expectedOutput"]["tool_calls"] == [{"name": "get_order_status", "args": {"order_id": "31"}}]
-    assert langfuse.items["team/weather"]["expectedOutput"] == {"tool_calls": []}
+    assert langfuse.items["replay-golden/weather"]["expectedOutput"] == {"tool_calls": []}
+
+    written = langfuse.writes
+    code, out, _ = push("--cases", str(golden))
+    assert code == 0
+    assert out.startswith("nothing changed in dataset 'replay-golden'")
+    assert langfuse.writes == written
+
+    golden.write_text(golden.read_text().replace("Will it rain?", "Will it snow?"))
+    code, out, _ = push("--cases", str(golden))
+    assert "1 dataset items; there already: 1 dataset items" in out
+    assert langfuse.items["replay-golden/weather"]["input"] == "Will it snow?"
 
 
-def test_rate_limits_and_server_errors_are_waited_out(langfuse: Server, golden: Path) -> None:
-    langfuse.stumbles = [429, 429, 503]
-    result = _push(golden)
-    assert result.exit_code == 0, result.output
+def test_a_run_is_an_experiment_a_lane_with_traces_and_scores(
+    langfuse: Langfuse, push: Push, replayed: None
+) -> None:
+    code, out, err = push(RUN[:13])
+    assert code == 0, err
+    assert f"experiment: {RUN} new (next)" in out
+
+    assert langfuse.items["replay-monthly/trace-1"]["sourceTraceId"] == "trace-1"
+    assert langfuse.items["replay-monthly/trace-1"]["expectedOutput"] == {
+        "tool_calls": [{"name": "search", "args": {"q": 1}}],
+        "answer": "recorded 1",
+    }
+    roots = langfuse.roots()
+    assert len(roots) == 12
+    assert {root["langfuse.environment"] for root in roots} == {"sdk-experiment"}
+    assert {root["langfuse.experiment.dataset.id"] for root in roots} == {"ds-0"}
+    by_name: dict[str, set[str]] = {}
+    for root in roots:
+        by_name.setdefault(root["langfuse.experiment.name"], set()).add(root["langfuse.experiment.id"])
+        assert root["langfuse.experiment.item.id"] in langfuse.items
+    assert {name: len(ids) for name, ids in by_name.items()} == {
+        f"{RUN} old (prod)": 1,
+        f"{RUN} new (next)": 1,
+    }
+    assert sum(root.get("langfuse.observation.level") == "ERROR" for root in roots) == 1
+    tools = [span for span in langfuse.spans.values() if span.get("parentSpanId")]
+    assert {span["name"] for span in tools} == {"search"}
+    assert len(tools) == 6
+    assert json.loads(langfuse.attributes(tools[0])["langfuse.observation.output"]) == {"ok": True}
+
+    scores = list(langfuse.scores.values())
+    # 6 trials of the old lane and 5 of the new one have a score; the crashed one has none.
+    assert [score["value"] for score in scores if score["name"] == "tool_calls"].count(1.0) == 6
+    assert [score["value"] for score in scores if score["name"] == "tool_calls"].count(0.0) == 5
+    assert len([score for score in scores if score["name"] == "replay_verdict"]) == 3
+    (answer,) = [score for score in scores if score["name"] == "replay_answer"]
+    assert answer["datasetRunId"] in by_name[f"{RUN} new (next)"]
+    assert answer["value"] in ("SHIP", "HOLD", "CAN'T TELL")
+    traces = {trace_id for trace_id, _ in langfuse.spans}
+    assert {score["traceId"] for score in scores if "traceId" in score} <= traces
+
+
+def test_the_same_run_again_changes_nothing_and_a_new_grade_is_one_score(
+    langfuse: Langfuse, push: Push, replayed: None, tmp_path: Path
+) -> None:
+    assert push(RUN)[0] == 0
+    written, spans = langfuse.writes, dict(langfuse.spans)
+    code, out, _ = push(RUN)
+    assert code == 0
+    assert out.startswith("nothing changed in dataset 'replay-monthly'")
+    assert langfuse.writes == written
+
+    _grade(tmp_path, 0.25)
+    assert push(RUN)[0] == 0
+    judged = [score for score in langfuse.scores.values() if score["name"] == "judge"]
+    assert [score["value"] for score in judged] == [0.25, 0.25]
+    assert langfuse.spans == spans
+    before = set(langfuse.scores)
+    _grade(tmp_path, 0.75)
+    assert push(RUN)[0] == 0
+    assert set(langfuse.scores) == before
+    assert {score["value"] for score in langfuse.scores.values() if score["name"] == "judge"} == {0.75}
+
+
+def test_a_run_of_a_golden_set_is_held_against_the_set(
+    langfuse: Langfuse, push: Push, golden: Path, tmp_path: Path
+) -> None:
+    with open_store(tmp_path / ".replay" / "replay.duckdb") as con:
+        item = Item(id="weather", case_id="weather", input="Will it rain?")
+        create_run(con, run(RUN, golden_path=str(golden)), [item])
+        trials = [
+            Trial(run_id=RUN, item_id="weather", lane=lane, index=0, status=Status.OK, final_response="yes")
+            for lane in (Lane.OLD, Lane.NEW)
+        ]
+        write_trials(con, trials)
+    assert push(RUN)[0] == 0
+    assert langfuse.items["replay-golden/weather"]["expectedOutput"] == {"tool_calls": []}
+    assert {root["langfuse.experiment.item.id"] for root in langfuse.roots()} == {"replay-golden/weather"}
+    assert push("--cases", str(golden))[1].startswith("sent to dataset 'replay-golden'")
+    assert set(langfuse.items) == {"replay-golden/weather", "replay-golden/refund-late"}
+
+
+def test_rate_limits_are_waited_out_as_long_as_the_server_says(
+    langfuse: Langfuse, golden: Path, push: Push
+) -> None:
+    langfuse.stumbles = [(429, {"Retry-After": "2"})]
+    assert push("--cases", str(golden))[0] == 0
     assert len(langfuse.items) == 2
+    assert langfuse.times[1] - langfuse.times[0] >= 1.9
 
 
-def _fails(golden: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as caught:
-        main(["push", "langfuse", "--dataset", "team", "--cases", str(golden)])
-    assert caught.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    return err
-
-
-def test_missing_and_wrong_keys_are_a_sentence(
-    langfuse: Server, golden: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_is_refused_is_named_and_the_rest_goes_on(
+    langfuse: Langfuse, push: Push, replayed: None
 ) -> None:
-    monkeypatch.setenv("LANGFUSE_SECRET_KEY", "sk-lf-other")
-    assert "Langfuse refuses the keys (HTTP 401)" in _fails(golden, capsys)
-    monkeypatch.delenv("LANGFUSE_SECRET_KEY")
-    err = _fails(golden, capsys)
-    assert "LANGFUSE_SECRET_KEY not set" in err
-    assert "sk-lf" not in err
+    def refuse(path: str, body: Any) -> tuple[int, str] | None:
+        if path == "/api/public/dataset-items" and body["id"].endswith("trace-0"):
+            return 400, f"input does not fit the schema {SECRET} \x1b[31m"
+        if path == "span" and body["langfuse.observation.output"] == "new says 1":
+            return 400, "payload too large"
+        if path == "score" and body["name"] == "replay_answer":
+            return 400, "not on experiments"
+        return None
+
+    langfuse.refuse = refuse
+    code, out, err = push(RUN)
+    assert code == 3
+    assert "not taken: item 'trace-0': HTTP 400: input does not fit the schema [key]" in err
+    assert "\x1b" not in err
+    assert "not taken: trial 1 of item 'trace-1' (new): HTTP 400: payload too large" in err
+    assert "not taken: 1 of 2 scores: not on experiments" in err
+    assert "2 dataset items" in out
+    assert len(langfuse.roots()) == 10
+    traces = {trace_id for trace_id, _ in langfuse.spans}
+    assert {score["traceId"] for score in langfuse.scores.values() if "traceId" in score} <= traces
+
+    langfuse.refuse = lambda path, body: None
+    code, out, _ = push(RUN, "--json")
+    document = json.loads(out)
+    assert (code, document["not_taken"], document["stopped"]) == (0, [], None)
+    assert document["sent"]["dataset_items"] == 1
+    assert document["sent"]["traces"] == 2
+    assert document["unchanged"]["traces"] == 10
 
 
-def test_an_unreachable_server_is_a_sentence(
-    langfuse: Server, golden: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_an_older_server_takes_one_score_at_a_time(langfuse: Langfuse, push: Push, replayed: None) -> None:
+    langfuse.legacy = True
+    code, _, err = push(RUN)
+    assert (code, err) == (0, "")
+    scores = dict(langfuse.scores)
+    assert len(scores) > 14
+    # It cannot be asked what is there, so all is sent again, under the same ids.
+    assert push(RUN)[0] == 0
+    assert langfuse.scores == scores
+
+
+def test_a_server_that_goes_down_ends_the_push_with_what_was_taken(
+    langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LANGFUSE_BASE_URL", "http://127.0.0.1:1")
-    assert "Langfuse cannot be reached (ConnectError) for the dataset" in _fails(golden, capsys)
+    monkeypatch.setattr("cases.push_channel.RETRIES", 1)
+    langfuse.down_after = 2
+    code, out, err = push("--cases", str(golden))
+    assert code == 3
+    assert "1 dataset items" in out
+    assert "stopped: Langfuse answered HTTP 503, 2 times in a row" in err
+    assert len(langfuse.items) == 1
+
+
+def test_a_server_that_never_answers_is_not_waited_for_for_ever(
+    langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cases.push_channel.TIMEOUT_S", 0.3)
+    langfuse.silent = True
+    began = time.monotonic()
+    code, out, err = push("--cases", str(golden))
+    assert (code, out) == (2, "")
+    assert "Langfuse cannot be reached (ReadTimeout); nothing was sent" in err
+    assert time.monotonic() - began < 5
+
+
+def test_no_server_at_all_is_a_sentence(
+    langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("LANGFUSE_BASE_URL", f"http://user:{SECRET}@127.0.0.1:{taken.getsockname()[1]}")
+        code, out, err = push("--cases", str(golden))
+    assert (code, out) == (2, "")
+    assert "Langfuse cannot be reached (ConnectError); nothing was sent" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("LANGFUSE_SECRET_KEY", "sk-lf-other", "Langfuse refuses the keys (HTTP 401)"),
+        ("LANGFUSE_SECRET_KEY", "", "LANGFUSE_SECRET_KEY not set"),
+        ("LANGFUSE_PUBLIC_KEY", "pk\n-lf", "LANGFUSE_PUBLIC_KEY has characters that no key has"),
+        ("LANGFUSE_BASE_URL", "cloud.langfuse.com", "LANGFUSE_BASE_URL is no address"),
+        ("LANGFUSE_BASE_URL", "http://[::1", "LANGFUSE_BASE_URL is no address"),
+    ],
+)
+def test_wrong_keys_and_addresses_are_a_sentence(
+    langfuse: Langfuse,
+    golden: Path,
+    push: Push,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv(name, value)
+    code, out, err = push("--cases", str(golden))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert value not in err or len(value) < 4 or name == "LANGFUSE_BASE_URL"
+    assert langfuse.writes == 0
+
+
+def test_nothing_is_sent_for_input_that_is_wrong(
+    langfuse: Langfuse, push: Push, golden: Path, replayed: None
+) -> None:
+    golden.write_text("")
+    assert push("--cases", str(golden))[0] == 2
+    assert push("no-such-run")[0] == 2
+    assert langfuse.requests == []
+
+
+def test_names_that_are_no_plain_words_reach_their_dataset(
+    langfuse: Langfuse, golden: Path, push: Push
+) -> None:
+    name = "team a/refunds & more?"
+    for expected in ("sent to", "nothing changed"):
+        code, out, _ = push("--cases", str(golden), "--dataset", name)
+        assert code == 0
+        assert out.startswith(expected)
+    assert set(langfuse.datasets) == {name}

@@ -1,0 +1,307 @@
+"""Langfuse on loopback, as far as a push needs it: the routes, limits and answers of its OpenAPI description.
+
+It is strict where the real one is: it wants keys, datasets before their items, ids that are no longer than
+they may be, timestamps with an offset, hex ids of spans, and refuses what it does not know with its own words.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+PUBLIC, SECRET = "pk-lf-test", "sk-lf-very-secret"
+NOW = "2026-11-01T00:00:00.000Z"
+Refuse = Callable[[str, Any], tuple[int, str] | None]
+
+
+class WrongError(Exception):
+    """A request that the real server answers with 400."""
+
+
+@dataclass
+class Langfuse:
+    """One project. What a test sets before it pushes, and what is there afterwards."""
+
+    stumbles: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """Statuses and headers to answer first, whatever is asked."""
+    down_after: int | None = None
+    """How many writes are taken before every answer is 503."""
+    refuse: Refuse = lambda _path, _body: None
+    """Status and message for a record of a path that is not taken."""
+    legacy: bool = False
+    """A server before SDK 5: one score a request, and no routes to read scores and experiments."""
+    silent: bool = False
+    """Takes requests and never answers."""
+
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    spans: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    scores: dict[str, dict[str, Any]] = field(default_factory=dict)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    url: str = ""
+
+    @property
+    def writes(self) -> int:
+        return sum(method == "POST" for method, _ in self.requests)
+
+    def attributes(self, span: dict[str, Any]) -> dict[str, str]:
+        return {entry["key"]: entry["value"]["stringValue"] for entry in span["attributes"]}
+
+    def roots(self) -> list[dict[str, str]]:
+        return [self.attributes(span) for span in self.spans.values() if not span.get("parentSpanId")]
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
+        """Status and body."""
+        if path.startswith("/api/public/v2/datasets/") and method == "GET":
+            found = self.datasets.get(unquote(path.rpartition("/")[2]))
+            return (
+                (200, found)
+                if found
+                else (404, {"message": "Dataset not found", "error": "LangfuseNotFoundError"})
+            )
+        if self.legacy and method == "GET" and path != "/api/public/dataset-items":
+            return 404, {"message": "Not found"}
+        refused = self.refuse(path, body) if method == "POST" and isinstance(body, dict) else None
+        if refused:
+            return refused[0], {"message": refused[1], "error": "InvalidRequestError"}
+        match method, path:
+            case "POST", "/api/public/v2/datasets":
+                row = {"id": f"ds-{len(self.datasets)}", "projectId": "proj", "metadata": None, **_dates()}
+                return 200, self.datasets.setdefault(body["name"], {**row, "name": body["name"]})
+            case "GET", "/api/public/dataset-items":
+                return self._items(query)
+            case "POST", "/api/public/dataset-items":
+                return self._item(body)
+            case "POST", "/api/public/otel/v1/traces":
+                return self._traces(body)
+            case "GET", "/api/public/experiment-items":
+                return self._experiment_items(query)
+            case "POST", "/api/public/scores":
+                return self._scores(body)
+            case "GET", "/api/public/v3/scores":
+                return self._read_scores(query)
+        return 404, {"message": f"no route {method} {path}"}
+
+    def _items(self, query: dict[str, str]) -> tuple[int, Any]:
+        page, limit = int(query.get("page", 1)), int(query.get("limit", 50))
+        _want(1 <= limit <= 100, "limit must be at most 100")
+        rows = [row for row in self.items.values() if row["datasetName"] == query.get("datasetName")]
+        shown = rows[(page - 1) * limit : page * limit]
+        pages = -(-len(rows) // limit)
+        return 200, {
+            "data": shown,
+            "meta": {"page": page, "limit": limit, "totalItems": len(rows), "totalPages": pages},
+        }
+
+    def _item(self, body: dict[str, Any]) -> tuple[int, Any]:
+        name = body["datasetName"]
+        if name not in self.datasets:
+            return 404, {"message": "Dataset not found", "error": "LangfuseNotFoundError"}
+        _want(len(body["id"]) <= 255, "id is too long")
+        held = self.items.get(body["id"])
+        _want(held is None or held["datasetName"] == name, "the id belongs to an item of another dataset")
+        row = {
+            "status": "ACTIVE",
+            "sourceTraceId": None,
+            "sourceObservationId": None,
+            "mediaReferences": [],
+            "datasetId": self.datasets[name]["id"],
+            **_dates(),
+            **body,
+        }
+        self.items[body["id"]] = row
+        return 200, row
+
+    def _traces(self, body: dict[str, Any]) -> tuple[int, Any]:
+        found = [
+            span
+            for resource in body["resourceSpans"]
+            for scope in resource["scopeSpans"]
+            for span in scope["spans"]
+        ]
+        for span in found:
+            _want(re.fullmatch(r"[0-9a-f]{32}", span["traceId"]), "traceId is no hex of 16 bytes")
+            _want(re.fullmatch(r"[0-9a-f]{16}", span["spanId"]), "spanId is no hex of 8 bytes")
+            _want(
+                int(span["endTimeUnixNano"]) >= int(span["startTimeUnixNano"]), "a span ends before it starts"
+            )
+            refused = self.refuse("span", self.attributes(span))
+            if refused:
+                return refused[0], {"message": refused[1]}
+        for span in found:
+            self.spans[span["traceId"], span["spanId"]] = span
+        return 200, {}
+
+    def _experiment_items(self, query: dict[str, str]) -> tuple[int, Any]:
+        limit = int(query.get("limit", 50))
+        _want(limit <= 100, "limit must be at most 100")
+        since = _time(query["fromStartTime"])
+        rows = []
+        for (trace_id, span_id), span in self.spans.items():
+            told = self.attributes(span)
+            started = datetime.fromtimestamp(int(span["startTimeUnixNano"]) / 1e9, since.tzinfo)
+            ours = told["langfuse.experiment.id"] == query.get("experimentId")
+            if ours and told["langfuse.experiment.item.root_observation_id"] == span_id and started >= since:
+                rows.append(
+                    {
+                        "id": span_id,
+                        "traceId": trace_id,
+                        "startTime": started.isoformat(),
+                        "level": told.get("langfuse.observation.level", "DEFAULT"),
+                        "environment": told["langfuse.environment"],
+                        "experimentId": told["langfuse.experiment.id"],
+                        "experimentName": told["langfuse.experiment.name"],
+                        "experimentItemId": told["langfuse.experiment.item.id"],
+                    }
+                )
+        start = int(query.get("cursor", 0))
+        meta = {"cursor": str(start + limit)} if start + limit < len(rows) else {}
+        return 200, {"data": rows[start : start + limit], "meta": meta}
+
+    def _scores(self, body: Any) -> tuple[int, Any]:
+        if self.legacy:
+            _want(isinstance(body, dict), "Expected object, received array")
+            self._score(body)
+            return 200, {"id": body["id"]}
+        _want(isinstance(body, list), "Expected array, received object")
+        errors = []
+        for score in body:
+            refused = self.refuse("score", score)
+            if refused:
+                errors.append({"message": refused[1]})
+            else:
+                self._score(score)
+        if errors:
+            return 207, {"accepted": len(body) - len(errors), "rejected": len(errors), "errors": errors}
+        return 202, {"message": "Accepted"}
+
+    def _score(self, score: dict[str, Any]) -> None:
+        attached = [key for key in ("traceId", "sessionId", "datasetRunId") if score.get(key)]
+        _want(len(attached) == 1, "a score needs one of traceId, sessionId, datasetRunId")
+        kind = {"NUMERIC": (int, float), "CATEGORICAL": str}[score.get("dataType", "NUMERIC")]
+        _want(isinstance(score["value"], kind), "value does not fit dataType")
+        _want(not score["environment"].startswith("langfuse"), "environment is reserved")
+        _want(_time(score["timestamp"]).tzinfo is not None, "timestamp needs an offset")
+        self.scores[score["id"]] = score
+
+    def _read_scores(self, query: dict[str, str]) -> tuple[int, Any]:
+        limit = int(query.get("limit", 50))
+        _want(limit <= 100, "limit must be at most 100")
+        ids = query.get("id", "").split(",")
+        details = "details" in query.get("fields", "")
+        data = [
+            {
+                "id": score["id"],
+                "projectId": "proj",
+                "name": score["name"],
+                "value": score["value"],
+                "dataType": score["dataType"],
+                "source": "API",
+                "timestamp": score["timestamp"],
+                "environment": score["environment"],
+                **({"comment": score.get("comment")} if details else {}),
+                **_dates(),
+            }
+            for score_id in ids
+            if (score := self.scores.get(score_id))
+        ]
+        return 200, {"data": data[:limit], "meta": {"limit": limit}}
+
+
+def _dates() -> dict[str, str]:
+    return {"createdAt": NOW, "updatedAt": NOW}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _want(held: object, message: str) -> None:
+    if not held:
+        raise WrongError(message)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    langfuse: Langfuse
+    over: threading.Event
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._handle("GET")
+
+    def do_POST(self) -> None:
+        self._handle("POST")
+
+    def _handle(self, method: str) -> None:
+        langfuse = self.server.langfuse
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = urlsplit(self.path)
+        langfuse.requests.append((method, parts.path))
+        langfuse.headers.append(dict(self.headers))
+        langfuse.times.append(time.monotonic())
+        if langfuse.silent:
+            self.server.over.wait()
+            return
+        key = base64.b64encode(f"{PUBLIC}:{SECRET}".encode()).decode()
+        if self.headers["Authorization"] != f"Basic {key}":
+            self._send(
+                401, {"message": "Invalid credentials. Confirm that you've configured the correct host."}
+            )
+            return
+        if langfuse.stumbles:
+            status, headers = langfuse.stumbles.pop(0)
+            self._send(status, {"message": "later"}, headers)
+            return
+        if langfuse.down_after is not None and langfuse.writes > langfuse.down_after:
+            self._send(503, {"message": "down"}, {"Retry-After": "1"})
+            return
+        try:
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            self._send(*langfuse.answer(method, parts.path, query, json.loads(body) if body else None))
+        except WrongError as wrong:
+            self._send(400, {"message": str(wrong), "error": "InvalidRequestError"})
+
+    def _send(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        payload = json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def serving() -> Iterator[Langfuse]:
+    """A project that answers on loopback for as long as the context lasts."""
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.langfuse, server.over = Langfuse(), threading.Event()
+    server.langfuse.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server.langfuse
+    finally:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
