@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from importers import fields
 from importers.langfuse.spool import Group
 from replay.messages import decode
 from replay.model import Json, Score
@@ -75,6 +76,9 @@ def _value(row: Mapping[str, Any]) -> Score | None:
         return value if isinstance(value, bool) else str(text or value).lower() in ("true", "1", "1.0")
     if kind in ("CATEGORICAL", "TEXT", "CORRECTION") and isinstance(text, str) and text:
         return text
+    if kind == "NUMERIC" and isinstance(value, str):
+        # A row of CSV.
+        return fields.number(row, "value")
     return _score(value if value is not None else text)
 
 
