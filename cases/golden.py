@@ -9,12 +9,13 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from replay.errors import InputError
+from replay.errors import InputError, UnknownNameError
 from replay.golden import content_id, read_golden
 from replay.model import Case, Match, ToolCall
 
@@ -109,6 +110,40 @@ def take_back(path: Path, case: Case) -> None:
                 f"case {case.id!r} of {path} was changed since, or is gone; edit the file itself"
             )
         _replace(path, "".join([*lines[:place], *lines[place + 1 :]]).encode("utf-8"))
+
+
+def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: datetime) -> Path:
+    """Move cases to `retired.jsonl` beside the file, with who, when and why in their metadata; its path.
+
+    Raises:
+        UnknownNameError: a case is not there; nothing was changed.
+        InputError: the file is one JSON array.
+    """
+    kept = path.parent / "retired.jsonl"
+    with _locked(path):
+        cases = {case.id for case in read_golden(path)}
+        for name in ids:
+            if name not in cases:
+                raise UnknownNameError("case", name, cases, f"in {path}")
+        text = path.read_bytes().decode("utf-8-sig")
+        if text.lstrip().startswith("["):
+            raise InputError(
+                f"{path} is one JSON array; cases are taken out of JSON lines, one object a line"
+            )
+        left, retired = [], []
+        for line in text.splitlines(keepends=True):
+            record = json.loads(line) if line.strip() else {}
+            if record and str(record.get("id")) in ids:
+                note = {"reason": reason, "by": by, "at": at.isoformat(timespec="seconds")}
+                metadata = {**record.get("metadata", {}), "retired": note}
+                retired.append(json.dumps({**record, "metadata": metadata}, ensure_ascii=False) + "\n")
+            else:
+                left.append(line)
+        before = kept.read_bytes() if kept.exists() else b""
+        # First kept, then taken out: a crash in between leaves a case twice, never nowhere.
+        _replace(kept, before + "".join(retired).encode("utf-8"))
+        _replace(path, "".join(left).encode("utf-8"))
+    return kept
 
 
 def free_id(path: Path, wanted: str) -> str:

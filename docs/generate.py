@@ -41,6 +41,9 @@ def _commands() -> str:
             assert command is not None
             context = click.Context(command, root, name)
             parts += [f"### replay {name}", f"```text\n{_help(context)}\n```"]
+            for inner in command.commands.values() if isinstance(command, click.Group) else ():
+                own = click.Context(inner, context, inner.name)
+                parts += [f"#### replay {name} {inner.name}", f"```text\n{_help(own)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -41,14 +41,31 @@ def read_golden(path: Path) -> list[Case]:
     """
     cases: list[Case] = []
     lines: dict[str, int] = {}
-    for line, record in _records(path):
-        where = f"{path}:{line}"
-        case = _Reader(where, record).case()
-        if case.id in lines:
-            raise InputError(f"{where}: id {case.id!r} is already that of line {lines[case.id]}; rename one")
-        lines[case.id] = line
-        cases.append(case)
+    for line, found in each_case(path):
+        if isinstance(found, InputError):
+            raise found
+        if found.id in lines:
+            raise InputError(
+                f"{path}:{line}: id {found.id!r} is already that of line {lines[found.id]}; rename one"
+            )
+        lines[found.id] = line
+        cases.append(found)
     return cases
+
+
+def each_case(path: Path) -> Iterator[tuple[int, Case | InputError]]:
+    """Each case of a file with its line, or what is wrong there; ids may come twice.
+
+    Raises:
+        InputError: the file cannot be read as a whole.
+    """
+    for line, record in _records(path):
+        try:
+            if isinstance(record, InputError):
+                raise record
+            yield line, _Reader(f"{path}:{line}", record).case()
+        except InputError as error:
+            yield line, error
 
 
 def item_of(case: Case) -> Item:
@@ -100,7 +117,7 @@ def _records(path: Path) -> Iterator[tuple[int, Any]]:
         try:
             yield line, json.loads(raw)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise InputError(f"{path}:{line}: not valid JSON: {error}; one case a line") from None
+            yield line, InputError(f"{path}:{line}: not valid JSON: {error}; one case a line")
 
 
 class _Reader:

@@ -1,0 +1,247 @@
+"""`replay cases`: care for the golden set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replay.errors import ExitCode, InputError
+from replay.options import App, command, common_options, json_option, print_json
+
+if TYPE_CHECKING:
+    from cases.coverage import Coverage
+    from cases.lint import Finding
+    from replay.model import Case
+
+_SHOWN = 15
+_path = click.option(
+    "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
+)
+
+
+@click.group("cases")
+@common_options
+def cases() -> None:
+    """Care for the golden set: list, lint, stats, …
+
+    A case itself is shown by `replay show CASE`, and changed in its file, which is under version control.
+    """
+
+
+def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
+    from replay.golden import read_golden
+
+    golden = path or app.settings.golden_path
+    if not golden.exists():
+        raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
+    return golden, read_golden(golden)
+
+
+@command("list")
+@_path
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag (repeatable).")
+@json_option
+def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
+    """List the cases: what each expects, its tags, when it was reviewed."""
+    from cases.coverage import path_of
+    from cases.golden import case_to_json
+    from replay.terminal.table import Column, show, table, terminal_width
+
+    _, found = _read(app, path)
+    chosen = [case for case in found if not tags or set(tags) & set(case.tags)]
+    if as_json:
+        print_json([case_to_json(case) for case in chosen])
+        return
+    columns = [
+        Column("CASE", least=8, most=24),
+        Column("EXPECTS", most=40),
+        Column("TAGS", most=24),
+        Column("REVIEWED"),
+        Column("INPUT", grows=True, least=12),
+    ]
+    rows = [
+        [
+            case.id,
+            path_of(case) or "-",
+            ", ".join(case.tags) or "-",
+            (case.provenance.last_reviewed or "-")[:10],
+            case.input,
+        ]
+        for case in chosen
+    ]
+    show(table(columns, rows, terminal_width()))
+
+
+@command("lint")
+@_path
+@click.option(
+    "--stale-days",
+    type=click.IntRange(1),
+    default=180,
+    show_default=True,
+    help="Older reviews are a warning.",
+)
+@click.option("--strict", is_flag=True, help="Warnings fail, too.")
+@json_option
+def lint(app: App, path: Path | None, stale_days: int, strict: bool, as_json: bool) -> ExitCode:
+    """Say what is wrong with the golden set, by line.
+
+    Errors (a line that is no case, an id or a content that comes twice, one input with two expectations) end
+    with 1; warnings (nothing expected, a tape that cannot answer what is expected, near-duplicates, stale
+    reviews, quarantine without an owner, keys that nothing reads) with 0, unless --strict.
+
+    \b
+    Example:
+      replay cases lint --strict
+    """
+    from datetime import UTC, datetime
+
+    from cases.lint import Level
+    from cases.lint import lint as check
+
+    golden = path or app.settings.golden_path
+    if not golden.exists():
+        raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
+    findings = check(golden, datetime.now(UTC).date(), stale_days)
+    failing = [one for one in findings if strict or one.level is Level.ERROR]
+    if as_json:
+        print_json({"cases": str(golden), "findings": [asdict(one) for one in findings], "held": not failing})
+    else:
+        _show_findings(golden, findings)
+    return ExitCode.GATE_FAILED if failing else ExitCode.OK
+
+
+def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
+    from replay.terminal.plain import one_line
+    from replay.terminal.table import show
+
+    for one in findings:
+        named = f" {one_line(one.case, 40)}" if one.case else ""
+        show(f"{golden}:{one.line}: {one.level.value}:{named} {one_line(one.text)}")
+    errors = sum(one.level.value == "error" for one in findings)
+    click.echo(
+        f"{errors} errors, {len(findings) - errors} warnings" if findings else "nothing to complain of"
+    )
+
+
+@command("stats")
+@_path
+@click.option("--month", metavar="YYYY-MM", help="The month to hold it against; default the latest there is.")
+@json_option
+def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None:
+    """Count the cases, and say which ways of a month's traces have none.
+
+    \b
+    Example:
+      replay cases stats --month 2026-10
+    """
+    from cases.coverage import counted, coverage
+    from replay.store.connection import open_store
+    from replay.store.traces import trace_months
+    from replay.store.where import month_range
+
+    _, found = _read(app, path)
+    covered = None
+    if app.store_path.exists():
+        with open_store(app.store_path, read_only=True) as con:
+            months = [name for name, _ in trace_months(con)]
+            if month is not None:
+                month_range(month)
+            chosen = month or (months[-1] if months else None)
+            if chosen is not None:
+                covered = coverage(con, found, chosen)
+    by = counted(found)
+    if as_json:
+        print_json({"cases": len(found), "by": by, "coverage": None if covered is None else asdict(covered)})
+    else:
+        _show_stats(found, by, covered)
+
+
+def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: Coverage | None) -> None:
+    from replay.terminal.plain import one_line
+    from replay.terminal.table import Column, show, table, terminal_width
+
+    click.echo(f"{len(found)} cases")
+    for name, counts in by.items():
+        shown = ", ".join(f"{one_line(value, 40)} {count}" for value, count in counts.items())
+        show(f"  by {name}: {shown}")
+    if covered is None or not covered.traces:
+        click.echo("no traces to hold them against; `replay import` brings some in")
+        return
+    share = covered.covered / covered.traces
+    click.echo(
+        f"{share:.0%} of the {covered.traces:,} traces of {covered.month} go a way through the tools that a "
+        "case expects"
+    )
+    if covered.missing:
+        columns = [
+            Column("WITHOUT A CASE", grows=True, least=16), Column("TRACES", right=True), Column("LOOK AT")
+        ]  # fmt: skip
+        rows = [[one.tool_path, f"{one.traces:,}", one.example] for one in covered.missing[:_SHOWN]]
+        show("\n" + table(columns, rows, terminal_width()))
+        if len(covered.missing) > _SHOWN:
+            click.echo(f"… and {len(covered.missing) - _SHOWN} more")
+        show(f"next: replay show {one_line(covered.missing[0].example, 60)}, then replay promote it")
+
+
+@command("retire")
+@click.argument("ids", nargs=-1, required=True, metavar="CASE...")
+@click.option("--reason", required=True, metavar="TEXT", help="Why it is no longer held against.")
+@_path
+def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> None:
+    """Take cases out, and keep them in retired.jsonl beside the golden set.
+
+    \b
+    Example:
+      replay cases retire cancel-17 --reason "we no longer ship to Norway"
+    """
+    from cases.golden import retire_cases
+    from cases.promote import now, person
+
+    golden, _ = _read(app, path)
+    kept = retire_cases(golden, ids, reason=reason, by=person(app.settings.root), at=now())
+    click.echo(f"retired {', '.join(ids)}: kept in {kept}")
+
+
+@command("merge")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@_path
+@json_option
+def merge(app: App, files: tuple[Path, ...], path: Path | None, as_json: bool) -> None:
+    """Add the cases of other golden sets to this one.
+
+    A case that is there already, with the same input and expectation, is left out. An id that another case
+    has is refused, and nothing is changed.
+
+    \b
+    Example:
+      replay cases merge ../checkout/cases/golden.jsonl
+    """
+    from cases.golden import add_cases
+    from replay.golden import content_id, read_golden
+
+    golden = path or app.settings.golden_path
+    present = {content_id(case) for case in read_golden(golden)} if golden.exists() else set()
+    added: list[Case] = []
+    total = 0
+    for file in files:
+        for case in read_golden(file):
+            total += 1
+            if content_id(case) not in present:
+                present.add(content_id(case))
+                added.append(case)
+    add_cases(golden, added, force=True)
+    done: dict[str, Any] = {"cases": str(golden), "added": [case.id for case in added]}
+    done["there_already"] = total - len(added)
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"{len(added)} cases added to {golden}, {done['there_already']} were there already")
+
+
+for _one in (list_, lint, stats, retire, merge):
+    cases.add_command(_one)
