@@ -91,7 +91,7 @@ class Channel:
                 f"Langfuse refuses the keys (HTTP {status}); check LANGFUSE_PUBLIC_KEY, "
                 "LANGFUSE_SECRET_KEY, and that LANGFUSE_BASE_URL names their region"
             )
-        if status < 300:
+        if status < 400:
             return Stopped("what answers there is no Langfuse; check LANGFUSE_BASE_URL")
         if status in (408, 429) or (status >= 500 and status not in _MISSING):
             return Stopped(f"Langfuse answered HTTP {status}, {RETRIES + 1} times in a row")

@@ -384,6 +384,17 @@ def test_wrong_keys_and_addresses_are_a_sentence(
     assert langfuse.writes == 0
 
 
+@pytest.mark.parametrize("status", [200, 301])
+def test_what_is_no_langfuse_is_said_to_be_none(
+    langfuse: Langfuse, golden: Path, push: Push, status: int
+) -> None:
+    langfuse.stumbles = [(status, {"Content-Type": "text/html"})] * 9
+    langfuse.page = "<html>log in</html>"
+    code, out, err = push("--cases", str(golden))
+    assert (code, out) == (2, "")
+    assert "what answers there is no Langfuse; check LANGFUSE_BASE_URL; nothing was sent" in err
+
+
 def test_nothing_is_sent_for_input_that_is_wrong(
     langfuse: Langfuse, push: Push, golden: Path, replayed: None
 ) -> None:

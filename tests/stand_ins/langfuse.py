@@ -34,6 +34,8 @@ class Langfuse:
 
     stumbles: list[tuple[int, dict[str, str]]] = field(default_factory=list)
     """Statuses and headers to answer first, whatever is asked."""
+    page: str | None = None
+    """What is answered then in place of JSON."""
     down_after: int | None = None
     """How many writes are taken before every answer is 503."""
     refuse: Refuse = lambda _path, _body: None
@@ -278,7 +280,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(400, {"message": str(wrong), "error": "InvalidRequestError"})
 
     def _send(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
-        payload = json.dumps(body).encode()
+        page = self.server.langfuse.page
+        payload = (json.dumps(body) if page is None else page).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(name, value)
