@@ -10,9 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from replay.messages.decode import RAW, decode, read_args
+from replay.messages.decode import RAW, as_json, decode, read_args
 from replay.model import Json, JsonObject, Message, ToolCall
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
@@ -253,7 +251,7 @@ def result_message(value: Json, call_id: Json, name: Json, failed: bool = False)
     elif isinstance(value, list) and value and all(_is_text(part) for part in value):
         text = read_content(value).text
     elif value is not None:
-        text, data = msgspec.json.encode(value).decode(), value
+        text, data = as_json(value), value
     return Message(
         role="tool",
         text=text,

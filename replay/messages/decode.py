@@ -93,4 +93,13 @@ def read_args(value: Json) -> JsonObject:
     decoded = decode(value)
     if isinstance(decoded, dict):
         return decoded
-    return {RAW: value if isinstance(value, str) else msgspec.json.encode(value).decode()}
+    return {RAW: value if isinstance(value, str) else as_json(value)}
+
+
+def as_json(value: Json) -> str:
+    """JSON text of a value, whatever is in it."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, OverflowError):
+        # Lone surrogates, and integers beyond 64 bits.
+        return json.dumps(clean(value), ensure_ascii=False, separators=(",", ":"))
