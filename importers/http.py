@@ -76,7 +76,7 @@ class _Fault:
     status: int | None = None
     heavy: bool = False
     slow: bool = False
-    """It cost a whole time-out: two of them weigh as much as three other faults."""
+    """It counts twice: trying again costs a whole time-out, or seldom helps."""
     again: bool = True
     wait: float | None = None
     """Seconds to wait, where the server says so."""
@@ -227,7 +227,7 @@ class JsonClient:
                 tries += 1
                 weight += 2 if found.slow else 1
                 if not found.again or weight >= (heavy_attempts if found.heavy else attempts):
-                    tried = f" after {tries} tries" if tries > 1 else ""
+                    tried = f", after {tries} tries" if tries > 1 else ""
                     raise HttpError(
                         f"{where} {found.text}{tried} (asked for {path})",
                         status=found.status,
@@ -282,7 +282,7 @@ class JsonClient:
                     again=False,
                 )
             cause = cause.__cause__ or cause.__context__
-        return _Fault(f"cannot be reached ({one_line(str(error))}); is the address right?")
+        return _Fault(f"cannot be reached ({one_line(str(error))}); is the address right?", slow=True)
 
     def _read(self, answer: httpx.Response, content: bytes) -> _Answer | _Fault:
         status = answer.status_code
