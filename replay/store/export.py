@@ -309,6 +309,8 @@ _TRACE_COLUMNS = (
     "source",
     "started_at",
     "ended_at",
+    "updated_at",
+    "state",
     "name",
     "session_id",
     "user_id",

@@ -72,7 +72,15 @@ def _traces() -> list[Trace]:
     return [
         replace(rich, messages=_conversation(), steps=steps),
         # Cut off: the messages end in an answer, but it is known that there was none.
-        trace("cut", messages=_conversation(), final_response=None, latency_ms=None, ended_at=WHEN),
+        trace(
+            "cut",
+            messages=_conversation(),
+            final_response=None,
+            latency_ms=None,
+            ended_at=WHEN,
+            incomplete=True,
+            updated_at=WHEN,
+        ),
         trace(
             "langfuse-one", source="langfuse", tool_calls=calls("b", "a"), usage=Usage(cache_read_tokens=3)
         ),
@@ -211,6 +219,8 @@ _made_calls = st.lists(
         trace_id=_texts.filter(bool),
         source=st.sampled_from(["jsonl", "langfuse", "otlp"]),
         started_at=st.datetimes().map(lambda when: when.replace(fold=0)),
+        updated_at=st.none() | st.datetimes().map(lambda when: when.replace(fold=0)),
+        incomplete=st.booleans(),
         name=st.none() | _texts.filter(bool),
         input=_texts,
         final_response=st.none() | _texts.filter(bool),
@@ -240,6 +250,7 @@ def test_parquet_is_read_by_others_with_every_column(filled: Replay) -> None:
     assert json.loads(rich["tool_calls"][1]["args"]) == {"n": 1}
     assert rich["tool_calls"][2]["answered"] is False
     assert rows["cut"]["tool_calls"] == []
+    assert (rows["cut"]["state"], rich["state"]) == ("incomplete", "complete")
 
 
 @pytest.mark.parametrize(
