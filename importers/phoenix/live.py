@@ -23,7 +23,7 @@ import msgspec
 from importers import fields
 from importers.base import InputFile, Item, Note, Query, RecordError, Told
 from importers.convert import guarded, refused
-from importers.http import HttpError, JsonClient, Params, read_url
+from importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
 from importers.phoenix.spans import Gathered
 from importers.reading import Record
 from importers.spans.raw import RawSpan
@@ -40,6 +40,8 @@ _PORT = "6006"
 
 _PAGE_SIZES = (200, 20, 1)
 """Spans a page: fewer where a page is too heavy for the server. Ids of 200 still fit into an address."""
+_EARLY = 2
+"""How often a page is asked for before a smaller one is."""
 _IDS_AT_ONCE = 100
 _MOST_ANNOTATIONS = 1000
 _DONE = "done"
@@ -143,10 +145,11 @@ class _Reader:
         """Spans of a page, and the place of the next one."""
         while True:
             params = {**asked, "limit": self._size, **({"cursor": place} if place else {})}
+            smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
+            heavy_attempts = ATTEMPTS if smaller is None else _EARLY
             try:
-                answer = self._client.get(f"{self._path}/spans", params)
+                answer = self._client.get(f"{self._path}/spans", params, heavy_attempts=heavy_attempts)
             except HttpError as error:
-                smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
                 if error.heavy and error.status != 422 and smaller is not None:
                     self._size = smaller
                     continue

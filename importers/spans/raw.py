@@ -67,8 +67,10 @@ def nested(attributes: Mapping[str, Any], name: str) -> Json:
     """
     prefix = name + "."
     tree: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if not key.startswith(prefix) or not says(value):
+    # Sorted, since a server gives the same attributes in another order each time.
+    for key in sorted(key for key in attributes if key.startswith(prefix)):
+        value = attributes[key]
+        if not says(value):
             continue
         *path, last = key[len(prefix) :].split(".")
         branch = tree
