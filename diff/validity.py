@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from replay.model import Item, Lane, Rule, Status, Trial, VersionKind, tool_path
+from replay.model import Item, Lane, Mode, Rule, Status, Trial, VersionKind, tool_path
 from replay.model.run import Run
 
 LEAST_FIDELITY = 0.8
@@ -67,6 +67,9 @@ def distrust(run: Run, witnesses: dict[Lane, Witness]) -> str | None:
     version = run.lanes.get(Lane.OLD)
     witness = witnesses.get(Lane.OLD)
     if version is None or witness is None or version.kind is VersionKind.OBSERVED:
+        return None
+    # A decision that is asked again as it stood is in production's world, whatever comes of it.
+    if run.mode is Mode.STEP:
         return None
     if witness.fidelity is not None and witness.fidelity < LEAST_FIDELITY:
         return (

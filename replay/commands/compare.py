@@ -102,13 +102,21 @@ def compare(
                     f"--{flag.replace('_', '-')} is for drawing a sample; leave it out beside "
                     f"--{'sample' if sample is not None else 'cases'}"
                 )
-        source = replaying.choose_items(app, settings, sample, cases)
+        source = replaying.choose_items(app, asked, settings, sample, cases)
     else:
         source = _draw(app, asked, month, size, by, where, name, new_only)
     done = replaying.replay_and_judge(
         app,
         judge,
-        lambda hooks: execute(app.store_path, source, lanes, settings, pair_by=asked.pair_by, hooks=hooks),
+        lambda hooks: execute(
+            app.store_path,
+            source,
+            lanes,
+            settings,
+            mode=asked.replayed,
+            pair_by=asked.pair_by,
+            hooks=hooks,
+        ),
     )
     return _tell(app, done, metrics, gate, html, as_json)
 
@@ -137,7 +145,8 @@ def _draw(
         new_only=new_only,
     )
     chosen = _free_name(app, drawn, given=name is not None)
-    return SampleSource(chosen, drawn.items, unsaved=replace(drawn.sample, name=chosen))
+    unsaved = SampleSource(chosen, drawn.items, unsaved=replace(drawn.sample, name=chosen))
+    return replaying.as_asked(app, asked, unsaved)
 
 
 def _free_name(app: App, drawn: Draw, *, given: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +16,17 @@ from replay.settings import Settings, override
 
 if TYPE_CHECKING:
     from diff.grading import GradingReport, Judge
-    from replay.engine.items import Source
+    from replay.engine.items import SampleSource, Source
     from replay.engine.report import RunReport
     from replay.engine.run import Hooks
-    from replay.model import Lane, Version
+    from replay.engine.steps import Parting
+    from replay.model import Lane, Mode, Version
 
 GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
 _INT64 = 2**63
+_SHOWN_PARTINGS = 10
+"""Traces whose lanes part that are listed for people."""
 
 _OPTIONS = (
     click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
@@ -47,7 +50,9 @@ _OPTIONS = (
     ),
     click.option("--pair-by", metavar="FIELD", help="Pair observed traces with items: metadata.task_id …"),
     click.option(
-        "--mode", type=click.Choice(["rollout", "step"]), help="rollout (the whole agent) is what there is."
+        "--mode",
+        type=click.Choice(["rollout", "step"]),
+        help="rollout (default): the whole agent; step: each recorded decision of the model, asked again.",
     ),
     click.option(
         "--judge/--no-judge", default=None, help="Grade with the judge; default where it has a model."
@@ -93,8 +98,6 @@ class Asked:
         Raises:
             SettingsError: a value that cannot be.
         """
-        if self.mode == "step":
-            raise SettingsError("this version of replay has no step mode; leave --mode out")
         section = override(
             base.run,
             trials=self.trials,
@@ -107,6 +110,13 @@ class Asked:
             on_miss=self.on_miss,
         )
         return replace(base, run=section)
+
+    @property
+    def replayed(self) -> Mode:
+        """What is replayed of an item."""
+        from replay.model import Mode
+
+        return Mode.STEP if self.mode == "step" else Mode.ROLLOUT
 
     def refuse_beside_resume(self) -> None:
         """A run goes on as it began: only how fast and how far may be said anew.
@@ -144,7 +154,7 @@ def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
         )
     lanes = {}
     if asked.old is not None:
-        lanes[Lane.OLD] = resolve(asked.old, settings)
+        lanes[Lane.OLD] = resolve(asked.old, settings, asked.replayed)
         if settings.run.aa and lanes[Lane.OLD].kind is not VersionKind.OBSERVED:
             lanes[Lane.OLD2] = lanes[Lane.OLD]
         elif asked.aa:
@@ -155,11 +165,11 @@ def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
     elif asked.aa:
         raise SettingsError("--aa runs the old version once more; name it with --old")
     if asked.new is not None:
-        lanes[Lane.NEW] = resolve(asked.new, settings)
+        lanes[Lane.NEW] = resolve(asked.new, settings, asked.replayed)
     return lanes
 
 
-def choose_items(app: App, settings: Settings, sample: str | None, cases: str | None) -> Source:
+def choose_items(app: App, asked: Asked, settings: Settings, sample: str | None, cases: str | None) -> Source:
     """The items: a golden set, a sample by name, or the latest sample (says which).
 
     Raises:
@@ -171,12 +181,34 @@ def choose_items(app: App, settings: Settings, sample: str | None, cases: str | 
     if sample is not None and cases is not None:
         raise SettingsError("--sample and --cases name two sets of items; give one of them")
     if cases is not None:
+        if asked.mode == "step":
+            raise SettingsError(
+                "--mode step asks recorded decisions again, and a case has none; name a --sample instead"
+            )
         return from_golden(settings.golden_path if cases == GOLDEN else Path(cases))
     with open_store(app.store_path, read_only=True) as con:
         source = from_sample(con, sample)
     if sample is None:
         say(f"replaying the latest sample, {source.sample}; name another with --sample or --cases")
-    return source
+    return as_asked(app, asked, source)
+
+
+def as_asked(app: App, asked: Asked, source: SampleSource) -> Source:
+    """The traces of a sample, or in step mode their decisions.
+
+    Raises:
+        InputError: there is none in them.
+    """
+    from replay.engine.steps import StepSource
+    from replay.store.connection import open_store
+
+    if asked.mode != "step":
+        return source
+    with open_store(app.store_path, read_only=True) as con:
+        steps = StepSource(con, source)
+    if steps.left_out:
+        say(f"note: {steps.left_out} traces hold no decision of a model and are left out")
+    return steps
 
 
 def choose_judge(asked: Asked, settings: Settings) -> Judge | None:
@@ -284,7 +316,19 @@ def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
     return grading
 
 
-def document(done: Done) -> dict[str, Any]:
+def partings_of(app: App, report: RunReport) -> list[Parting]:
+    """In step mode, where the lanes part for the first time, trace by trace; else nothing."""
+    from replay.engine.steps import partings
+    from replay.model import Mode
+    from replay.store.connection import open_store
+
+    if report.run.mode is not Mode.STEP:
+        return []
+    with open_store(app.store_path, read_only=True) as con:
+        return list(partings(con, report.run))
+
+
+def document(done: Done, parted: Sequence[Parting] = ()) -> dict[str, Any]:
     """A run that has ended, for `--json`."""
     report, grading = done.report, done.grading
     run = report.run
@@ -292,6 +336,15 @@ def document(done: Done) -> dict[str, Any]:
         "run": run.id,
         "sample": run.sample,
         "cases": run.golden_path,
+        "mode": run.mode.value,
+        "partings": [
+            {
+                "trace_id": parting.trace_id,
+                "decision": parting.decision,
+                "actions": {lane.value: action for lane, action in parting.actions.items()},
+            }
+            for parting in parted
+        ],
         "created_at": run.created_at.isoformat(),
         "finished": run.finished_at is not None,
         "trials": run.trials,
@@ -318,7 +371,7 @@ def document(done: Done) -> dict[str, Any]:
     }
 
 
-def summary(done: Done) -> str:
+def summary(done: Done, parted: Sequence[Parting] = ()) -> str:
     """A run that has ended, in a few lines."""
     from replay.terminal.plain import one_line
 
@@ -334,6 +387,13 @@ def summary(done: Done) -> str:
         lines.append(
             f"  {lane.value:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
         )
+    for parting in parted[:_SHOWN_PARTINGS]:
+        actions = "; ".join(
+            f"{lane.value} {one_line(action, 60)}" for lane, action in sorted(parting.actions.items())
+        )
+        lines.append(f"  parts at decision {parting.decision} of {one_line(parting.trace_id, 40)}: {actions}")
+    if len(parted) > _SHOWN_PARTINGS:
+        lines.append(f"  and in {len(parted) - _SHOWN_PARTINGS} more traces: --json lists them")
     if grading is not None:
         counts = [f"{count} {state.value}" for state, count in grading.states.items()]
         kept = f", {grading.kept} were there" if grading.kept else ""

@@ -38,12 +38,17 @@ def run(
 
     Every item runs in both versions, tool calls answered from its recording, in worker processes of their
     own. A VERSION is a name of [versions] in replay.toml, git:REF, a folder such as `.`, model=NAME, observed
-    (what production recorded) or observed:CONDITION. An interrupted run loses nothing: --resume goes on.
+    (what production recorded) or observed:CONDITION; also http://…, cmd:PROGRAM and messages, for agents in
+    other languages and for none at all. An interrupted run loses nothing: --resume goes on.
+
+    With --mode step each recorded decision of the model is asked again as it stood, and the next action
+    compared: no agent code is needed, and the run says at which decision two models part.
 
     \b
     Examples:
       replay run --sample october --old prod --new candidate --trials 3 --aa
       replay run --cases --old git:v1.4.0 --new .
+      replay run --mode step --old observed --new model=claude-sonnet-5-5
       replay run --resume
     """
     from replay.engine.run import execute
@@ -65,19 +70,25 @@ def run(
         )
     else:
         lanes = replaying.choose_lanes(asked, settings)
-        source = replaying.choose_items(app, settings, sample, cases)
+        source = replaying.choose_items(app, asked, settings, sample, cases)
         done = replaying.replay_and_judge(
             app,
             judge,
             lambda hooks: execute(
-                app.store_path, source, lanes, settings, pair_by=asked.pair_by, hooks=hooks
+                app.store_path,
+                source,
+                lanes,
+                settings,
+                mode=asked.replayed,
+                pair_by=asked.pair_by,
+                hooks=hooks,
             ),
         )
     if as_json:
-        print_json(replaying.document(done))
+        print_json(replaying.document(done, replaying.partings_of(app, done.report)))
     else:
         from replay.terminal.table import show
 
-        show(replaying.summary(done))
+        show(replaying.summary(done, replaying.partings_of(app, done.report)))
         say(f"next: replay diff {done.report.run.id}")
     return done.code

@@ -47,6 +47,9 @@ class Source(Protocol):
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """The items of these ids, in this order."""
 
+    def recorded(self, item_id: str, trace: Trace) -> Trace:
+        """What production did for the item, of the trace that is paired with it."""
+
     def keep(self, con: DuckDBPyConnection) -> None:
         """Write what must be in the store before a run of it."""
 
@@ -84,6 +87,14 @@ class SampleSource:
         for trace in iter_traces(con, ids):
             yield item_of_trace(trace, self._items[trace.trace_id])
 
+    def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
+        """All of it."""
+        return trace
+
+    def drawn(self, trace_id: str) -> SampleItem:
+        """A trace of the sample, with its stratum and weight."""
+        return self._items[trace_id]
+
     def keep(self, con: DuckDBPyConnection) -> None:
         """The sample itself, where it was drawn for this run."""
         if self._unsaved is not None:
@@ -119,6 +130,10 @@ class GoldenSource:
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:  # noqa: ARG002
         """From the file, which was read once."""
         return (self._items[name] for name in ids)
+
+    def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
+        """All of it."""
+        return trace
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """A golden set is not in the store."""

@@ -11,7 +11,7 @@ one item are its trials, in the order in which they started. A trace that ended 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -79,13 +79,18 @@ def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str
 
 
 def trials(
-    con: DuckDBPyConnection, run_id: str, lane: Lane, pairing: Pairing, item_ids: Iterable[str]
+    con: DuckDBPyConnection,
+    run_id: str,
+    lane: Lane,
+    pairing: Pairing,
+    item_ids: Iterable[str],
+    recorded: Callable[[str, Trace], Trace],
 ) -> list[Trial]:
-    """The trials of these items in an observed lane."""
+    """The trials of these items in an observed lane; `recorded` is that of their source."""
     wanted = [(name, traces) for name in item_ids if (traces := pairing.traces.get(name))]
     found = iter_traces(con, [trace_id for _, traces in wanted for trace_id in traces])
     return [
-        _trial(run_id, lane, item_id, index, trace)
+        _trial(run_id, lane, item_id, index, recorded(item_id, trace))
         for item_id, traces in wanted
         for index, trace in enumerate(islice(found, len(traces)))
     ]

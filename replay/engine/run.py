@@ -29,7 +29,7 @@ from replay.engine.starting import crew_of, rules_of, start_crew
 from replay.engine.versions import changes, resolve
 from replay.errors import InputError, Interrupted, StoreError, VersionError
 from replay.llm import prices
-from replay.model import Item, JsonObject, Lane, Run, Status, Trial, Version, VersionKind
+from replay.model import Item, JsonObject, Lane, Mode, Run, Status, Trial, Version, VersionKind
 from replay.settings import Settings
 from replay.store.clock import utc_now
 from replay.store.connection import open_store, settle
@@ -61,6 +61,7 @@ def execute(
     lanes: Mapping[Lane, Version],
     settings: Settings,
     *,
+    mode: Mode = Mode.ROLLOUT,
     pair_by: str | None = None,
     hooks: Hooks | None = None,
 ) -> RunReport:
@@ -71,6 +72,7 @@ def execute(
         source: the items.
         lanes: the versions, resolved.
         settings: how to run; flags laid over them.
+        mode: what is replayed of an item; the source and the lanes must be of that mode.
         pair_by: the field that pairs the traces of observed lanes with items.
         hooks: who is told.
 
@@ -90,6 +92,7 @@ def execute(
         seed=settings.run.seed,
         sample=source.sample,
         golden_path=source.golden_path,
+        mode=mode,
         budget_usd=settings.run.budget,
         settings={
             **rules,
@@ -337,7 +340,7 @@ def _items(
         if start % _SETTLE_AFTER == 0 and start:
             settle(con)
         for lane, pairing in pairings.items():
-            write_trials(con, observed.trials(con, run.id, lane, pairing, batch))
+            write_trials(con, observed.trials(con, run.id, lane, pairing, batch, source.recorded))
         yield from source.read(con, batch)
 
 
@@ -347,7 +350,7 @@ def _as_before(run: Run, settings: Settings) -> dict[Lane, Version]:
     for lane, stored in run.lanes.items():
         if stored.kind is VersionKind.OBSERVED:
             continue
-        now = resolve(stored.name, settings)
+        now = resolve(stored.name, settings, run.mode)
         if differing := changes(stored, now):
             raise VersionError(
                 f"version {stored.name!r} is not what run {run.id} began with ({', '.join(differing)} "

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 from replay.engine.places import file_of, interpreter_of, place_of
 from replay.engine.setup import read_setup
 from replay.errors import UnknownNameError, VersionError
-from replay.model import Version, VersionKind
+from replay.model import Mode, Version, VersionKind
 from replay.settings import Settings, VersionEntry
 
 FORMS = (
@@ -38,16 +38,21 @@ FORMS = (
 )
 ENDPOINT = "endpoint"
 _OBSERVED = "observed"
+_RECORDED = VersionKind.OBSERVED
 _MESSAGES = "messages"
 
 
-def resolve(spec: str, settings: Settings) -> Version:
-    """The version that a person named.
+def resolve(spec: str, settings: Settings, mode: Mode = Mode.ROLLOUT) -> Version:
+    """The version that a person named, for a run of this mode.
+
+    In step mode a model is asked for its next action, so `model=NAME` is `messages` with that model.
 
     Raises:
         UnknownNameError: no version or git revision is called that.
         VersionError: it is known, and cannot be run as it is described; says what to write.
     """
+    if mode is Mode.STEP:
+        return _for_steps(spec, settings)
     if spec in settings.versions:
         return _described(spec, settings, settings.versions[spec])
     form, colon, rest = spec.partition(":")
@@ -101,6 +106,20 @@ def _observed(spec: str, condition: str | None) -> Version:
     return Version(name=spec, kind=VersionKind.OBSERVED, condition=condition)
 
 
+def _for_steps(spec: str, settings: Settings) -> Version:
+    if spec.startswith("model=") and spec != "model=" and spec not in settings.versions:
+        entry = VersionEntry(messages=True, model=spec.removeprefix("model="))
+        return _described(spec, settings, entry)
+    version = resolve(spec, settings)
+    if version.kind is VersionKind.MESSAGES or (version.kind is _RECORDED and version.condition is None):
+        return version
+    what = "other traces than the items' own" if version.kind is _RECORDED else "code that takes more steps"
+    raise VersionError(
+        f"version {spec!r} is {what}, and step mode asks a model for its next action; name model=NAME, "
+        "messages, messages:FILE, or observed for what was recorded"
+    )
+
+
 def _messages_entry(spec: str, rest: str | None) -> VersionEntry:
     """`messages`, `messages:FILE` (from the current folder), `messages:model=NAME`."""
     if rest == "":
@@ -116,11 +135,13 @@ def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | 
     agent = settings.agent
     kind = _kind(name, settings, entry)
     model = {} if entry.model is None else {"model": entry.model}
+    # The arguments of an entrypoint are none of a model's API.
+    shared = agent.args if kind is not VersionKind.MESSAGES or agent.messages or agent.setup else {}
     environment = {**agent.env, **entry.env}
     version = Version(
         name=name,
         kind=kind,
-        args={**agent.args, **entry.args, **model},
+        args={**shared, **entry.args, **model},
         env=environment,
         env_names=tuple(sorted(environment)),
     )

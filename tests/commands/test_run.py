@@ -72,6 +72,8 @@ def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project)
         "run": run.id,
         "sample": "october",
         "cases": None,
+        "mode": "rollout",
+        "partings": [],
         "finished": True,
         "trials": 1,
         "lanes": {
@@ -195,7 +197,7 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
         (("--new", ".", "--cases", "--sample", "october"), "--sample and --cases name two sets of items"),
         (("--new", ".", "--aa"), "--aa runs the old version once more; name it with --old"),
         (("--old", "observed", "--aa"), "--aa runs the old version once more, and 'observed' is what was"),
-        (("--new", ".", "--mode", "step"), "this version of replay has no step mode; leave --mode out"),
+        (("--new", ".", "--mode", "step"), "version '.' is code that takes more steps"),
         (("--new", ".", "--trials", "0"), "--trials must be at least 1, not 0"),
         (("--new", ".", "--timeout", "0"), "--timeout must be more than 0 seconds"),
         (("--new", ".", "--judge"), "--judge needs a model; name one as `model` in [judge] of "),

@@ -1,0 +1,219 @@
+"""Step mode: each recorded decision of the model is an item of its own.
+
+*Decision*: what the model did next, given all that it was given: it asked for tools, or it answered. Read
+from the trace's `llm` steps where they hold what the model was given; else from the conversation, where every
+turn of the assistant is a decision and everything before it was given.
+
+An item `TRACE#3` is the third decision of a trace: its messages are frozen, what was recorded is what it is
+held against, and a version is asked for the next action alone. So it cannot leave the tape, and it needs no
+agent code. The decisions of a trace are no independent observations: they are one cluster (`session_id`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from replay.engine.items import SampleSource, item_of_trace
+from replay.errors import InputError
+from replay.messages import canonical_args, read_messages
+from replay.model import Item, Lane, Message, Run, Step, StepKind, ToolCall, Trace, Trial, Usage
+from replay.store.traces import iter_traces
+from replay.store.trials import iter_trials
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MARK = "#"
+"""Between a trace's id and the number of a decision, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What the model was given, and what it did."""
+
+    messages: tuple[Message, ...]
+    calls: tuple[ToolCall, ...]
+    """The tools it asked for, with what they answered as far as that was recorded."""
+    text: str | None
+    model: str | None = None
+    usage: Usage | None = None
+
+
+def decisions(trace: Trace) -> list[Decision]:
+    """The recorded decisions of a trace, in order."""
+    found = [
+        decision
+        for step in trace.steps
+        if step.kind is StepKind.LLM and step.messages and (decision := _of_step(step, trace)) is not None
+    ]
+    return found or list(_of_conversation(trace))
+
+
+class StepSource:
+    """The decisions of a sample's traces. Fits `replay.engine.items.Source`."""
+
+    golden_path = None
+
+    def __init__(self, con: DuckDBPyConnection, sample: SampleSource) -> None:
+        """Find the decisions; `con` may be read-only.
+
+        Raises:
+            InputError: no trace holds one.
+        """
+        self._inner = sample
+        self.sample = sample.sample
+        counts = {trace.trace_id: len(decisions(trace)) for trace in iter_traces(con, sample.ids())}
+        self._places = {
+            f"{trace_id}{MARK}{number}": (trace_id, number)
+            for trace_id, count in counts.items()
+            for number in range(1, count + 1)
+        }
+        if not self._places:
+            raise InputError(
+                "no trace of the sample holds what its model was given and did; step mode needs `llm` steps "
+                "with their messages, or whole conversations"
+            )
+        self.left_out = sum(not count for count in counts.values())
+        """Traces without any decision."""
+
+    def ids(self) -> list[str]:
+        """`TRACE#1`, `TRACE#2` …"""
+        return list(self._places)
+
+    def own_traces(self) -> dict[str, str]:
+        """The trace of each decision."""
+        return {name: trace_id for name, (trace_id, _) in self._places.items()}
+
+    def values(self, con: DuckDBPyConnection, field: str) -> dict[str, str]:
+        """The field of each decision's trace."""
+        values = self._inner.values(con, field)
+        return {name: values[trace_id] for name, (trace_id, _) in self._places.items() if trace_id in values}
+
+    def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
+        """From the traces in the store."""
+        traces = iter_traces(con, [self._places[name][0] for name in ids])
+        for name, trace in zip(ids, traces, strict=True):
+            number = self._places[name][1]
+            decision = decisions(trace)[number - 1]
+            yield replace(
+                item_of_trace(trace, self._inner.drawn(trace.trace_id)),
+                id=name,
+                input=_last_user(decision.messages) or trace.input,
+                messages=decision.messages,
+                tape=decision.calls,
+                model=decision.model or trace.model,
+                recorded_response=decision.text,
+                session_id=trace.session_id or trace.trace_id,
+                metadata={**trace.metadata, "decision": number},
+            )
+
+    def recorded(self, item_id: str, trace: Trace) -> Trace:
+        """The trace as far as the decision goes."""
+        decision = decisions(trace)[self._places[item_id][1] - 1]
+        return replace(
+            trace,
+            final_response=decision.text,
+            tool_calls=decision.calls,
+            usage=decision.usage,
+            cost_usd=None,
+            latency_ms=None,
+            error=None,
+            scores={},
+        )
+
+    def keep(self, con: DuckDBPyConnection) -> None:
+        """The sample itself, where it was drawn for this run."""
+        self._inner.keep(con)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parting:
+    """The first decision of a trace at which the lanes do another thing."""
+
+    trace_id: str
+    decision: int
+    """From 1."""
+    actions: Mapping[Lane, str]
+    """What each lane does there in most trials: `cancel_order(order_id="1")`, or `answers`."""
+
+
+def partings(con: DuckDBPyConnection, run: Run) -> Iterator[Parting]:
+    """Where the lanes of a run in step mode part, by trace. What is done is compared, not its wording."""
+    actions: dict[tuple[str, int], dict[Lane, str]] = {}
+    for item_id, trials in groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id):
+        trace_id, _, number = item_id.rpartition(MARK)
+        actions[trace_id, int(number)] = _actions(list(trials))
+    parted: set[str] = set()
+    for (trace_id, number), lanes in sorted(actions.items()):
+        if trace_id not in parted and len(set(lanes.values())) > 1:
+            parted.add(trace_id)
+            yield Parting(trace_id=trace_id, decision=number, actions=lanes)
+
+
+def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:
+    """What each lane does in most of its trials; one of its errors alone says nothing."""
+    from replay.tape import show_call
+
+    found: dict[Lane, list[str]] = {}
+    for trial in trials:
+        if not trial.status.is_error:
+            calls = ", ".join(show_call(served.call.name, served.call.args) for served in trial.served)
+            found.setdefault(trial.lane, []).append(calls or "answers")
+    return {lane: max(sorted(done), key=done.count) for lane, done in found.items()}
+
+
+def _of_step(step: Step, trace: Trace) -> Decision | None:
+    if isinstance(step.output, str):
+        said: tuple[Message, ...] = (Message(role="assistant", text=step.output),) if step.output else ()
+        said = read_messages(step.output) or said
+    else:
+        said = read_messages(step.output) or ()
+    answer = next((message for message in reversed(said) if message.role == "assistant"), None)
+    if answer is None:
+        return None
+    return _decision(step.messages, [answer], trace, model=step.model, usage=step.usage)
+
+
+def _of_conversation(trace: Trace) -> Iterator[Decision]:
+    messages = trace.messages
+    start = 0
+    for by_assistant, turns in groupby(messages, key=lambda message: message.role == "assistant"):
+        said = list(turns)
+        if by_assistant and start:
+            yield _decision(messages[:start], said, trace)
+        start += len(said)
+    if messages and messages[-1].role != "assistant" and trace.final_response:
+        yield _decision(messages, [Message(role="assistant", text=trace.final_response)], trace)
+
+
+def _decision(
+    given: Sequence[Message],
+    said: Sequence[Message],
+    trace: Trace,
+    *,
+    model: str | None = None,
+    usage: Usage | None = None,
+) -> Decision:
+    calls = [_with_result(call, trace) for message in said for call in message.tool_calls]
+    text = "\n".join(message.text for message in said if message.text)
+    return Decision(
+        messages=tuple(given),
+        calls=tuple(replace(call, index=index) for index, call in enumerate(calls)),
+        text=text if text and not calls else None,
+        model=model,
+        usage=usage,
+    )
+
+
+def _with_result(call: ToolCall, trace: Trace) -> ToolCall:
+    """The call with what was recorded for it."""
+    args = canonical_args(call.args)
+    same = (one for one in trace.tool_calls if one.name == call.name and canonical_args(one.args) == args)
+    return next((one for one in same if one.answered), call)
+
+
+def _last_user(messages: Sequence[Message]) -> str:
+    return next((message.text for message in reversed(messages) if message.role == "user"), "")

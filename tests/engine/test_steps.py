@@ -1,0 +1,176 @@
+"""Step mode: recorded decisions, asked again as they stood."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.demo.stand_in import Fault, StandIn
+from replay.engine.steps import decisions
+from replay.model import Lane, Message, Mode, Rule, Status, Step, StepKind, ToolCall, Trace
+from tests.commands.conftest import Replay
+from tests.engine.project import Project, order
+
+SYSTEM = Message(role="system", text="You help with orders. Always look up an order first before you answer.")
+ASKED = Message(role="user", text="Where is my order 12345?")
+STATUS = '{"order_id": "12345", "status": "shipped"}'
+LOOK = ToolCall(name="get_order_status", args={"order_id": "12345"}, call_id="c1", result=STATUS)
+LOOKED = Message(role="assistant", tool_calls=(ToolCall(name=LOOK.name, args=LOOK.args, call_id="c1"),))
+RESULT = Message(role="tool", text=STATUS, tool_call_id="c1", name="get_order_status")
+SAID = Message(role="assistant", text="It is shipped.")
+TOOL: Any = {"name": "get_order_status", "description": "", "input_schema": {"type": "object"}}
+
+
+def trace(number: int = 0, **fields: Any) -> Trace:
+    return order(
+        number,
+        **{
+            "input": ASKED.text,
+            "messages": (SYSTEM, ASKED, LOOKED, RESULT, SAID),
+            "tool_calls": (LOOK,),
+            "final_response": SAID.text,
+            "model": "claude-haiku-4-5",
+            "metadata": {"tools": [TOOL]},
+            **fields,
+        },
+    )
+
+
+def llm(index: int, messages: tuple[Message, ...], output: Any, **fields: Any) -> Step:
+    return Step(index=index, kind=StepKind.LLM, name="chat", messages=messages, output=output, **fields)
+
+
+def test_the_decisions_of_a_conversation_are_its_assistants_turns() -> None:
+    first, second = decisions(trace())
+    assert (first.messages, first.text) == ((SYSTEM, ASKED), None)
+    assert [(call.name, call.result) for call in first.calls] == [("get_order_status", STATUS)]
+    assert (second.messages, second.text, second.calls) == (
+        (SYSTEM, ASKED, LOOKED, RESULT),
+        "It is shipped.",
+        (),
+    )
+
+
+def test_an_answer_that_is_recorded_elsewhere_is_a_decision_too() -> None:
+    assert [one.text for one in decisions(trace(messages=(SYSTEM, ASKED, LOOKED, RESULT)))] == [
+        None,
+        "It is shipped.",
+    ]
+    assert decisions(trace(messages=())) == []
+    assert decisions(trace(messages=(SAID, ASKED), final_response=None)) == []
+
+
+def test_the_steps_of_a_trace_go_before_its_conversation() -> None:
+    asked = {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "function": {"name": "get_order_status", "arguments": "{}"}}],
+    }
+    steps = (
+        llm(0, (ASKED,), asked, model="claude-opus-5-5"),
+        Step(index=1, kind=StepKind.TOOL, name="get_order_status", output="shipped"),
+        llm(2, (ASKED, LOOKED, RESULT), "It is shipped."),
+        llm(3, (), "nothing is known of what it was given"),
+        llm(4, (ASKED,), None),
+    )
+    first, second = decisions(trace(steps=steps))
+    assert (first.model, first.messages) == ("claude-opus-5-5", (ASKED,))
+    assert [call.name for call in first.calls] == ["get_order_status"]
+    assert (second.text, second.model) == ("It is shipped.", None)
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    with StandIn(remember=True) as running:
+        yield running
+
+
+@pytest.fixture
+def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_in: StandIn) -> Project:
+    project = Project(tmp_path / "shop")
+    project.settings(
+        f'[agent]\nentrypoint = "no.code:here"\nenv = {{ ANTHROPIC_BASE_URL = "{stand_in.url}" }}\n'
+    )
+    project.traces([trace(0), trace(1, session_id="s-1")])
+    monkeypatch.chdir(project.folder)
+    assert replay("sample", "--month", "2026-10", "--name", "october").code == 0
+    return project
+
+
+def test_two_models_are_asked_for_the_next_action_without_agent_code(
+    replay: Replay, project: Project, stand_in: StandIn
+) -> None:
+    versions = ("--old", "messages", "--new", "model=claude-opus-5-5")
+    done = replay("run", "--mode", "step", *versions, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    run = project.run()
+    assert (run.mode, document["mode"]) == (Mode.STEP, "step")
+    trials = project.trials()
+    assert sorted({trial.item_id for trial in trials}) == ["order-0#1", "order-0#2", "order-1#1", "order-1#2"]
+    assert len(trials) == 8
+    assert {trial.status for trial in trials} == {Status.OK}
+    looked = [trial for trial in trials if trial.item_id == "order-0#1" and trial.served]
+    assert all(trial.served[0].rule is Rule.TAPE for trial in looked)
+    answered = [trial for trial in trials if trial.item_id.endswith("#2")]
+    assert all(not trial.served and "shipped" in (trial.final_response or "") for trial in answered)
+    assert len(stand_in.received) == 8
+    assert {received.body["model"] for received in stand_in.received} == {
+        "claude-haiku-4-5",
+        "claude-opus-5-5",
+    }
+
+
+def test_what_was_recorded_is_a_lane_and_where_they_part_is_said(
+    replay: Replay, tmp_path: Path, project: Project
+) -> None:
+    faults = [Fault(text="I do not look anything up.")] * 4
+    with StandIn(faults=faults) as other:
+        project.settings(f'[agent]\nenv = {{ ANTHROPIC_BASE_URL = "{other.url}" }}\n')
+        done = replay("run", "--mode", "step", "--old", "observed", "--new", "model=claude-haiku-4-5")
+    assert done.code == 0, done.err
+    said = 'parts at decision 1 of order-0: new answers; old get_order_status(order_id="12345")'
+    assert said in done.out
+    assert "decision 2" not in done.out
+    recorded = {trial.item_id: trial for trial in project.trials() if trial.lane is Lane.OLD}
+    assert [served.call.name for served in recorded["order-0#1"].served] == ["get_order_status"]
+    assert recorded["order-0#1"].final_response is None
+    assert (recorded["order-0#2"].served, recorded["order-0#2"].final_response) == ((), "It is shipped.")
+    assert replay("diff", "--json").code == 0
+
+
+def test_a_run_of_steps_is_resumed_as_one(replay: Replay, project: Project, stand_in: StandIn) -> None:
+    asked = ("--mode", "step", "--new", "model=claude-haiku-4-5", "--budget", "0")
+    replay("run", *asked)
+    assert project.trials() == []
+    assert replay("run", "--resume", "--budget", "1").code == 0
+    assert len(project.trials()) == 4
+    assert len(stand_in.received) == 4
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--new", "."), "is code that takes more steps, and step mode asks a model"),
+        (("--new", "observed:true"), "is other traces than the items' own"),
+        (("--new", "messages", "--cases"), "--mode step asks recorded decisions again, and a case has none"),
+    ],
+)
+def test_what_has_no_steps_is_refused(
+    replay: Replay, project: Project, args: tuple[str, ...], said: str
+) -> None:
+    project.settings('[agent]\nentrypoint = "no.code:here"\ntools = []\n')
+    done = replay("run", "--mode", "step", *args)
+    assert (done.code, project.runs()) == (2, [])
+    assert said in done.err
+
+
+def test_traces_without_decisions_are_left_out(replay: Replay, tmp_path: Path, project: Project) -> None:
+    project.traces([order(5, messages=()), trace(6)])
+    assert replay("sample", "--month", "2026-10", "--name", "more").code == 0
+    done = replay("run", "--mode", "step", "--new", "model=claude-haiku-4-5", "--sample", "more")
+    assert "note: 1 traces hold no decision of a model and are left out" in done.err
+    assert len(project.trials()) == 6
