@@ -115,6 +115,7 @@ def _from_files(app: App, source: str, paths: Sequence[str]) -> list[Report]:
     from importers.detect import detect
     from importers.ingest import ingest
     from replay.store.connection import open_store
+    from replay.terminal.plain import one_line
 
     chosen = None if source == AUTO else importer(source)
     with collected(paths) as files:
@@ -122,7 +123,7 @@ def _from_files(app: App, source: str, paths: Sequence[str]) -> list[Report]:
         for file in files:
             reader = chosen or detect(file)
             if chosen is None:
-                say(f"{file.name}: taken for {reader.NAME} ({reader.TELL})")
+                say(f"{one_line(file.name)}: taken for {reader.NAME} ({reader.TELL})")
             groups.setdefault(reader.NAME, (reader, []))[1].append(file)
         with open_store(app.store_path) as con, _progress(files) as progress:
             return [ingest(con, reader, own, progress=progress) for reader, own in groups.values()]

@@ -162,3 +162,14 @@ def test_an_update_is_told_from_what_is_new(tmp_path: Path) -> None:
     assert out == "3 traces from 1 file (jsonl): 1 new, 1 updated, 1 unchanged; 0 tool calls\n"
     with open_store(store(tmp_path), read_only=True) as con:
         assert count_traces(con) == 4
+
+
+def test_the_name_of_a_file_is_never_an_order_to_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(["esc\x1b[31m.jsonl", "two\nlines.jsonl", 'it\'s "$(x)".jsonl']):
+        write(tmp_path / "in" / name, good_record("jsonl", number), "bad")
+    code, out, err = replay(tmp_path, "import", "auto", "in")
+    assert code == 3, err
+    assert "3 traces from 3 files" in out
+    assert len(err.splitlines()) == 3
+    assert "\x1b" not in out + err
