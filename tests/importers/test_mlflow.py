@@ -1,0 +1,280 @@
+"""`replay import mlflow`: from a tracking server, which a stand-in plays on this machine, and from files."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importers import http
+from importers.base import Reject
+from importers.mlflow import live
+from replay.cli import main
+from replay.model import Trace
+from replay.store.connection import open_store
+from replay.store.traces import iter_traces
+from tests.importers.reading import items, traces
+from tests.stand_ins.loopback import CUT, Loopback, serving
+from tests.stand_ins.mlflow import EXPERIMENT, EXPERIMENT_ID, TOKEN, MLflow, trace
+
+START, END = datetime(2026, 11, 3), datetime(2026, 11, 5)
+SPAN = ("--from", "2026-11-03", "--to", "2026-11-05")
+MANY = 60
+REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
+
+
+def _feedback(name: str, value: Any, at: str, **own: Any) -> dict[str, Any]:
+    said = {"assessment_name": name, "create_time": at, "last_update_time": at, "feedback": {"value": value}}
+    return {**said, "source": {"source_type": "HUMAN", "source_id": "ada"}, "valid": True, **own}
+
+
+@pytest.fixture
+def shop() -> MLflow:
+    """Sixty traces of two days; and one that began earlier, one later, two of evaluations."""
+    many = [trace(number, START + timedelta(hours=0.5 + number * 0.7), tier="gold") for number in range(MANY)]
+    many[7]["info"]["assessments"] = [_feedback("stars", 4, "2026-11-04T00:00:00Z")]
+    odd = [
+        trace(100, START - timedelta(hours=1)),
+        trace(101, END),
+        trace(102, START + timedelta(hours=3), **{"mlflow.eval.requestId": "e1"}),
+        trace(103, START + timedelta(hours=4), **{"mlflow.trace.sourceScorer": "tone"}),
+    ]
+    return MLflow([*odd, *many])
+
+
+@pytest.fixture
+def server(shop: MLflow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Loopback]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(http, "FIRST_WAIT_S", 0.001)
+    names = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    with serving(shop.answer) as state:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", state.url + "/")
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", TOKEN)
+        yield state
+
+
+def _import(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, report and stderr of an import."""
+    with pytest.raises(SystemExit) as ended:
+        main(["import", "mlflow", *args, "--json"])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), json.loads(out) if out else {}, err
+
+
+def _stored(folder: Path) -> dict[str, Trace]:
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        ids = [row[0] for row in con.execute("SELECT trace_id FROM traces").fetchall()]
+        return {trace.trace_id: trace for trace in iter_traces(con, ids)}
+
+
+def _exported(shop: MLflow, folder: Path) -> dict[str, Trace]:
+    file = folder / "export.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in shop.traces))
+    return {trace.trace_id: trace for trace in traces("mlflow", file)}
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_live_and_from_an_export_are_the_same_traces(
+    is_old: bool, shop: MLflow, server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.is_old = is_old
+    code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert code == 0, err
+    assert f"asking MLflow at {server.url}, experiment {EXPERIMENT} for traces from 2026-11-03" in err
+    assert (report["traces"]["new"], report["tool_calls"]) == (MANY, MANY)
+    assert report["skipped_because"] == {"traces of evaluations": 2}
+    found = _stored(tmp_path)
+    exported = _exported(shop, tmp_path)
+    assert exported.keys() - found.keys() == {f"tr-{number:032x}" for number in (100, 101)}
+    assert found == {trace_id: exported[trace_id] for trace_id in found}
+    rated = found[f"tr-{7:032x}"]
+    assert (rated.input, rated.final_response, rated.scores) == ("Tea 7?", "Tea 7.", {"stars": 4.0})
+    assert [(call.name, call.args, call.result, call.call_id) for call in rated.tool_calls] == [
+        ("brew", {"n": 1}, "hot", "call-7")
+    ]
+
+
+def test_limits_errors_and_cut_answers_are_waited_out(
+    server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.stumbles = itertools.cycle([429, None, 502, None, CUT, None, 503])
+    code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert (code, report["traces"]["new"]) == (0, MANY), err
+    assert all(len(trace.steps) == 4 for trace in _stored(tmp_path).values())
+
+
+def test_an_interrupted_import_goes_on_at_its_page(
+    server: Loopback, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_PAGE_INFOS", 10)
+    server.stumbles = itertools.chain([None] * 7, itertools.repeat(400))
+    code, _, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert code == 2
+    assert "answered HTTP 400" in err
+    server.stumbles = iter(())
+    code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert "going on where it stopped" in err
+    assert (code, report["traces"]["new"]) == (0, MANY)
+    pages = Counter(request.question for request in server.answered if "experiments" not in request.path)
+    assert max(pages.values()) == 1
+
+
+def test_traces_that_are_too_heavy_together_are_asked_for_one_by_one(
+    shop: MLflow, server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.most_traces = 5
+    code, report, _ = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert (code, report["tool_calls"]) == (0, MANY)
+
+
+def test_spans_that_a_server_keeps_as_files_come_in_and_missing_ones_are_told(
+    shop: MLflow, server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filed, gone = shop.traces[4], shop.traces[5]
+    shop.as_files = {one["info"]["trace_id"] for one in (filed, gone)}
+    gone["data"]["spans"] = []
+    gone["info"]["trace_metadata"] |= {"mlflow.traceInputs": '"Tea 1?"', "mlflow.traceOutputs": '"Tea 1."'}
+    code, report, _ = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert (code, report["traces"]["new"], report["tool_calls"]) == (0, MANY, MANY - 1)
+    assert report["notes"] == {"no spans were found: the tool calls of the trace are not known": 1}
+    bare = _stored(tmp_path)[gone["info"]["trace_id"]]
+    assert (bare.input, bare.final_response, bare.latency_ms) == ("Tea 1?", "Tea 1.", 3000)
+
+
+@pytest.mark.parametrize(
+    ("flags", "count"),
+    [
+        (("--project", EXPERIMENT_ID), MANY),
+        ((), MANY),
+        (("--tag", "tier=gold"), MANY),
+        (("--tag", "tier"), MANY),
+        (("--tag", "tier=silver"), 0),
+        (("--user", "u1", "--user", "u2"), 40),
+        (("--name", "nobody"), 0),
+        (("--all-environments",), MANY + 2),
+    ],
+)
+def test_filters(
+    flags: tuple[str, ...], count: int, server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, report, _ = _import(capsys, *SPAN, *flags)
+    assert (code, report["traces"]["new"]) == (0, count)
+
+
+def test_since_last_takes_what_was_assessed_since(
+    shop: MLflow, server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _import(capsys, "--project", EXPERIMENT, *SPAN)
+    shop.traces[9]["info"]["assessments"] = [
+        _feedback("stars", 1, "2026-11-05T03:00:00Z"),
+        _feedback("tone", "kind", "2026-11-05T04:00:00Z", valid=False),
+    ]
+    _, report, _ = _import(capsys, "--project", EXPERIMENT, "--since", "last", "--to", "2026-11-06")
+    assert report["traces"] == {"new": 1, "updated": 1, "unchanged": 0}
+    assert _stored(tmp_path)[shop.traces[9]["info"]["trace_id"]].scores == {"stars": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "project", "sentence"),
+    [
+        ("MLFLOW_TRACKING_URI", "", EXPERIMENT, "MLFLOW_TRACKING_URI is not set"),
+        ("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db", EXPERIMENT, "names a file, no server"),
+        ("MLFLOW_TRACKING_URI", "databricks", EXPERIMENT, "must be an address like https://host"),
+        ("MLFLOW_TRACKING_TOKEN", "wrong", EXPERIMENT, "refuses the keys (HTTP 401); check MLFLOW_TRACKING_"),
+        ("X", "", "coffee", "there is no experiment 'coffee' on this server"),
+        ("X", "", "8", "there is no experiment '8' on this server"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_sentence(
+    variable: str,
+    value: str,
+    project: str,
+    sentence: str,
+    server: Loopback,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(variable, value)
+    code, _, err = _import(capsys, "--project", project, *SPAN)
+    assert (code, err.count("error:")) == (2, 1)
+    assert sentence in err
+
+
+def test_a_user_with_a_password_is_asked_with_both(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serving(lambda _: (200, {})) as state:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", state.url)
+        monkeypatch.delenv("MLFLOW_TRACKING_TOKEN", raising=False)
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pa:ss")
+        code, _, err = _import(capsys, *SPAN)
+    assert code == 0
+    assert {request.headers["authorization"] for request in state.answered} == {"Basic YWRhOnBhOnNz"}
+    assert "as ada" in err
+    assert "pa:ss" not in err
+
+
+def test_what_is_no_trace_of_mlflow_is_rejected_with_what_it_lacks(tmp_path: Path) -> None:
+    good = trace(1, START)
+    records = [
+        {**good, "info": {**good["info"], "request_time": None}},
+        {**good, "data": {"spans": [{"name": "no id"}]}},
+        {**good, "data": {"spans": ["text"]}},
+        good,
+    ]
+    file = tmp_path / "f.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    found = items("mlflow", file)
+    assert [one.reason for one in found if isinstance(one, Reject)] == [
+        "request_time is missing",
+        "a span needs span_id and start_time_unix_nano",
+        "a span must be an object, not text",
+    ]
+    assert isinstance(found[-1], Trace)
+
+
+def test_cached_input_of_anthropic_counts_as_input(tmp_path: Path) -> None:
+    one = trace(1, START)
+    counts = {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 30}
+    attributes = one["data"]["spans"][1]["attributes"]
+    attributes |= {"mlflow.chat.tokenUsage": json.dumps(counts), "mlflow.llm.provider": '"anthropic"'}
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps(one))
+    (found,) = traces("mlflow", file)
+    assert found.usage is not None
+    assert (found.usage.input_tokens, found.usage.cache_read_tokens) == (35, 30)
+
+
+def test_a_function_of_many_parameters_is_asked_with_all_of_them(tmp_path: Path) -> None:
+    one = trace(1, START)
+    one["data"]["spans"] = one["data"]["spans"][:1]
+    one["data"]["spans"][0]["attributes"]["mlflow.spanInputs"] = '{"b": 2, "a": "black"}'
+    one["info"]["state"] = "IN_PROGRESS"
+    file = tmp_path / "f.json"
+    file.write_text(json.dumps(one))
+    (found,) = traces("mlflow", file)
+    assert (found.input, found.state) == ('{"a":"black","b":2}', "incomplete")
+
+
+@pytest.mark.skipif(not REAL.name, reason="REPLAY_TEST_FORMAT_SAMPLES names no folder")
+def test_a_recorded_trace_is_what_a_person_reads_in_it() -> None:
+    (found,) = traces("mlflow", REAL / "other" / "generated-mlflow-trace.json")
+    assert (found.input, found.final_response) == ("Weather in Paris?", "18C and cloudy.")
+    assert [(call.name, call.args, call.result, call.call_id) for call in found.tool_calls] == [
+        ("get_weather", {"city": "Paris"}, "18C cloudy", "call_1")
+    ]
+    assert (found.model, found.user_id, found.session_id) == ("gpt-4o", "u-1", "sess-1")
+    assert found.usage is not None
+    assert (found.usage.input_tokens, found.usage.output_tokens) == (12, 5)
+    assert found.tags == ("env=prod",)
