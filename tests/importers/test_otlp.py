@@ -1,0 +1,293 @@
+"""Spans of OpenTelemetry: how they become one trace, whatever their order, and what is told of the rest."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importers.base import Note, Reject, Skipped
+from replay.model import Trace
+from tests.importers.reading import SAMPLES, items, others, traces
+
+START = 1_793_527_200_000_000_000
+CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m-1"}
+AGENT = {"gen_ai.operation.name": "invoke_agent"}
+TOOL = {"gen_ai.operation.name": "execute_tool"}
+SCOPE = "opentelemetry.util.genai.handler"
+
+
+def said(role: str, text: str) -> str:
+    """One message of the GenAI conventions, in a list, as JSON text."""
+    return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+
+def asks(name: str, args: dict[str, Any], call_id: str | None = None) -> str:
+    """A message that asks for a tool."""
+    part = {"type": "tool_call", "name": name, "arguments": args, **({"id": call_id} if call_id else {})}
+    return json.dumps([{"role": "assistant", "parts": [part]}])
+
+
+def value(found: Any) -> dict[str, Any]:
+    """An attribute's value as OTLP writes it."""
+    if isinstance(found, int):
+        return {"intValue": str(found)}
+    return {"stringValue": found}
+
+
+def span(own: str, parent: str | None, start: int, end: int, name: str = "", **more: Any) -> dict[str, Any]:
+    """A span; times are milliseconds from the beginning."""
+    attributes = more.pop("attributes", {})
+    return {
+        "traceId": "ab" * 16,
+        "spanId": own * 16,
+        "parentSpanId": parent * 16 if parent else "",
+        "name": name or own,
+        "startTimeUnixNano": str(START + start * 1_000_000),
+        "endTimeUnixNano": str(START + end * 1_000_000),
+        "attributes": [{"key": key, "value": value(found)} for key, found in attributes.items()],
+        **more,
+    }
+
+
+def line(*spans: dict[str, Any], scope: str = SCOPE) -> str:
+    """One line of a collector's file."""
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"scope": {"name": scope}, "spans": list(spans)}]}]})
+
+
+def write(folder: Path, *lines: str) -> Path:
+    file = folder / "spans.jsonl"
+    file.write_text("".join(one + "\n" for one in lines))
+    return file
+
+
+def one(folder: Path, *spans: dict[str, Any]) -> Trace:
+    """The trace of these spans."""
+    (made,) = traces("otlp", write(folder, line(*spans)))
+    return made
+
+
+def test_spans_in_any_order_and_any_file_are_the_same_trace(tmp_path: Path) -> None:
+    sample = json.loads((SAMPLES / "otlp" / "openinference.jsonl").read_text())
+    spans = sample["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    (expected,) = traces("otlp", SAMPLES / "otlp" / "openinference.jsonl")
+    for seed in range(5):
+        random.Random(seed).shuffle(spans)
+        files = []
+        for number, part in enumerate((spans[:2], spans[2:], spans[:1])):
+            holder = {**sample["resourceSpans"][0], "scopeSpans": [{"scope": {"name": "x"}, "spans": part}]}
+            files.append(tmp_path / f"{number}.json")
+            files[-1].write_text(json.dumps({"resourceSpans": [holder]}))
+        assert traces("otlp", *files) == [expected]
+
+
+def test_a_bad_span_among_good_ones_is_the_only_reject(tmp_path: Path) -> None:
+    good = span("1", None, 0, 9, attributes={**AGENT, "input": "hi", "output": "ho"})
+    bad = [
+        span("2", "1", 1, 2) | {"spanId": ""},
+        span("3", "1", 1, 2) | {"startTimeUnixNano": None},
+        span("4", "1", 1, 2) | {"endTimeUnixNano": "soon"},
+        span("5", "1", 1, 2) | {"traceId": "0" * 32},
+        span("6", "1", 1, 2) | {"startTimeUnixNano": "9" * 21},
+    ]
+    found = items("otlp", write(tmp_path, line(good, *bad)))
+    reasons = [item.reason for item in found if isinstance(item, Reject)]
+    assert [reason.split(":")[0] for reason in reasons] == [
+        "the span has no spanId",
+        "the span has no startTimeUnixNano",
+        "endTimeUnixNano is no time",
+        "the span has no traceId",
+        "startTimeUnixNano is no time",
+    ]
+    assert [item.final_response for item in found if isinstance(item, Trace)] == ["ho"]
+
+
+def test_spans_that_are_each_others_parents_are_taken(tmp_path: Path) -> None:
+    made = one(
+        tmp_path,
+        span("1", "2", 0, 9, attributes={**AGENT, "input": "hi", "output": "ho"}),
+        span("2", "1", 1, 8),
+        span("3", "3", 2, 7, attributes=TOOL, name="execute_tool look"),
+    )
+    assert (made.input, made.final_response, made.tool_path) == ("hi", "ho", "look")
+    assert len(made.steps) == 3
+
+
+def test_spans_nested_without_end_are_no_hang_and_no_crash(tmp_path: Path) -> None:
+    chain = [
+        span("1", None, number, number + 1, attributes=AGENT)
+        | {"spanId": f"s{number}", "parentSpanId": f"s{number - 1}"}
+        for number in range(3000)
+    ]
+    (reject,) = items("otlp", write(tmp_path, line(*chain)))
+    assert isinstance(reject, Reject)
+    assert reject.reason == "nested too deeply"
+
+
+def test_a_web_applications_root_and_a_retriever_do_not_speak_for_the_agent(tmp_path: Path) -> None:
+    made = one(
+        tmp_path,
+        span("1", None, 0, 90, "POST /chat", attributes={"http.route": "/chat"}),
+        span("2", "1", 1, 5, "search", attributes={"input.value": "query", "output.value": "documents"}),
+        span(
+            "3", "1", 6, 80, attributes={**CHAT, "gen_ai.input.messages": said("user", "Question"),
+            "gen_ai.output.messages": said("assistant", "Answer")},
+        ),
+    )  # fmt: skip
+    assert (made.name, made.input, made.final_response, made.latency_ms) == (
+        "POST /chat",
+        "Question",
+        "Answer",
+        90.0,
+    )
+
+
+def test_the_answer_is_the_agents_and_not_that_of_a_sub_agent_that_ran_as_a_tool(tmp_path: Path) -> None:
+    made = one(
+        tmp_path,
+        span("1", None, 0, 90, attributes=AGENT),
+        span("2", "1", 1, 9, attributes={**CHAT, "gen_ai.input.messages": said("user", "Plan a trip"),
+             "gen_ai.output.messages": asks("ask_expert", {"topic": "trains"}, "c1"),
+             "gen_ai.usage.input_tokens": 10}),
+        span("3", "1", 10, 80, attributes={**TOOL, "gen_ai.tool.name": "ask_expert", "gen_ai.tool.call.id": "c1"}),
+        span("4", "3", 11, 79, attributes=AGENT),
+        span("5", "4", 12, 78, attributes={**CHAT, "gen_ai.input.messages": said("user", "trains"),
+             "gen_ai.output.messages": said("assistant", "Take the 9:04"), "gen_ai.usage.input_tokens": 7}),
+    )  # fmt: skip
+    assert (made.input, made.final_response, made.tool_path) == ("Plan a trip", None, "ask_expert")
+    assert made.usage is not None
+    assert made.usage.input_tokens == 17
+    assert [message.text for message in made.messages] == ["Plan a trip", ""]
+
+
+def test_calls_without_ids_are_joined_in_the_order_of_the_requests(tmp_path: Path) -> None:
+    parts = [{"type": "tool_call", "name": "get", "arguments": {"n": n}} for n in (1, 2)]
+    requests = json.dumps([{"role": "assistant", "parts": parts}])
+    tool = {**TOOL, "gen_ai.tool.name": "get"}
+    made = one(
+        tmp_path,
+        span("1", None, 0, 9, attributes={**CHAT, "gen_ai.output.messages": requests}),
+        span("2", None, 10, 20, attributes={**tool, "gen_ai.tool.call.arguments": '{"n": 2}', "output": "two"}),
+        span("3", None, 11, 20, attributes={**tool, "gen_ai.tool.call.arguments": '{"n": 1}', "output": "one"}),
+        span("4", None, 12, 20, attributes={**tool, "gen_ai.tool.call.arguments": '{"n": 3}', "output": "three"}),
+    )  # fmt: skip
+    assert [(call.args, call.result) for call in made.tool_calls] == [
+        ({"n": 1}, "one"),
+        ({"n": 2}, "two"),
+        ({"n": 3}, "three"),
+    ]
+
+
+def test_a_tool_that_an_mcp_client_ran_is_one_call(tmp_path: Path) -> None:
+    tool = {**TOOL, "gen_ai.tool.name": "search", "gen_ai.tool.call.arguments": '{"q": "x"}'}
+    made = one(
+        tmp_path,
+        span("1", None, 0, 9, attributes=AGENT),
+        span("2", "1", 1, 8, "execute_tool search", attributes=tool),
+        span("3", "2", 2, 7, "tools/call search", attributes={**tool, "gen_ai.tool.call.result": "found"}),
+        span("4", "2", 3, 6, "tools/call index", attributes={**tool, "gen_ai.tool.name": "index"}),
+    )
+    assert [(call.name, call.result) for call in made.tool_calls] == [("search", "found"), ("index", None)]
+    assert [step.parent for step in made.steps] == [None, 0, 1]
+
+
+def test_a_traced_function_is_a_tool_if_the_model_asked_for_it(tmp_path: Path) -> None:
+    made = one(
+        tmp_path,
+        span("1", None, 0, 9, attributes={**AGENT, "input": "hi", "output": "ho"}),
+        span("2", "1", 1, 2, attributes={**CHAT, "gen_ai.output.messages": asks("refund", {"order": 5})}),
+        span("3", "1", 3, 4, "refund", attributes={"input.value": '{"order": 5}', "output.value": "done"}),
+        span("4", "1", 5, 6, "helper", attributes={"input.value": "a", "output.value": "b"}),
+    )
+    assert [(call.name, call.result) for call in made.tool_calls] == [("refund", "done")]
+
+
+def test_several_roots_and_missing_parents_are_one_trace_in_the_order_of_time(tmp_path: Path) -> None:
+    made = one(
+        tmp_path,
+        span("2", "9", 50, 60, attributes={**AGENT, "input": "second", "output": "last"}),
+        span("1", None, 0, 10, attributes={**AGENT, "input": "first", "output": "middle"}),
+    )
+    assert (made.input, made.final_response, made.latency_ms) == ("first", "last", 60.0)
+
+
+def test_a_run_that_was_never_ended_is_incomplete(tmp_path: Path) -> None:
+    made = one(tmp_path, span("1", None, 0, 9, attributes={**AGENT, "input": "x"}) | {"endTimeUnixNano": "0"})
+    assert (made.incomplete, made.ended_at, made.latency_ms) == (True, None, None)
+
+
+def test_choices_are_alternatives_and_history_is_no_answer(tmp_path: Path) -> None:
+    choices = [{**json.loads(said("assistant", text))[0], "finish_reason": "stop"} for text in ("A", "B")]
+    history = [*json.loads(said("user", "Q")), *json.loads(said("assistant", "only this"))]
+    made = one(
+        tmp_path, span("1", None, 0, 9, attributes={**CHAT, "gen_ai.output.messages": json.dumps(choices)})
+    )
+    assert (made.final_response, len(made.messages)) == ("A", 1)
+    made = one(
+        tmp_path, span("1", None, 0, 9, attributes={**CHAT, "gen_ai.output.messages": json.dumps(history)})
+    )
+    assert [message.text for message in made.messages] == ["only this"]
+
+
+def test_an_error_is_the_agents_own_and_a_tools_stays_with_its_call(tmp_path: Path) -> None:
+    thrown = {"name": "exception", "attributes": [{"key": "exception.message", "value": value("boom")}]}
+    failed = {"status": {"code": 2}, "events": [thrown]}
+    tool = span("2", "1", 1, 2, attributes={**TOOL, "gen_ai.tool.name": "get"}, **failed)
+    root = span("1", None, 0, 9, attributes={**AGENT, "input": "x"})
+    made = one(tmp_path, root, tool)
+    assert (made.error, made.tool_calls[0].error) == (None, "boom")
+    made = one(tmp_path, root | {"status": {"code": "STATUS_CODE_ERROR"}}, tool)
+    assert made.error == "the span has status ERROR"
+
+
+@pytest.mark.parametrize(
+    ("scope", "attributes", "setting"),
+    [
+        ("opentelemetry.instrumentation.openai_v2", {}, "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"),
+        ("com.anthropic.sdk.python", {}, "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=content"),
+        ("opentelemetry.instrumentation.openai.v1", {"llm.request.type": "chat"}, "TRACELOOP_TRACE_CONTENT"),
+        ("pydantic-ai", {}, "include_content=True"),
+        ("ai", {"ai.operationId": "ai.generateText.doGenerate"}, "recordInputs"),
+        ("mine", {"openinference.span.kind": "LLM", "input.value": "__REDACTED__"}, "OPENINFERENCE_HIDE_INPUTS"),
+        (SCOPE, {"gen_ai.input.messages_ref": "s3://bucket/1"}, "an upload hook"),
+    ],
+)  # fmt: skip
+def test_missing_contents_are_told_with_the_setting_that_turns_them_on(
+    tmp_path: Path, scope: str, attributes: dict[str, Any], setting: str
+) -> None:
+    call = span("1", None, 0, 9, attributes={**CHAT, "gen_ai.usage.input_tokens": 5, **attributes})
+    note, made = items("otlp", write(tmp_path, line(call, scope=scope)))
+    assert isinstance(note, Note)
+    assert note.text.startswith("no contents were recorded")
+    assert setting in note.text
+    assert isinstance(made, Trace)
+    assert made.usage is not None
+
+
+def test_what_is_no_trace_of_an_agent_is_left_out_and_counted(tmp_path: Path) -> None:
+    web = span("1", None, 0, 9, "GET /", attributes={"http.route": "/"})
+    assert items("otlp", write(tmp_path, line(web))) == [
+        Skipped("traces without a model call, a tool or an agent in them")
+    ]
+    log = {
+        "traceId": "ab" * 16,
+        "spanId": "1" * 16,
+        "body": {"stringValue": "hello"},
+        "eventName": "gen_ai.user.message",
+    }
+    logs = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [log, {**log, "spanId": ""}]}]}]})
+    assert items("otlp", write(tmp_path, logs)) == [
+        Skipped("log records of traces that are not in these files")
+    ]
+
+
+def test_the_samples_say_nothing_but_what_is_so() -> None:
+    told = {
+        file.name: others(items("otlp", file))
+        for file in (SAMPLES / "otlp").iterdir()
+        if not file.name.endswith(".expected.json")
+    }
+    assert {name for name, found in told.items() if found} == {"collector.jsonl", "twice.jsonl"}
