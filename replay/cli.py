@@ -49,6 +49,7 @@ COMMANDS: dict[str, dict[str, Entry]] = {
             "reports.commands.report:report", "Write a run's report: terminal, HTML, Markdown, JSON, JUnit."
         ),
         "compare": Entry("replay.commands.compare:compare", "Sample, run, diff and report in one."),
+        "calibrate": Entry("diff.commands.calibrate:calibrate", "Hold the judge against labels by hand."),
         "trend": Entry("diff.commands.trend:trend", "Follow a metric over runs; name what left the noise."),
         "plan": Entry(
             "diff.commands.plan:plan", "Say how many items and trials show a change, at what price."

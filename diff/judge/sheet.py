@@ -1,0 +1,171 @@
+"""The sheet for hand labels: drawn blind from what the judge graded, filled elsewhere, read back.
+
+A row holds what the judge saw and nothing of what it said: no score, no lane, no version. Its key is a hash
+of run, item, lane and trial, so a sheet can be filled by someone who has no store. Lanes are drawn from in
+turn; an item comes again in a lane only where no other is left.
+
+CSV opens in any spreadsheet; a cell that would start a formula there gets an apostrophe before it. A name
+that ends in .jsonl makes JSON Lines instead.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diff.judge.prompt import POINTS, document
+from diff.result import DiffResult, GradedTrial, ItemVerdict
+from diff.stored import JUDGE
+from replay.errors import InputError
+from replay.model import Grade, GradeState
+from replay.store.text import clean_text
+from replay.tape import show_call
+
+COLUMNS = ("key", "conversation", "tool_calls", "response", "expected", "label", "note")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_MOST_CELL = 32_000
+"""Characters a spreadsheet takes in one cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A response that the judge gave a score."""
+
+    key: str
+    item: ItemVerdict
+    graded: GradedTrial
+    grade: Grade
+
+    @property
+    def points(self) -> int:
+        """The judge's grade on the scale that people label by."""
+        assert self.grade.score is not None  # noqa: S101 - only scored ones are made
+        return min(max(round(self.grade.score * POINTS[-1]), POINTS[0]), POINTS[-1])
+
+
+def judged(result: DiffResult) -> list[Judged]:
+    """Every response of a run that the judge gave a score."""
+    found = []
+    for item in result.items:
+        for lane, trials in item.lanes.items():
+            for graded in trials:
+                grade = graded.grades.get(JUDGE)
+                if grade is not None and grade.state is GradeState.SCORED and grade.score is not None:
+                    name = "\x00".join([result.run.id, item.item.id, lane.value, str(graded.trial.index)])
+                    key = hashlib.sha256(name.encode()).hexdigest()[:12]
+                    found.append(Judged(key, item, graded, grade))
+    return found
+
+
+def draw(found: Sequence[Judged], size: int, seed: int) -> list[Judged]:
+    """So many of them in random order: lanes in turn, no item twice for one lane while others are left."""
+    rng = random.Random(seed)  # noqa: S311 - a draw, no secret
+    queues: dict[str, list[Judged]] = {}
+    for one in sorted(found, key=lambda one: one.key):
+        queues.setdefault(one.graded.trial.lane.value, []).append(one)
+    for queue in queues.values():
+        rng.shuffle(queue)
+        seen: set[str] = set()
+        first: list[Judged] = []
+        again: list[Judged] = []
+        for one in queue:
+            (again if one.item.item.id in seen else first).append(one)
+            seen.add(one.item.item.id)
+        queue[:] = [*first, *again]
+    drawn: list[Judged] = []
+    while len(drawn) < size and any(queues.values()):
+        for queue in queues.values():
+            if queue and len(drawn) < size:
+                drawn.append(queue.pop(0))
+    rng.shuffle(drawn)
+    return drawn
+
+
+def sheet_text(drawn: Sequence[Judged], *, lines: bool) -> str:
+    """The sheet: CSV, or JSON Lines with `lines`."""
+    rows = [_row(one) for one in drawn]
+    if lines:
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, quoting=csv.QUOTE_ALL)
+    writer.writeheader()
+    writer.writerows({name: _cell(text) for name, text in row.items()} for row in rows)
+    return out.getvalue()
+
+
+def read_sheet(path: Path) -> dict[str, int]:
+    """The labels of a filled sheet, by key; rows without a label are left out.
+
+    Raises:
+        InputError: it cannot be read, is no such sheet, or has a label that is none.
+    """
+    labels: dict[str, int] = {}
+    for line, row in _rows(path):
+        key, label = row.get("key"), row.get("label")
+        if not isinstance(key, str) or "label" not in row:
+            raise InputError(f"{path}:{line}: no key or label; it is no sheet of `replay calibrate --draw`")
+        if label is None or str(label).strip() == "":
+            continue
+        text = str(label).strip()
+        if text not in {str(point) for point in POINTS}:
+            scale = ", ".join(str(point) for point in POINTS)
+            raise InputError(f"{path}:{line}: label must be one of {scale}, or empty, not {text[:20]!r}")
+        labels[key] = int(text)
+    return labels
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name a filled sheet") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text; save it as CSV UTF-8") from None
+    if path.suffix == ".jsonl":
+        for line, raw in enumerate(text.splitlines(), start=1):
+            if raw.strip():
+                try:
+                    found = json.loads(raw)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"{path}:{line}: not valid JSON: {error.msg}") from None
+                yield line, found if isinstance(found, dict) else {}
+        return
+    csv.field_size_limit(10_000_000)
+    head = text.partition("\n")[0]
+    # Spreadsheets of half of Europe save CSV with semicolons.
+    reader = csv.DictReader(io.StringIO(text), delimiter=";" if head.count(";") > head.count(",") else ",")
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _row(one: Judged) -> dict[str, str]:
+    material: dict[str, Any] = document(one.item.item, one.graded.trial)
+    calls = []
+    for call in material["tool_calls"]:
+        answer = f"error: {call['error']}" if "error" in call else call["result"]
+        calls += [f"→ {show_call(call['name'], call['args'])}", f"← {answer}"]
+    expected = [f"- {trait}" for trait in material.get("expected_traits", ())]
+    if "reference_answer" in material:
+        origin = "what production answered" if material["recorded"] else "what is expected"
+        expected.append(f"{origin}: {material['reference_answer']}")
+    return {
+        "key": one.key,
+        "conversation": "\n".join(f"{turn['role']}: {turn['text']}" for turn in material["conversation"]),
+        "tool_calls": "\n".join(calls),
+        "response": material["response"],
+        "expected": "\n".join(expected),
+        "label": "",
+        "note": "",
+    }
+
+
+def _cell(text: str) -> str:
+    plain = clean_text(text)[:_MOST_CELL]
+    return f"'{plain}" if plain.startswith(_FORMULA) else plain

@@ -1,0 +1,175 @@
+"""`replay calibrate`: a blind sheet, read back, decides whether the judge may gate."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from statsmodels.stats.inter_rater import cohens_kappa
+
+from diff.statistics.agreement import agreement
+from replay.cli import main
+from replay.model import Item, Lane
+from tests.diff.build import RUN_ID, item, judged, store, trial
+
+GRADES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=2, max_size=60)
+
+
+@given(GRADES)
+def test_kappa_is_that_of_statsmodels(pairs: list[tuple[int, int]]) -> None:
+    first, second = [one for one, _ in pairs], [other for _, other in pairs]
+    found = agreement(first, second, (1, 2, 3))
+    table = np.array(found.confusion)
+    assert table.sum() == len(pairs) == found.labels
+    assert found.share == pytest.approx(np.mean([one == other for one, other in pairs]))
+    assert found.constant == pytest.approx(max(first.count(grade) for grade in (1, 2, 3)) / len(pairs))
+    if found.kappa is None:
+        assert len({*first, *second}) == 1
+    else:
+        with np.errstate(all="ignore"):  # its standard error divides by zero on small tables
+            expected = cohens_kappa(table, wt="linear").kappa
+        assert found.kappa == pytest.approx(expected, abs=1e-9)
+        assert found.kappa_ci is not None
+        assert found.kappa_ci[0] <= found.kappa_ci[1]
+
+
+@pytest.fixture
+def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sixty items; the judge gives 3 to most answers of the old lane and 1 to every fifth of the new one."""
+    items = [item(f"t{n}", input=f"=HYPERLINK({n})", recorded_response="done") for n in range(60)]
+    done, grades = [], []
+    for n, one in enumerate(items):
+        for lane in (Lane.OLD, Lane.NEW):
+            done.append(trial(one, lane, final_response=f"answer {n}"))
+            grades.append(judged(one, lane, 0, 1 / 3 if n % 5 == 0 and lane is Lane.NEW else 1.0))
+    (tmp_path / "replay.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return store(tmp_path, items, done, grades=grades)
+
+
+def _run(store_path: Path, *args: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["--db", str(store_path), "calibrate", *args])
+    return int(ended.value.code or 0)
+
+
+def _fill(path: Path, label: Any) -> None:
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["label"] = label(row)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=";")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _truth(row: dict[str, str]) -> int:
+    """A person who finds the answers to every fifth question poor, and knows no lane."""
+    return 1 if int(row["response"].split()[1]) % 5 == 0 else 3
+
+
+def test_the_sheet_is_blind_and_no_cell_is_a_formula(graded: Path) -> None:
+    assert _run(graded, "--draw", "sheet.csv") == 0
+    text = Path("sheet.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert len(rows) == len({row["key"] for row in rows}) == 50
+    assert set(rows[0]) == {"key", "conversation", "tool_calls", "response", "expected", "label", "note"}
+    assert "candidate" not in text
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
+    assert '→ get_order_status(order_id="1")' in text
+    assert _run(graded, "--draw", "again.csv") == 0
+    assert Path("again.csv").read_text() == text
+
+
+def test_both_lanes_are_drawn_from_alike(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(graded, "--draw", "sheet.jsonl", "--size", "40") == 0
+    rows = [json.loads(line) for line in Path("sheet.jsonl").read_text().splitlines()]
+    Path("sheet.jsonl").write_text("".join(json.dumps({**row, "label": 2}) + "\n" for row in rows))
+    capsys.readouterr()
+    assert _run(graded, "--read", "sheet.jsonl", "--json") == 0
+    apart = json.loads(capsys.readouterr().out)["disagreements"]
+    assert len([one for one in apart if one["lane"] == "old"]) == 20
+
+
+def test_read_back_it_is_bound_to_the_judge_and_says_what_to_read_first(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(graded, "--draw", "ada.csv") == 0
+    _fill(Path("ada.csv"), _truth)
+    assert _run(graded, "--read", "ada.csv") == 0
+    text = capsys.readouterr().out
+    written = json.loads(Path("cases/calibration.json").read_text())
+    assert (written["model"], written["prompt_hash"], written["rubric_hash"]) == ("m", "p", "r")
+    assert written["labels"] == 50
+    assert written["labelled_by"] == ["ada"]
+    wrong = written["confusion"][0]
+    assert written["agreement"] == pytest.approx((50 - wrong[2]) / 50)
+    assert f"agrees with {written['agreement']:.0%} of 50 labels; kappa" in text
+    assert "read these first" in text
+    assert "old 1: label 1, judge 3" in text
+
+
+def test_labellers_are_held_against_each_other_and_differences_are_no_measure(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("ada.csv", "bo.csv"):
+        assert _run(graded, "--draw", name) == 0
+    _fill(Path("ada.csv"), _truth)
+    _fill(Path("bo.csv"), lambda row: 2 if row["response"] == "answer 7" else _truth(row))
+    capsys.readouterr()
+    assert _run(graded, "--read", "ada.csv", "--read", "bo.csv", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    (pair,) = document["between"].values()
+    assert pair["labels"] == 50
+    assert document["labels"] == round(50 * pair["agreement"])
+
+
+def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(graded, "--draw", "sheet.csv") == 0
+    _fill(Path("sheet.csv"), lambda row: 3)
+    capsys.readouterr()
+    assert _run(graded, "--read", "sheet.csv") == 0
+    assert "the judge may gate" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["--db", str(graded), "diff", RUN_ID, "--json"])
+    judge = json.loads(capsys.readouterr().out)["metrics"]["judge"]
+    assert judge["calibration"]["labels"] == 50
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ([], "say either --draw FILE, to write a sheet, or --read FILE"),
+        (["--draw", "there.csv"], "there.csv is there already, and may hold labels"),
+        (["--read", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),
+        (["--read", "there.csv"], "there.csv:2: no key or label; it is no sheet"),
+        (["--read", "five.csv"], "five.csv:2: label must be one of 1, 2, 3, or empty, not '5'"),
+        (["--read", "other.csv"], "1 labelled rows are not of run"),
+        (["--read", "blank.csv"], "no row of blank.csv has a label"),
+    ],
+)
+def test_what_is_no_sheet_is_said_and_nothing_is_written(
+    args: list[str], sentence: str, graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("there.csv").write_text("a,b\n1,2\n")
+    Path("five.csv").write_text("key,label\nabc,5\n")
+    Path("other.csv").write_text("key,label\nabc,3\n")
+    Path("blank.csv").write_text("key,label\nabc,\n")
+    assert _run(graded, *args) == 2
+    assert sentence in capsys.readouterr().err
+    assert not Path("cases/calibration.json").exists()
+
+
+def test_without_grades_it_says_what_makes_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items: list[Item] = [item("t1")]
+    path = store(tmp_path, items, [trial(items[0], Lane.NEW)])
+    assert _run(path, "--draw", str(tmp_path / "s.csv")) == 2
+    assert "has no response with a score of the judge" in capsys.readouterr().err
