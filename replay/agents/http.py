@@ -162,11 +162,13 @@ async def _refused(response: httpx.Response, ms: float) -> JsonObject:
         said = text.decode("utf-8", "replace")
     if isinstance(said, dict):
         said = said.get("error") or said.get("detail") or said.get("message") or said
+    if isinstance(said, dict):
+        said = said.get("message", str(said))
     message: JsonObject = exchange.failed_as(
         {
             "status": response.status_code,
             "retry_after_s": asked,
-            "message": said.get("message", str(said)) if isinstance(said, dict) else str(said),
+            "message": str(said) or response.reason_phrase,
         },
         ms,
     )

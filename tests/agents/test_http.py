@@ -1,0 +1,183 @@
+"""What a service may answer, and what it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from replay.agents import Outcome, build, exchange
+from replay.errors import VersionError
+from replay.model import Item, Message, Status, Version, VersionKind
+
+JSON = "application/json"
+SSE = "text/event-stream"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        server: Any = self.server
+        body = self.rfile.read(int(self.headers["content-length"]))
+        server.received.append((self.path, dict(self.headers), json.loads(body)))
+        status, kind, parts = server.answer
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        for name, value in server.fields.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for part in parts:
+            self.wfile.write(part)
+            self.wfile.flush()
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def service(kind: str, *parts: str | bytes, status: int = 200, **fields: str) -> Iterator[Any]:
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    encoded = [part.encode() if isinstance(part, str) else part for part in parts]
+    server.answer, server.fields, server.received = (status, kind, encoded), fields, []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def ask(server: Any, item: Item | None = None, **fields: Any) -> Outcome:
+    url = f"http://127.0.0.1:{server.server_address[1]}/agent?v=2"
+    version = Version(name="there", kind=VersionKind.HTTP, url=url, **fields)
+
+    async def once() -> Outcome:
+        running = build(version, timeout_s=10.0, concurrency=1)
+        try:
+            await running.start()
+            return await running.run(item or Item(id="x", input="hello"), 3)
+        finally:
+            await running.close()
+
+    return asyncio.run(once())
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "said"),
+    [
+        (JSON, ('"plain"',), "plain"),
+        (JSON + "; charset=utf-8", ('{"text": "a \\u00e9"}',), "a é"),
+        ("text/plain", ("Zürich — ", "done"), "Zürich — done"),
+        (SSE, ('data: {"delta": "a ', 'b"}\n\nda', 'ta: {"delta": "c"}\r\n\r\ndata: [DONE]\n\n'), "a bc"),
+        (SSE, (': hello\nevent: x\nid: 3\ndata: {"delta":\ndata: "two lines"}\n\n',), "two lines"),
+        (SSE, ('data: {"delta": "x"}\n\ndata: {"final_response": "whole"}',), "whole"),
+        (SSE, ('data: {"delta": "a \u2028 b"}\n\n',), "a \u2028 b"),
+        (
+            "application/x-ndjson",
+            ('{"delta": "a"}\n\n{"delta": "b"}\n', '{"usage": {}, "messages": []}'),
+            "ab",
+        ),
+    ],
+)
+def test_answers(kind: str, parts: tuple[str, ...], said: str) -> None:
+    with service(kind, *parts) as server:
+        outcome = ask(server)
+    assert (outcome.status, outcome.final_response) == (Status.OK, said), outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts", "reason"),
+    [
+        (JSON, ("<html>",), "the agent answered application/json that is no JSON: "),
+        ("text/html", ("<p>Not here",), "the agent answered text/html that is no JSON: "),
+        (JSON, ("42",), "the agent returned an int (42); allowed is"),
+        (JSON, ('{"status": "done"}',), "the agent returned a dict with status; allowed is"),
+        (SSE, ("data: {\n\n",), "an event of the agent's stream is no JSON: "),
+        (SSE, ("",), "the agent returned None; allowed is"),
+        (JSON, ('{"error": "out of stock"}',), "out of stock"),
+        (SSE, ('data: {"delta": "x"}\n\ndata: {"error": {"message": "cut"}}\n\n',), "cut"),
+        (JSON, ("[" * 100_000,), "the agent answered application/json that is no JSON"),
+    ],
+)
+def test_what_is_no_answer_is_the_agents_error(kind: str, parts: tuple[str, ...], reason: str) -> None:
+    with service(kind, *parts) as server:
+        outcome = ask(server)
+    assert outcome.status is Status.AGENT_ERROR
+    assert (outcome.reason or "").startswith(reason)
+
+
+@pytest.mark.parametrize("kind", [JSON, SSE])
+def test_an_answer_without_end_is_the_agents_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "LARGEST", 1000)
+    with service(kind, *["x" * 600] * 3) as server:
+        outcome = ask(server)
+    assert (outcome.status, outcome.reason) == (Status.AGENT_ERROR, exchange.TOO_LONG)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fields", "expected"),
+    [
+        (429, '{"detail": "slow down"}', {"retry-after": "7"}, ("infra_error", "429 slow down", 7.0)),
+        (503, "busy", {}, ("infra_error", "503 busy", None)),
+        (500, '{"error": {"message": "KeyError: x"}}', {}, ("agent_error", "500 KeyError: x", None)),
+        (404, "", {}, ("agent_error", "404 Not Found", None)),
+        (302, "", {"location": "http://127.0.0.1:9/"}, ("agent_error", "302 Found", None)),
+    ],
+)
+def test_error_statuses(
+    status: int, body: str, fields: dict[str, str], expected: tuple[str, str, float | None]
+) -> None:
+    with service(JSON, body, status=status, **fields) as server:
+        outcome = ask(server)
+    assert (outcome.status.value, outcome.reason, outcome.retry_after_s) == expected
+
+
+def test_what_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENT_AUTH", "Bearer secret")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    history = (
+        Message(role="system", text="the prompt of another version"),
+        Message(role="user", text="hello"),
+        Message(role="assistant", text="hello!"),
+        Message(role="user", text="order 1?"),
+    )
+    with service(JSON, '"x"') as server:
+        item = Item(id="trace-7", input="order 1?", messages=history)
+        ask(server, item, args={"model": "m"}, header_env={"Authorization": "AGENT_AUTH"})
+        [(path, headers, body)] = server.received
+    assert path == "/agent?v=2"
+    assert headers["Authorization"] == "Bearer secret"
+    assert body == {
+        "replaydiff": 1,
+        "trial": 0,
+        "item": "trace-7",
+        "index": 3,
+        "input": "order 1?",
+        "messages": [{"role": m.role, "content": m.text} for m in history[1:]],
+        "args": {"model": "m"},
+        "tools_url": None,
+    }
+
+
+def test_a_service_that_is_not_there_is_refused_at_once() -> None:
+    version = Version(name="there", kind=VersionKind.HTTP, url="http://127.0.0.1:9/agent")
+
+    async def start() -> None:
+        running = build(version, timeout_s=1.0, concurrency=1)
+        try:
+            await running.start()
+        finally:
+            await running.close()
+
+    began = time.monotonic()
+    with pytest.raises(VersionError, match=r"nothing answers at 127\.0\.0\.1:9 .*start the agent first"):
+        asyncio.run(start())
+    assert time.monotonic() - began < 5
