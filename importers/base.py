@@ -31,6 +31,7 @@ BUILTIN = {
     "openai": "importers.openai",
     "anthropic": "importers.anthropic",
     "claude-code": "importers.claude_code.files",
+    "codex": "importers.codex",
     "langfuse": "importers.langfuse.source",
     "otlp": "importers.otlp.files",
     "phoenix": "importers.phoenix.source",

@@ -7,8 +7,10 @@ knows decide.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 
 from importers.base import BUILTIN, GROUP, Importer, InputFile, importer
@@ -40,7 +42,7 @@ def detect(file: InputFile) -> Importer:
     Raises:
         InputError: no record can be read, no importer knows them, or two are about as sure.
     """
-    candidates = list(importers())
+    candidates = importers()
     first: list[Json] = []
     telling: list[list[float]] = []
     for found in islice(records(file), LOOKED_FOR):
@@ -72,19 +74,23 @@ def detect(file: InputFile) -> Importer:
     )
 
 
-def importers() -> Iterator[Importer]:
+def importers() -> list[Importer]:
     """All importers: the built-in ones, then those of other distributions that can be loaded."""
+    return [*map(importer, BUILTIN), *_of_other_distributions(tuple(sys.path))]
+
+
+@cache
+def _of_other_distributions(_path: tuple[str, ...]) -> list[Importer]:
+    """Once for each place that is looked in: reading entry points costs more than reading a small file."""
     from importlib.metadata import entry_points
 
-    for name in BUILTIN:
-        yield importer(name)
+    found: list[Importer] = []
     for entry in sorted(entry_points(group=GROUP)):
-        if entry.name in BUILTIN:
-            continue
-        try:
-            yield entry.load()
-        except Exception:  # noqa: BLE001, S112 - a broken distribution must not stop `auto` for the others
-            continue
+        if entry.name not in BUILTIN:
+            # A broken distribution must not stop `auto` for the others.
+            with suppress(Exception):
+                found.append(entry.load())
+    return found
 
 
 def _sure(candidate: Importer, record: Json) -> float:

@@ -21,11 +21,9 @@ import atheris  # type: ignore[import-not-found]
 
 with atheris.instrument_imports(include=["importers", "replay.messages"]):
     from importers.base import BUILTIN, InputFile, Reject, importer
-    from importers.detect import importers
     from replay.messages import conversation, read_messages, read_text
 
-    for each in BUILTIN:
-        importer(each)
+    CANDIDATES = [importer(each) for each in BUILTIN]
 
 MESSAGES = "messages"
 
@@ -38,7 +36,7 @@ def _messages(data: bytes) -> None:
     for value in values:
         conversation(read_messages(value) or ())
         read_text(value)
-        for candidate in importers():
+        for candidate in CANDIDATES:
             candidate.recognises(value)
 
 

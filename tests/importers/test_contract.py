@@ -17,8 +17,10 @@ from replay.store.rejects import list_rejects
 from replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
 
-# A trace of Claude Code is many records: test_claude_code.py holds it to the same.
-pytestmark = pytest.mark.parametrize("source", [name for name in BUILTIN if name != "claude-code"])
+# A trace of a coding agent is many records: test_claude_code.py and test_codex.py hold them to the same.
+pytestmark = pytest.mark.parametrize(
+    "source", [name for name in BUILTIN if name not in ("claude-code", "codex")]
+)
 
 
 def _write(path: Path, *lines: Any) -> Path:

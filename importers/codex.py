@@ -1,0 +1,188 @@
+"""Codex CLI sessions: the rollout files under `~/.codex/sessions`, one or a folder of them.
+
+A line is `{timestamp, type, payload}`; `response_item` lines hold the items of the Responses API, which make
+the conversation. Events repeat them, but for token counts. A session has many turns of its user, and each
+turn is a trace: `SESSION:NUMBER`. What was said in earlier turns stands before it in its messages, without
+their tools. The release is the version of Codex. What Codex itself puts into the user's mouth (the
+environment, instructions) is no turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from importers import fields
+from importers.base import InputFile, Item, RecordError, Skipped
+from importers.convert import guarded, refused, reject
+from importers.reading import Broken, Record, records
+from replay.messages import final_response, join_results, read_messages
+from replay.model import Json, JsonObject, Message, Trace, Usage
+
+NAME = "codex"
+SUMMARY = "Codex CLI sessions: rollout files of ~/.codex/sessions"
+TELL = "records are lines of a Codex rollout"
+
+_TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
+_NOT_TYPED = ("<environment_context>", "<user_instructions>", "<permissions", "# AGENTS.md", "<turn_aborted>")
+"""How a text begins that stands in a user's message and that no user typed."""
+
+
+def recognises(record: Json) -> float:
+    """By the envelope of a line, and the types that Codex writes."""
+    if not isinstance(record, dict) or not isinstance(record.get("payload"), dict):
+        return 0.0
+    if "timestamp" not in record or not isinstance(record.get("type"), str):
+        return 0.0
+    return 0.95 if record["type"] in _TYPES else 0.5
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What the user typed, and all that came of it."""
+
+    asked: Message
+    number: int
+    before: tuple[Message, ...]
+    first: Record
+    said: list[Message] = field(default_factory=list)
+    counts: list[Json] = field(default_factory=list)
+    """Tokens of each call of the model, as they were told."""
+    last: JsonObject = field(default_factory=dict)
+    error: str | None = None
+    is_aborted: bool = False
+
+
+class _Session:
+    """A rollout file while it is read: only the turn that is under way is held, and what was said before."""
+
+    def __init__(self, file: InputFile) -> None:
+        self.meta: JsonObject = {}
+        self._file = file
+        self._context: JsonObject = {}
+        self._turn: _Turn | None = None
+        self._before: list[Message] = []
+        self._number = 0
+
+    def take(self, record: Record) -> Iterator[Item]:
+        """Read a line; a user's message ends the turn before it."""
+        line = record.value
+        payload = line.get("payload") if isinstance(line, dict) else None
+        if (
+            not isinstance(line, dict)
+            or not isinstance(payload, dict)
+            or not isinstance(line.get("type"), str)
+        ):
+            yield refused(
+                NAME, self._file, record, "a line of a session must be an object with type and payload"
+            )
+            return
+        kind = line["type"]
+        if kind == "session_meta":
+            self.meta = payload
+        elif kind == "turn_context":
+            self._context = payload
+        elif kind == "response_item":
+            for message in read_messages([payload]) or ():
+                yield from self._message(message, record, line)
+        elif kind == "event_msg" and self._turn is not None:
+            self._event(payload)
+
+    def end(self) -> Iterator[Item]:
+        """The trace of the turn that is under way."""
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        if not turn.said and turn.error is None:
+            yield Skipped("prompts that were not answered")
+            return
+        yield from guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)])
+        said = final_response(turn.said)
+        self._before += [turn.asked, *([Message(role="assistant", text=said)] if said else [])]
+
+    def _message(self, message: Message, record: Record, line: JsonObject) -> Iterator[Item]:
+        if message.role == "user":
+            if message.text.lstrip().startswith(_NOT_TYPED):
+                return
+            yield from self.end()
+            self._turn = _Turn(message, self._number, tuple(self._before), record)
+            self._number += 1
+        elif message.role in ("assistant", "tool") and self._turn is not None:
+            self._turn.said.append(message)
+        if self._turn is not None:
+            self._turn.last = line
+
+    def _event(self, payload: JsonObject) -> None:
+        turn, kind = self._turn, payload.get("type")
+        if turn is None:
+            return
+        if kind == "token_count":
+            info = payload.get("info")
+            turn.counts.append(info.get("last_token_usage") if isinstance(info, dict) else None)
+        elif kind == "error":
+            message = payload.get("message")
+            turn.error = message if isinstance(message, str) else "the turn failed"
+        elif kind == "turn_aborted":
+            turn.is_aborted = True
+
+    def _trace(self, turn: _Turn) -> Trace:
+        session = self.meta.get("id")
+        if not isinstance(session, str) or not session:
+            raise RecordError("the session has no session_meta line with an id before it")
+        first = turn.first.value if isinstance(turn.first.value, dict) else {}
+        started_at = fields.time(first, "timestamp")
+        if started_at is None:
+            started_at = datetime.fromtimestamp(int(self._file.modified), UTC).replace(tzinfo=None)
+        ended_at = fields.time(turn.last, "timestamp")
+        said = final_response(turn.said)
+        metadata: JsonObject = {
+            key: self.meta[key]
+            for key in ("cwd", "originator", "source")
+            if isinstance(self.meta.get(key), str)
+        }
+        if turn.is_aborted:
+            metadata["interrupted"] = True
+        return Trace(
+            trace_id=f"{session}:{turn.number}",
+            source=NAME,
+            started_at=started_at,
+            ended_at=ended_at,
+            session_id=session,
+            release=_text(self.meta.get("cli_version")),
+            model=_text(self._context.get("model")),
+            input=turn.asked.text,
+            messages=(*turn.before, turn.asked, *turn.said),
+            final_response=said,
+            tool_calls=join_results(turn.said),
+            usage=fields.total(map(_usage, turn.counts)),
+            latency_ms=fields.elapsed_ms(started_at, ended_at),
+            error=turn.error if said is None else None,
+            metadata=metadata,
+        )
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """One trace for each turn; each file is a session."""
+    for file in files:
+        session = _Session(file)
+        for found in records(file):
+            if isinstance(found, Broken):
+                yield reject(NAME, file, found)
+            else:
+                yield from session.take(found)
+        yield from session.end()
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _usage(value: Json) -> Usage | None:
+    if not isinstance(value, dict):
+        return None
+    return Usage(
+        input_tokens=fields.count(value, "input_tokens"),
+        output_tokens=fields.count(value, "output_tokens"),
+        cache_read_tokens=fields.count(value, "cached_input_tokens"),
+    )
