@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
@@ -21,6 +21,7 @@ from tests.diff.build import RUN_ID, item, judged, store, trial
 GRADES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=2, max_size=60)
 
 
+@settings(deadline=None)
 @given(GRADES)
 def test_kappa_is_that_of_statsmodels(pairs: list[tuple[int, int]]) -> None:
     first, second = [one for one, _ in pairs], [other for _, other in pairs]
@@ -84,7 +85,7 @@ def test_the_sheet_is_blind_and_no_cell_is_a_formula(graded: Path) -> None:
     assert set(rows[0]) == {"key", "conversation", "tool_calls", "response", "expected", "label", "note"}
     assert "candidate" not in text
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
-    assert '→ get_order_status(order_id="1")' in text
+    assert '→ get_order_status(order_id=""1"")' in text
     assert _run(graded, "--draw", "again.csv") == 0
     assert Path("again.csv").read_text() == text
 
