@@ -298,7 +298,9 @@ class JsonClient:
             target = _address(answer.headers.get("location", "")) or "elsewhere"
             return _Fault(f"sends on to {target} (HTTP {status}); give that address", status, again=False)
         if "html" in answer.headers.get("content-type", ""):
-            return _Fault("answered a web page, no JSON; is the address that of the API?", again=False)
+            return _Fault(
+                "answered a web page, no JSON; is the address that of the API?", status, again=False
+            )
         try:
             return _Answer(parse(content))
         except ValueError:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,11 @@ _IDS_AT_ONCE = 100
 _MOST_ANNOTATIONS = 1000
 _DONE = "done"
 _NEXT, _WHOLE = "next", "whole "
-_NONE_THERE = (404, 405, 422)
-"""An older server knows no annotations of this sort."""
-CUT = "spans of this trace are missing: this version of Phoenix cannot be asked for one trace"
+_EDGE = timedelta(hours=1)
+"""How far beyond the span of time the rest of a trace is looked for, where it cannot be asked for by id."""
+_NOT_THERE = (200, 404, 405)
+"""A path that the server does not know: an older Phoenix answers it with its own web page."""
+CUT = "spans of this trace are missing, and this version of Phoenix cannot be asked for one trace"
 
 
 def origin(query: Query) -> str:
@@ -114,32 +117,41 @@ class _Reader:
 
     def read(self) -> None:
         """Fill the spools; what is in them already is not asked for."""
-        spool = self._gathered.spans
-        place = spool.marked(_NEXT) or ""
-        while place != _DONE:
-            found, place = self._page(self._span_of_time(), place)
-            self._keep(found)
-            spool.mark(_NEXT, place)
-            self._gathered.commit()
-            self._told(f"{len(spool):,} spans")
-        for key in [group.key for group in spool.groups() if self._is_cut(group)]:
+        spool, start, end = self._gathered.spans, self._query.start, self._query.end
+        self._walk(_NEXT, start, end)
+        cut = {group.key for group in spool.groups() if self._is_cut(group)}
+        for key in sorted(cut):
             if spool.marked(_WHOLE + key) is None:
                 self._complete(key)
                 spool.mark(_WHOLE + key, "1")
                 self._gathered.commit()
+        if self._cannot_complete:
+            self._walk("after", end, end + _EDGE, cut)
+            if start is not None:
+                self._walk("before", start - _EDGE, start, cut)
 
     def made(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
         """The trace of a group, where the query wants it."""
         items = list(self._gathered.made(group, NAME))
         made = next((item for item in items if isinstance(item, Trace)), None)
         if made is None or _wanted(made, self._query):
-            if self._cannot_complete and made is not None and self._is_cut(group):
+            cut = self._cannot_complete and _lacks_parent(_spans(group))
+            if cut and made is not None:
                 yield Note(CUT)
-            yield from items
+            for item in items:
+                yield replace(item, incomplete=True) if cut and isinstance(item, Trace) else item
 
-    def _span_of_time(self) -> dict[str, str]:
-        found = {"end_time": _iso(self._query.end)}
-        return {"start_time": _iso(self._query.start), **found} if self._query.start else found
+    def _walk(self, mark: str, start: datetime | None, end: datetime, only: Set[str] | None = None) -> None:
+        """Take the spans that started in a span of time, of all traces or `only` of these."""
+        spool = self._gathered.spans
+        asked = {"end_time": _iso(end)} | ({"start_time": _iso(start)} if start else {})
+        place = spool.marked(mark) or ""
+        while place != _DONE:
+            found, place = self._page(asked, place)
+            self._keep([row for row in found if only is None or _trace_id(row) in only])
+            spool.mark(mark, place)
+            self._gathered.commit()
+            self._told(f"{len(spool):,} spans")
 
     def _page(self, asked: Params, place: str) -> tuple[list[JsonObject], str]:
         """Spans of a page, and the place of the next one."""
@@ -153,19 +165,20 @@ class _Reader:
                 if error.heavy and error.status != 422 and smaller is not None:
                     self._size = smaller
                     continue
-                if error.status == 404:
+                if error.status in _NOT_THERE:
                     raise InputError(self._no_project()) from None
                 raise
             data, place = _listed(answer)
             return data, place or _DONE
 
     def _no_project(self) -> str:
-        """What to say where spans are not found: another project, or a server too old to be asked."""
+        """What to say where spans are not found: another project, an old server, or none of Phoenix."""
         try:
             listed, _ = _listed(self._client.get("/v1/projects", {"limit": 100}))
         except HttpError:
             return (
-                f"{origin(self._query)}: the server is too old to be asked for spans; Phoenix 8 or later can"
+                f"{origin(self._query)}: nothing there answers as Phoenix 11 or later does; "
+                "is the address right?"
             )
         names = ", ".join(str(one.get("name")) for one in listed)
         return f"{origin(self._query)}: there is no such project; --project takes one of: {names}"
@@ -193,7 +206,7 @@ class _Reader:
                 try:
                     found, place = _listed(self._client.get(f"{self._path}/{what}_annotations", params))
                 except HttpError as error:
-                    if error.status in _NONE_THERE:
+                    if error.status in _NOT_THERE:
                         return
                     raise
                 for row in found:
@@ -204,24 +217,32 @@ class _Reader:
 
     def _is_cut(self, group: Group) -> bool:
         """Whether spans of a trace may lie beyond the span of time."""
-        spans = [msgspec.convert(row.value, RawSpan) for row in group.rows]
-        ids = {span.id for span in spans}
-        return any(
-            (span.parent is not None and span.parent not in ids)
-            or span.ended_at is None
-            or span.ended_at >= self._query.end
-            for span in spans
-        )
+        spans = _spans(group)
+        open_ended = any(span.ended_at is None or span.ended_at >= self._query.end for span in spans)
+        return open_ended or _lacks_parent(spans)
 
     def _complete(self, trace_id: str) -> None:
         """Ask for all spans of a trace, where the server knows that question."""
         place = ""
         while place != _DONE and not self._cannot_complete:
             found, place = self._page({"trace_id": trace_id}, place)
-            own = [row for row in found if _ids([row.get("context")], "trace_id") == [trace_id]]
+            own = [row for row in found if _trace_id(row) == trace_id]
             # A server that does not know the parameter answers with spans of any trace.
             self._cannot_complete = len(own) < len(found)
             self._keep(own)
+
+
+def _spans(group: Group) -> list[RawSpan]:
+    return [msgspec.convert(row.value, RawSpan) for row in group.rows]
+
+
+def _lacks_parent(spans: Sequence[RawSpan]) -> bool:
+    ids = {span.id for span in spans}
+    return any(span.parent is not None and span.parent not in ids for span in spans)
+
+
+def _trace_id(row: JsonObject) -> str:
+    return next(iter(_ids([row.get("context")], "trace_id")), "")
 
 
 def _wanted(made: Trace, query: Query) -> bool:

@@ -109,7 +109,7 @@ def read_span(row: JsonObject) -> FoundSpan:
     return FoundSpan(
         trace_id,
         RawSpan(
-            id=fields.text(ids, "span_id") or _own_id(row),
+            id=fields.text(ids, "span_id") or own_id(row),
             parent=fields.text(row, "parent_id"),
             name=str(row.get("name") or ""),
             started_at=started_at,
@@ -148,7 +148,8 @@ def _own(event: Mapping[str, Any]) -> JsonObject:
     return own if isinstance(own, dict) else {}
 
 
-def _own_id(row: JsonObject) -> str:
+def own_id(row: JsonObject) -> str:
+    """An id for a row that has none: the same for the same row."""
     return _LOST + hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()[:16]
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from importers.base import Item, Note
-from importers.convert import excerpt
 from importers.phoenix.records import (
     Annotation,
     ids_lost,
     is_annotation,
     is_span,
     linked,
+    own_id,
     read_annotation,
     read_span,
     scores,
@@ -70,7 +70,7 @@ class Gathered:
 
     def refuse(self, row: JsonObject, reason: str) -> None:
         """Keep what was wrong with a row, for an import that may be interrupted before it says so."""
-        self.annotations.add("", _REFUSED, excerpt(row), {"row": row, "reason": reason})
+        self.annotations.add("", _REFUSED, own_id(row), {"row": row, "reason": reason})
 
     def refused(self) -> Iterator[tuple[JsonObject, str]]:
         """Rows that could not be taken, and why."""

@@ -186,10 +186,18 @@ def test_a_server_that_stumbles_is_asked_again(
 def test_an_old_server_gives_what_it_can_and_the_rest_is_told(server: PhoenixServer, replay: Import) -> None:
     server.old = True
     filled(server, 20)
-    code, out, _ = replay("--from", "2026-11-01T10:12:00", "--to", "2026-11-01T10:20:03")
+    thumb = {"name": "thumb", "annotator_kind": "HUMAN", "result": {"score": 1.0}}
+    server.annotations["span"] = [{**thumb, "span_id": "t13-root"}]
+    # Of one the root is nowhere.
+    server.spans += run("lost", 19)[1:]
+    code, out, _ = replay("--from", "2026-11-01T10:12:03", "--to", "2026-11-01T10:20:03")
     assert code == 0
     assert "1 record: spans of this trace are missing" in out
-    assert set(stored()) == {f"t{n}" for n in range(12, 21)}
+    found = stored()
+    assert set(found) == {"lost", *(f"t{n}" for n in range(13, 21))}
+    assert found["t13"].scores == {"thumb": 1.0}
+    assert [key for key, trace in found.items() if trace.incomplete] == ["lost"]
+    assert len(found["t20"].steps) == 3
 
 
 def test_only_what_was_asked_for_comes_in(server: PhoenixServer, replay: Import) -> None:
@@ -245,10 +253,10 @@ def test_address_and_headers_are_read_as_the_client_of_phoenix_does(
 def test_what_is_no_page_of_phoenix_is_told(
     server: PhoenixServer, replay: Import, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", f"{server.url}/elsewhere")
+    monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", f"{server.url}/x/elsewhere")
     code, _, err = replay(*DAY)
     assert code == 2
-    assert "too old to be asked for spans" in err
+    assert "nothing there answers as Phoenix 11 or later does; is the address right?" in err
 
 
 def test_evaluators_and_missing_contents_are_told() -> None:

@@ -28,7 +28,7 @@ class PhoenixServer(ThreadingHTTPServer):
         self.project = "default"
         self.key: str | None = None
         self.old = False
-        """It knows no annotations and does not look at `trace_id`."""
+        """It knows no annotations of traces and does not look at `trace_id`."""
         self.largest_page = 1000
         """More spans at once are more than it can take."""
         self.down_after: int | None = None
@@ -78,16 +78,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _route(self, path: list[str], asked: dict[str, list[str]]) -> None:
         server = self.server
-        if path == ["projects"]:
+        if path[0] == "elsewhere":
+            # What any path gets that is none of the API's.
+            self._send(b"<!DOCTYPE html><title>Phoenix</title>", "text/html")
+        elif path == ["projects"]:
             self._answer({"data": [{"id": "UHJvamVjdDox", "name": server.project}], "next_cursor": None})
         elif path[:2] != ["projects", server.project]:
-            self._answer({"detail": "Project not found"}, 404)
+            self._send(b"Project not found", "text/plain", 404)
         elif path[2:] == ["spans"]:
             self._spans(asked)
-        elif path[2:] in (["span_annotations"], ["trace_annotations"]) and not server.old:
+        elif path[2:] == ["span_annotations"] or (path[2:] == ["trace_annotations"] and not server.old):
             self._annotations(path[2].removesuffix("_annotations"), asked)
         else:
-            self._answer({"detail": "Not Found"}, 404)
+            self._send(b"<!DOCTYPE html><title>Phoenix</title>", "text/html")
 
     def _spans(self, asked: dict[str, list[str]]) -> None:
         """Newest arrival first; the cursor names the first span of the next page."""
@@ -135,9 +138,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _answer(self, value: Any, status: int = 200) -> None:
-        body = json.dumps(value).encode()
+        self._send(json.dumps(value).encode(), "application/json", status)
+
+    def _send(self, body: bytes, kind: str, status: int = 200) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         if status == 429:
             self.send_header("Retry-After", "0")
