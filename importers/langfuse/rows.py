@@ -4,7 +4,7 @@
 |---|---|
 | page of the public API, v2 observations or older: `{data: […], meta}` | observations, traces or scores |
 | export of the observations or traces table (JSON, JSONL, CSV), camelCase | observations or traces |
-| scheduled blob export (JSONL, CSV), snake_case | observations, traces or scores; a manifest |
+| scheduled blob export (JSON, JSONL, CSV, Parquet), snake_case | observations, traces or scores; a manifest |
 | download of one trace `{trace, observations}`, or `GET /traces/{id}` | one trace with its observations |
 """
 
@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from importers.base import RecordError
@@ -125,7 +126,12 @@ def camel_keys(record: Mapping[str, Any]) -> dict[str, Any]:
     if not _SNAKE_ROW & record.keys():
         # Names of scores are columns of the table export too, and stay as they are.
         return dict(record)
-    return {_SNAKE.sub(lambda match: match[1].upper(), key): value for key, value in record.items()}
+    return {_camel(key): value for key, value in record.items()}
+
+
+@lru_cache(maxsize=1_000)
+def _camel(key: str) -> str:
+    return _SNAKE.sub(lambda match: match[1].upper(), key)
 
 
 def _trace_of(row: Mapping[str, Any]) -> Json:
