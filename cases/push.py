@@ -27,7 +27,7 @@ from cases.push_records import (
     trial_trace,
 )
 from diff.result import DiffResult
-from replay.errors import ReplayError
+from replay.errors import CredentialsError, ReplayError
 from replay.model import Lane
 
 if TYPE_CHECKING:
@@ -75,10 +75,14 @@ def push(
         _push_rows(channel, dataset, rows, pushed)
         if result is not None:
             _push_run(channel, result, {row.id: row for row in rows}, dataset, project_id, dataset_id, pushed)
-    except Stopped as stop:
-        if not pushed.sent and not pushed.unchanged:
+    except (Stopped, CredentialsError) as stop:
+        # Keys may be good for one route and not for another: what went before has been taken all the same.
+        if pushed.sent or pushed.unchanged:
+            pushed.stopped = str(stop)
+        elif isinstance(stop, CredentialsError):
+            raise
+        else:
             raise ReplayError(f"{stop}; nothing was sent") from None
-        pushed.stopped = str(stop)
     return pushed
 
 

@@ -311,6 +311,17 @@ def test_what_is_refused_is_named_and_the_rest_goes_on(
     assert document["unchanged"]["traces"] == 10
 
 
+def test_keys_that_are_refused_half_way_end_it_with_what_was_taken(
+    langfuse: Langfuse, push: Push, replayed: None
+) -> None:
+    langfuse.refuse = lambda path, body: (403, "no access to traces") if path == "span" else None
+    code, out, err = push(RUN)
+    assert code == 3
+    assert "sent to dataset 'replay-monthly'" in out
+    assert "3 dataset items" in out
+    assert "stopped: Langfuse refuses the keys (HTTP 403)" in err
+
+
 def test_an_older_server_takes_one_score_at_a_time(langfuse: Langfuse, push: Push, replayed: None) -> None:
     langfuse.legacy = True
     code, _, err = push(RUN)
