@@ -52,6 +52,8 @@ class Agent:
     a command. Must be said: `[]` says that there are none, or that they may run."""
     live: tuple[str, ...] = ()
     """Tools that may run where nothing recorded answers. Never one with `effect = "write"`."""
+    network: tuple[str, ...] = ()
+    """Hosts that stay open with `no_network`, besides loopback and the model providers'."""
     ignore_args: tuple[str, ...] = ()
     """Arguments that never count in matching."""
     url: str | None = None
@@ -139,6 +141,8 @@ class RunSection:
     of `[simulate]` play the tool."""
     corpus: bool = True
     """Tools with `effect = "read"` may be answered from other traces, nearest in time."""
+    no_network: bool = False
+    """Refuse connections of a Python agent that lead elsewhere than to its model."""
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -69,7 +69,7 @@ def check(
             files.check_target(Path(target))
     asked = replaying.Asked(
         old=None, new=new, trials=trials, aa=None, concurrency=concurrency, budget=budget, timeout=timeout,
-        seed=None, retries=None, on_miss=None, pair_by=None, mode=None, judge=judge,
+        seed=None, retries=None, on_miss=None, no_network=None, pair_by=None, mode=None, judge=judge,
     )  # fmt: skip
     settings = asked.settings(app.settings)
     settings = replace(settings, cases=override(settings.cases, threshold=threshold))

@@ -29,6 +29,7 @@ def build(
     live: Collection[str] = (),
     corpus: Corpus | None = None,
     simulator: Simulator | None = None,
+    network: Collection[str] | None = None,
     prices: Mapping[str, Price] | None = None,
     single: bool = False,
 ) -> Agent:
@@ -44,6 +45,7 @@ def build(
         live: tools that may run.
         corpus: the recordings of other traces, where they may answer.
         simulator: a model that plays tools, where one may.
+        network: the only hosts that the agent may connect to; None: any.
         prices: the user's own prices, for a version whose model is asked here.
         single: ask a `messages` version for its next action alone (step mode).
 
@@ -60,8 +62,14 @@ def build(
         live=live,
         corpus=corpus,
         simulator=simulator,
+        network=network,
         patched=bool(version.tools),
     )
+    if network is not None and version.kind in (VersionKind.HTTP, VersionKind.COMMAND):
+        raise VersionError(
+            f"version {version.name!r} is no Python entrypoint, and --no-network can hold nothing else; "
+            "leave it out, or close the network around that agent yourself"
+        )
     if version.kind is VersionKind.PYTHON:
         from replay.agents.python import PythonAgent
 

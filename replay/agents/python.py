@@ -50,6 +50,7 @@ class PythonAgent:
                 "factory": version.factory,
                 "tools": list(version.tools),
                 "args": version.args,
+                "network": None if rules.network is None else list(rules.network),
             },
         )
         self._numbers = itertools.count()

@@ -78,6 +78,8 @@ class Rules:
     """Tools that may run."""
     corpus: Corpus | None = None
     simulator: Simulator | None = None
+    network: Collection[str] | None = None
+    """The only hosts that an agent may connect to, besides loopback; None: any."""
     patched: bool = True
     """The version's tool calls come to us, so one that only the agent reports is one we missed."""
 

@@ -48,6 +48,12 @@ _OPTIONS = (
         help="A tool call never recorded: stop the trial (default), give the agent an error, or have the "
         "model of [simulate] answer.",
     ),
+    click.option(
+        "--no-network",
+        is_flag=True,
+        default=None,
+        help="Refuse connections of a Python agent that lead elsewhere than to its model.",
+    ),
     click.option("--pair-by", metavar="FIELD", help="Pair observed traces with items: metadata.task_id …"),
     click.option(
         "--mode",
@@ -88,6 +94,7 @@ class Asked:
     seed: int | None
     retries: int | None
     on_miss: str | None
+    no_network: bool | None
     pair_by: str | None
     mode: str | None
     judge: bool | None
@@ -108,6 +115,7 @@ class Asked:
             seed=self.seed,
             retries=self.retries,
             on_miss=self.on_miss,
+            no_network=self.no_network,
         )
         return replace(base, run=section)
 

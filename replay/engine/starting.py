@@ -6,6 +6,7 @@ The rules decide outcomes, so a run stores them and is resumed under them, whate
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from replay.agents import Agent, build
+from replay.agents.network import model_hosts
 from replay.agents.simulate import ModelSimulator
 from replay.engine.corpus import StoreCorpus
 from replay.errors import SettingsError
@@ -49,6 +51,7 @@ def rules_of(settings: Settings) -> JsonObject:
         },
         "live": list(settings.agent.live),
         "corpus": section.corpus,
+        "network": list(settings.agent.network) if section.no_network else None,
         "simulate": settings.simulate.model if section.on_miss == "simulate" else None,
     }
 
@@ -78,6 +81,7 @@ def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
     simulator = None
     if model := _rule(rules, "simulate"):
         simulator = ModelSimulator(replace(settings.simulate, model=model), settings.prices)
+    named = _rule(rules, "network")
     distinct: list[tuple[Version, Agent]] = []
     agents: dict[Lane, Agent] = {}
     for lane, version in run.lanes.items():
@@ -95,6 +99,7 @@ def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
                 live=_rule(rules, "live") or (),
                 corpus=corpus if _rule(rules, "corpus") else None,
                 simulator=simulator,
+                network=None if named is None else model_hosts(named, {**os.environ, **version.env}),
                 prices=settings.prices,
                 single=run.mode is Mode.STEP,
             )

@@ -3,7 +3,7 @@
 Started as `PYTHON main.py CONTROL TOOLS LIFE`, three file descriptors; standard output and error belong to
 the agent. Two of them are sockets:
 
-control   in   {"entrypoint", "factory", "tools", "args", "packages": bool}          once, first
+control   in   {"entrypoint", "factory", "tools", "args", "network": hosts or null, "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends
           in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}
@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
 if TYPE_CHECKING:
-    from replay.worker import calls, failures, patch, replies, shapes
+    from replay.worker import calls, failures, network, patch, replies, shapes
 else:
 
     def _neighbour(name: str) -> Any:
@@ -60,6 +60,7 @@ else:
     calls = _neighbour("calls")
     answers = _neighbour("answers")
     holders = _neighbour("holders")
+    network = _neighbour("network")
     patch = _neighbour("patch")
 
 PACKAGES = (
@@ -127,6 +128,8 @@ class Worker:
         Raises:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
+        if order["network"] is not None:
+            network.Gate(order["network"]).close()
         module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
         patch.apply(order["tools"], self.tools.ask)
         target = shapes.resolve(module, order["entrypoint"], order["factory"], order["args"], self._wait)
@@ -232,6 +235,10 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        refused = network.REFUSED.pop(trial, None)
+        if refused is not None:
+            reason = f"it opened a connection to {refused}, which --no-network refuses"
+            outcome = {"failed": failures.failed("agent_error", reason)}
         message = {"trial": trial, "ms": took * 1000, **outcome}
         try:
             self.send(message)

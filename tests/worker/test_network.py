@@ -1,0 +1,146 @@
+"""`--no-network`: an agent reaches its model and nothing else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.agents import build
+from replay.agents.network import PROVIDERS, model_hosts
+from replay.errors import VersionError
+from replay.model import Status, Version, VersionKind
+from tests.agents.running import calls, item, recorded, run, run_one
+from tests.agents.test_starting import refusal
+
+AGENT = """
+import asyncio, http.client, socket, threading, urllib.request
+
+def tool(name, args): ...
+
+def run(text):
+    how, _, place = text.partition(" ")
+    host, _, port = place.partition(":")
+    if how == "careful":
+        try:
+            socket.create_connection((host, int(port)), timeout=2)
+        except OSError:
+            pass
+        return "went on"
+    if how == "thread":
+        thread = threading.Thread(target=lambda: run(f"careful {place}"))
+        thread.start()
+        thread.join()
+        return "went on"
+    if how == "url":
+        urllib.request.urlopen(f"http://{place}/", timeout=2)
+    if how == "udp":
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (host, int(port)))
+    if how == "name":
+        socket.gethostbyname(host)
+    if how == "async":
+        asyncio.run(asyncio.open_connection(host, int(port)))
+    if how == "connect":
+        with socket.create_connection((host, int(port)), timeout=2):
+            pass
+    return str(tool("look", {}))
+"""
+LOOK = recorded("look", "looked")
+FAR = "192.0.2.1:80"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "reaching.py").write_text(AGENT)
+    (tmp_path / "early.py").write_text(
+        "import socket\nsocket.gethostbyname('shop.example')\ndef run(x): ...\n"
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def service() -> Iterator[int]:
+    """A port of loopback that takes connections."""
+    server = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=_accept, args=(server,))
+    thread.start()
+    yield server.getsockname()[1]
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+
+
+def _accept(server: socket.socket) -> None:
+    try:
+        while True:
+            server.accept()[0].close()
+    except OSError:
+        return
+
+
+def outcome(folder: Path, text: str, *hosts: str) -> Any:
+    options: dict[str, Any] = {"network": hosts, "folder": folder, "tools": ("reaching:tool",)}
+    return run_one("reaching:run", item(text, LOOK), **options)
+
+
+@pytest.mark.parametrize("how", ["connect", "url", "careful", "thread", "udp", "async"])
+def test_a_connection_elsewhere_is_refused_and_ends_in_the_agents_error(folder: Path, how: str) -> None:
+    found = outcome(folder, f"{how} {FAR}", "api.anthropic.com")
+    assert (found.status, found.final_response) == (Status.AGENT_ERROR, None)
+    # Some libraries look the address up before they connect to it.
+    places = (FAR, FAR.partition(":")[0])
+    assert found.reason in [
+        f"it opened a connection to {place}, which --no-network refuses" for place in places
+    ]
+
+
+@pytest.mark.parametrize("how", ["name", "connect", "url"])
+def test_a_name_that_is_not_the_models_is_not_even_looked_up(folder: Path, how: str) -> None:
+    found = outcome(folder, f"{how} shop.example:80", "api.anthropic.com", "*.openai.azure.com")
+    assert found.reason == "it opened a connection to shop.example, which --no-network refuses"
+
+
+def test_loopback_and_the_named_hosts_stay_open(folder: Path, service: int) -> None:
+    near = outcome(folder, f"connect 127.0.0.1:{service}")
+    assert (near.status, near.final_response) == (Status.OK, "looked")
+    assert calls(near) == [("look", {}, "tape")]
+    assert outcome(folder, f"connect localhost:{service}").status is Status.OK
+    # What is allowed fails for want of a network here, which is no refusal.
+    allowed = outcome(folder, "careful sub.shop.invalid:80", "*.shop.invalid")
+    assert (allowed.status, allowed.final_response) == (Status.OK, "went on")
+
+
+def test_without_it_nothing_is_refused(folder: Path, service: int) -> None:
+    [found] = run("reaching:run", item("careful shop.invalid:80", LOOK), folder=folder, tools=())
+    assert found.final_response == "went on"
+
+
+def test_an_agent_that_connects_while_it_is_imported_does_not_start(folder: Path) -> None:
+    sentence = refusal("early:run", folder, network=())
+    assert "--no-network refuses a connection to shop.example" in sentence
+
+
+@pytest.mark.parametrize("kind", [VersionKind.HTTP, VersionKind.COMMAND])
+def test_what_cannot_be_held_is_refused(kind: VersionKind) -> None:
+    with pytest.raises(VersionError, match="--no-network can hold nothing else"):
+        build(Version(name="x", kind=kind), timeout_s=1, concurrency=1, network=())
+
+
+def test_where_the_environment_puts_the_model_is_open() -> None:
+    environment = {
+        "OPENAI_BASE_URL": "https://models.corp.example:8443/v1",
+        "OLLAMA_HOST": "gpu.corp.example:11434",
+        "https_proxy": "http://user@proxy.corp.example:3128",
+        "SHOP_BASE_URL": "https://shop.corp.example",
+        "ANTHROPIC_BASE_URL": "http://[broken",
+    }
+    assert set(model_hosts(["named.example"], environment)) - set(PROVIDERS) == {
+        "models.corp.example",
+        "gpu.corp.example",
+        "proxy.corp.example",
+        "named.example",
+    }
