@@ -39,6 +39,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "show": Entry("replay.commands.show:show", "Show a trace, trial or case as a readable transcript."),
         "sample": Entry("replay.commands.sample:sample", "Draw a stratified, reproducible sample of traces."),
         "export": Entry("replay.commands.export:export", "Write traces, samples, runs or grades to a file."),
+        "store": Entry(
+            "replay.commands.store:store", "Care for the store file: info, merge, prune, compact."
+        ),
     },
     "Compare versions": {
         "run": Entry("replay.commands.run:run", "Replay a sample or golden set against two versions."),

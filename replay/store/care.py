@@ -1,0 +1,164 @@
+"""Care for the store file: what is in it, taking in another, leaving out what is old, making it small."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from replay.errors import InputError, StoreError
+from replay.store import bulk
+from replay.store.connection import open_store, transaction
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_BATCH = 2_000
+_MERGED = (
+    "traces", "tool_calls", "samples", "sample_items", "runs", "run_items", "trials", "grades", "decisions",
+)  # fmt: skip
+"""Tables in the order in which they are taken over. Rejects and marks belong to the machine that imported."""
+_OWNER = {
+    "tool_calls": ("traces", "trace_id"),
+    "sample_items": ("samples", "sample"),
+    "run_items": ("runs", "run_id"),
+    "trials": ("runs", "run_id"),
+    "grades": ("runs", "run_id"),
+}
+"""Table → the table it is a part of, and the column that says of which row."""
+_KEYS = {"traces": "trace_id", "samples": "name", "runs": "run_id"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What was, or would be, left out."""
+
+    traces: int
+    kept_in_samples: int
+    """Traces as old that stay, since a sample holds them."""
+    runs: int
+
+
+def contents(con: DuckDBPyConnection) -> dict[str, int]:
+    """Rows by table."""
+    return {table: _count(con, f"SELECT count(*) FROM {table}") for table in _MERGED}
+
+
+def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool) -> Pruned:
+    """Leave out traces that started before a time, and with `runs` the runs made before it.
+
+    Cases keep their tapes, runs the copies of their items; traces that a sample holds stay. Without `really`
+    nothing is changed. The file gets no smaller by it: `compact` makes it so.
+    """
+    old = "started_at < $1 AND trace_id NOT IN (SELECT trace_id FROM sample_items)"
+    found = Pruned(
+        traces=_count(con, f"SELECT count(*) FROM traces WHERE {old}", before),
+        kept_in_samples=_count(
+            con,
+            "SELECT count(*) FROM traces WHERE started_at < $1"
+            " AND trace_id IN (SELECT trace_id FROM sample_items)",
+            before,
+        ),
+        runs=_count(con, "SELECT count(*) FROM runs WHERE created_at < $1", before) if runs else 0,
+    )
+    if not really:
+        return found
+    with transaction(con):
+        con.execute(
+            f"DELETE FROM tool_calls WHERE trace_id IN (SELECT trace_id FROM traces WHERE {old})", [before]
+        )
+        con.execute(f"DELETE FROM traces WHERE {old}", [before])
+        if runs:
+            aged = "run_id IN (SELECT run_id FROM runs WHERE created_at < $1)"
+            for table in ("run_items", "trials", "grades", "runs"):
+                con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
+    return found
+
+
+def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
+    """Take in what another store has and this one has not; rows taken by table.
+
+    What both have stays as it is here: a trace by its id, a sample by its name, a run by its id.
+
+    Raises:
+        InputError: both hold redacted traces: one token would stand for two addresses.
+    """
+    if _count(con, "SELECT count(*) FROM redactions") and _count(other, "SELECT count(*) FROM redactions"):
+        raise InputError(
+            "both stores hold redacted traces, and [EMAIL_1] of the one is another address in the other; "
+            "import the traces again into one store"
+        )
+    here = {table: _keys(con, table, key) for table, key in _KEYS.items()}
+    here["decisions"] = {tuple(row) for rows in _rows(con, "decisions") for row in rows}
+    taken: dict[str, int] = {}
+    with transaction(con):
+        for table in _MERGED:
+            columns = _columns(con, table)
+            owner, key = _OWNER.get(table, (table, _KEYS.get(table)))
+            place = list(columns).index(key) if key else None
+            taken[table] = 0
+            for rows in _rows(other, table):
+                fresh = [row for row in rows if (row if place is None else row[place]) not in here[owner]]
+                bulk.insert(con, table, columns, fresh)
+                taken[table] += len(fresh)
+    return taken
+
+
+def compact(path: Path) -> tuple[int, int]:
+    """Write the store anew, without the room that deleted rows left; bytes before and after.
+
+    The old file is replaced once the new one is whole.
+
+    Raises:
+        StoreBusyError: another process holds the file.
+        StoreError: there is no room for the copy.
+    """
+    path = path.absolute()
+    before = path.stat().st_size
+    target = path.with_name(f"{path.name}.compact")
+    target.unlink(missing_ok=True)
+    # Held open meanwhile: a second writer would write into the file that is about to go.
+    with open_store(path) as con:
+        con.execute("CHECKPOINT")
+    try:
+        with duckdb.connect(config={"memory_limit": "640MB"}) as work:
+            for name, file in (("old", path), ("new", target)):
+                quoted = str(file).replace("'", "''")
+                work.execute(f"ATTACH '{quoted}' AS {name}")
+            work.execute("COPY FROM DATABASE old TO new")
+            work.execute("DETACH new")
+            os.replace(target, path)  # noqa: PTH105 - while the old one is still held
+    except (duckdb.Error, OSError) as error:
+        target.unlink(missing_ok=True)
+        raise StoreError(f"the store {path} could not be written anew: {error}; it is as it was") from None
+    return before, path.stat().st_size
+
+
+def _keys(con: DuckDBPyConnection, table: str, key: str) -> set[object]:
+    return {value for (value,) in con.execute(f"SELECT {key} FROM {table}").fetchall()}
+
+
+def _columns(con: DuckDBPyConnection, table: str) -> dict[str, str]:
+    """Name → SQL type of a table's columns, in their order."""
+    return dict(
+        con.execute(
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = $1 ORDER BY column_index",
+            [table],
+        ).fetchall()
+    )
+
+
+def _rows(con: DuckDBPyConnection, table: str) -> Iterator[list[tuple[object, ...]]]:
+    found = con.execute(f"SELECT * FROM {table}")
+    while rows := found.fetchmany(_BATCH):
+        yield rows
+
+
+def _count(con: DuckDBPyConnection, query: str, *values: object) -> int:
+    found = con.execute(query, list(values)).fetchone()
+    return int(found[0]) if found else 0

@@ -1,0 +1,157 @@
+"""`replay store`: merging, pruning and compacting lose nothing that is wanted."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.cli import main
+from replay.model import Action, Decision, Lane, Sample, SampleItem, Trace
+from replay.store.connection import open_store
+from replay.store.decisions import add_decision, decisions
+from replay.store.samples import write_sample
+from replay.store.traces import iter_traces, write_traces
+from tests.diff.build import RUN_ID, item, store, trial
+
+
+def _trace(name: str, month: int = 10, answer: str = "yes") -> Trace:
+    return Trace(
+        trace_id=name, source="jsonl", started_at=datetime(2026, month, 3), input=f"ask {name}", final_response=answer
+    )  # fmt: skip
+
+
+def _store(path: Path, *traces: Trace) -> Path:
+    with open_store(path) as con:
+        write_traces(con, traces)
+    return path
+
+
+def _run(path: Path, *args: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["--db", str(path), "store", *args])
+    return int(ended.value.code or 0)
+
+
+def _json(path: Path, capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    assert _run(path, *args, "--json") == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_merge_takes_what_is_new_and_leaves_what_is_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = _store(tmp_path / "here.duckdb", _trace("a", answer="mine"), _trace("b"))
+    items = [item("t1")]
+    there = store(tmp_path, items, [trial(items[0], Lane.OLD), trial(items[0], Lane.NEW)])
+    _store(there, _trace("a", answer="theirs"), _trace("c"))
+    decision = Decision(
+        item_id="c", action=Action.DISMISS, at=datetime(2026, 11, 1), person="Ada", reason="x"
+    )
+    with open_store(there) as con:
+        add_decision(con, decision)
+    taken = _json(here, capsys, "merge", str(there))["taken"]
+    assert (taken["traces"], taken["runs"], taken["trials"], taken["decisions"]) == (1, 1, 2, 1)
+    with open_store(here, read_only=True) as con:
+        assert [t.final_response for t in iter_traces(con, ["a", "b", "c"])] == ["mine", "yes", "yes"]
+        assert decisions(con) == [decision]
+    again = _json(here, capsys, "merge", str(there))["taken"]
+    assert set(again.values()) == {0}
+    assert _run(here, "merge", str(here)) == 2
+    assert "is this store itself" in capsys.readouterr().err
+
+
+def test_prune_says_first_and_keeps_what_a_sample_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = _store(tmp_path / "s.duckdb", _trace("old", 5), _trace("drawn", 5), _trace("new", 10))
+    sample = Sample(
+        name="may", created_at=datetime(2026, 6, 1), month="2026-05", where=None, by=(), size=1, seed=1, population=2
+    )  # fmt: skip
+    with open_store(path) as con:
+        write_sample(
+            con, sample, [SampleItem(sample="may", trace_id="drawn", position=0, stratum="-", weight=2)]
+        )
+    said = _json(path, capsys, "prune", "--before", "2026-06")
+    assert said == {"store": str(path), "done": False, "traces": 1, "kept_in_samples": 1, "runs": 0}
+    with open_store(path, read_only=True) as con:
+        assert len(list(iter_traces(con, ["old", "drawn", "new"]))) == 3
+    assert _json(path, capsys, "prune", "--before", "2026-06", "--yes")["done"] is True
+    assert _json(path, capsys, "info")["rows"]["traces"] == 2
+    assert _run(path, "prune", "--before", "june") == 2
+    assert "--before is no time: 'june'" in capsys.readouterr().err
+
+
+def test_old_runs_go_with_their_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [item("t1")]
+    path = store(tmp_path, items, [trial(items[0], Lane.NEW)])
+    assert _json(path, capsys, "prune", "--before", "2026-12", "--runs", "--yes")["runs"] == 1
+    rows = _json(path, capsys, "info")["rows"]
+    assert (rows["runs"], rows["run_items"], rows["trials"]) == (0, 0, 0)
+
+
+def test_compact_gives_back_the_room_and_loses_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "it's a store.duckdb"
+    import random
+
+    rng = random.Random(1)
+    for batch in range(8):
+        _store(
+            path,
+            *(
+                Trace(
+                    trace_id=f"{batch}-{n}", source="jsonl", started_at=datetime(2026, 1 + batch, 1),
+                    input=rng.randbytes(3000).hex(),
+                )
+                for n in range(300)
+            ),
+        )  # fmt: skip
+    assert _json(path, capsys, "prune", "--before", "2026-08", "--yes")["traces"] == 2100
+    done = _json(path, capsys, "compact")
+    assert done["bytes_after"] < done["bytes_before"] / 3
+    assert done["bytes_after"] == path.stat().st_size
+    with open_store(path) as con:
+        assert len(list(iter_traces(con, [f"7-{n}" for n in range(300)]))) == 300
+        # Keys hold in the copy, too: the same traces change nothing.
+        assert write_traces(con, [_trace("z")]).new == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _hold(path: Path, ready: Any, done: Any) -> None:
+    with open_store(path):
+        ready.set()
+        done.wait(20)
+
+
+def test_a_store_in_use_is_not_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = _store(tmp_path / "s.duckdb", _trace("a"))
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(path, ready, done))
+    holder.start()
+    try:
+        assert ready.wait(20)
+        assert _run(path, "compact") == 2
+        assert "is in use by" in capsys.readouterr().err
+    finally:
+        done.set()
+        holder.join()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_run_it_merged_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [item(f"t{n}") for n in range(3)]
+    there = store(tmp_path, items, [trial(one, lane) for one in items for lane in (Lane.OLD, Lane.NEW)])
+    here = _store(tmp_path / "here.duckdb", _trace("a"))
+    assert _run(here, "merge", str(there)) == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--db", str(here), "diff", RUN_ID, "--json"])
+    assert json.loads(capsys.readouterr().out)["items"]["compared"] == 3
