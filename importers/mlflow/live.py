@@ -13,14 +13,14 @@ import base64
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from importers import fields
 from importers.base import Query, RecordError, Told
 from importers.http import HttpError, JsonClient, read_url
-from importers.mlflow.records import Info, read_info
+from importers.mlflow import store
+from importers.mlflow.choice import bounds, is_asked_for, project
+from importers.mlflow.records import read_info
 from importers.spool import Spool
 from replay.errors import InputError, SettingsError
 from replay.model import Json, JsonObject
@@ -33,26 +33,33 @@ _HEAVY_ATTEMPTS = 2
 _FILE_ATTEMPTS = 3
 """Where a file is not there, some servers answer 500."""
 _DONE = "done"
-LOOK_BACK = timedelta(days=30)
-"""How far back traces are looked through for what came to them since."""
 _GONE = (404, 405, 410, 501)
 """A path that this server does not have."""
+_URI = "MLFLOW_TRACKING_URI"
 _KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
 
 
 def origin(query: Query) -> str:
-    """The server, the experiment and the user."""
+    """The server or store, the user and the experiment."""
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
-    project = _project(query)
-    return f"MLflow at {_url()}{who}, {f'experiment {project}' if project else 'all experiments'}"
+    wanted = project(query)
+    uri = _uri()
+    where = str(store.path_of(uri).resolve()) if uri.startswith(store.SCHEME) else read_url(_URI, uri) + who
+    return f"MLflow at {where}, {f'experiment {wanted}' if wanted else 'all experiments'}"
 
 
 def gathered(query: Query, folder: Path, told: Told) -> Iterator[JsonObject]:
     """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
+    uri = _uri()
+    if uri.startswith(store.SCHEME):
+        yield from store.stored(store.path_of(uri), query, told)
+        return
     spool = Spool(folder / "mlflow.sqlite", kept=True)
     try:
-        with JsonClient(_url(), headers=_headers(), service="MLflow", keys=_KEYS, told=told) as client:
+        with JsonClient(
+            read_url(_URI, uri), headers=_headers(), service="MLflow", keys=_KEYS, told=told
+        ) as client:
             _Reader(client, query, spool, told).read()
         for group in spool.groups():
             yield from (row for row in group.of(_TRACE) if isinstance(row, dict))
@@ -60,18 +67,14 @@ def gathered(query: Query, folder: Path, told: Told) -> Iterator[JsonObject]:
         spool.close()
 
 
-def _url() -> str:
-    value = os.environ.get("MLFLOW_TRACKING_URI", "").strip()
+def _uri() -> str:
+    value = os.environ.get(_URI, "").strip()
     if not value:
         raise SettingsError(
-            "MLFLOW_TRACKING_URI is not set; set it to the address of the tracking server, or name a file: "
-            "`replay import mlflow FILE`"
+            f"{_URI} is not set; set it to the address of the tracking server (or sqlite:///mlflow.db), or "
+            "name a file: `replay import mlflow FILE`"
         )
-    if value.startswith("sqlite:"):
-        raise SettingsError(
-            "MLFLOW_TRACKING_URI names a file, no server; import the file: `replay import mlflow FILE`"
-        )
-    return read_url("MLFLOW_TRACKING_URI", value)
+    return value
 
 
 def _headers() -> dict[str, str]:
@@ -83,15 +86,6 @@ def _headers() -> dict[str, str]:
         pair = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
         return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
     return {}
-
-
-def _project(query: Query) -> str | None:
-    return (
-        query.project
-        or os.environ.get("MLFLOW_EXPERIMENT_NAME")
-        or os.environ.get("MLFLOW_EXPERIMENT_ID")
-        or None
-    )
 
 
 @dataclass(slots=True)
@@ -119,15 +113,15 @@ class _Reader:
         Raises:
             InputError: there is none of this name or id.
         """
-        project = _project(self.query)
-        if project is None:
+        wanted = project(self.query)
+        if wanted is None:
             return self._all_experiments()
-        found = self._experiment("get-by-name", {"experiment_name": project})
-        if found is None and project.isdecimal():
-            found = self._experiment("get", {"experiment_id": project})
+        found = self._experiment("get-by-name", {"experiment_name": wanted})
+        if found is None and wanted.isdecimal():
+            found = self._experiment("get", {"experiment_id": wanted})
         if found is None:
             raise InputError(
-                f"there is no experiment {project!r} on this server; --project takes its name or its id"
+                f"there is no experiment {wanted!r} on this server; --project takes its name or its id"
             )
         return [found]
 
@@ -156,8 +150,9 @@ class _Reader:
 
     def _page(self, experiment: str, token: str) -> tuple[list[JsonObject], str]:
         """A page of what is said of traces, and the token of the next one."""
+        first, last = bounds(self.query)
         asked: JsonObject = {
-            "filter": self._span(),
+            "filter": f"timestamp_ms >= {first} AND timestamp_ms < {last}",
             "max_results": _PAGE_INFOS,
             "order_by": ["timestamp_ms ASC"],
         }
@@ -177,13 +172,6 @@ class _Reader:
         page = _object(answer)
         return _objects(page, "traces"), str(page.get("next_page_token") or _DONE)
 
-    def _span(self) -> str:
-        until = f"timestamp_ms < {_milliseconds(self.query.end)}"
-        if self.query.start is None:
-            return until
-        since = self.query.start - LOOK_BACK if self.query.updates else self.query.start
-        return f"timestamp_ms >= {_milliseconds(since)} AND {until}"
-
     def _wanted(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
         found = []
         for info in infos:
@@ -193,7 +181,7 @@ class _Reader:
                 # It is kept, and rejected where traces are made.
                 found.append((str(info.get("trace_id") or info.get("request_id") or ""), info))
                 continue
-            if matches(read, self.query) and _since(read, self.query.start):
+            if is_asked_for(read, self.query):
                 found.append((read.trace_id, info))
         return found
 
@@ -247,37 +235,6 @@ class _Reader:
                 raise
             return []
         return _list(_object(answer).get("spans"))
-
-
-def matches(info: Info, query: Query) -> bool:
-    """Whether a trace is one that the query asks for."""
-    said = {**info.tags, **info.metadata}
-    has = {*(str(key) for key in info.tags), *(f"{key}={value}" for key, value in info.tags.items())}
-    return (
-        (not query.names or str(info.tags.get("mlflow.traceName")) in query.names)
-        and (not query.users or str(said.get("mlflow.trace.user")) in query.users)
-        and (not query.releases or str(said.get("mlflow.source.git.commit")) in query.releases)
-        and (not query.environments or str(said.get("environment")) in query.environments)
-        and has.issuperset(query.tags)
-    )
-
-
-def _since(info: Info, start: datetime | None) -> bool:
-    """Whether a trace is of this time: it began, ended or was assessed in it."""
-    if start is None or info.started_at >= start:
-        return True
-    if info.ended_at is not None and info.ended_at >= start:
-        return True
-    changes = (
-        fields.time(one, "last_update_time", "create_time")
-        for one in info.assessments
-        if isinstance(one, dict)
-    )
-    return any(moment is not None and moment >= start for moment in changes)
-
-
-def _milliseconds(moment: datetime) -> int:
-    return round(moment.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def _object(value: Json) -> JsonObject:

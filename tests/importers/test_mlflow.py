@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,16 @@ from tests.stand_ins.mlflow import EXPERIMENT, EXPERIMENT_ID, TOKEN, MLflow, tra
 START, END = datetime(2026, 11, 3), datetime(2026, 11, 5)
 SPAN = ("--from", "2026-11-03", "--to", "2026-11-05")
 MANY = 60
+TABLES = """
+    CREATE TABLE experiments (experiment_id INTEGER, name TEXT, lifecycle_stage TEXT);
+    CREATE TABLE trace_info (request_id TEXT, experiment_id INTEGER, timestamp_ms BIGINT,
+        execution_time_ms BIGINT, status TEXT, session_id TEXT, trace_name TEXT);
+    CREATE TABLE trace_request_metadata (key TEXT, value TEXT, request_id TEXT);
+    CREATE TABLE trace_tags (key TEXT, value TEXT, request_id TEXT);
+    CREATE TABLE assessments (trace_id TEXT, name TEXT, assessment_type TEXT, value TEXT,
+        last_updated_timestamp BIGINT, valid BOOLEAN);
+    CREATE TABLE spans (trace_id TEXT, start_time_unix_nano BIGINT, content TEXT);
+"""
 REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")
 
 
@@ -183,11 +196,86 @@ def test_since_last_takes_what_was_assessed_since(
     assert _stored(tmp_path)[shop.traces[9]["info"]["trace_id"]].scores == {"stars": 1.0}
 
 
+@pytest.fixture
+def store(shop: MLflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shop's traces in the tables of MLflow's own store."""
+    file = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(file)) as con, con:
+        con.executescript(TABLES)
+        con.execute("INSERT INTO experiments VALUES (?, ?, 'active')", (EXPERIMENT_ID, EXPERIMENT))
+        con.execute("INSERT INTO experiments VALUES (9, 'old', 'deleted')")
+        for one in shop.traces:
+            info, trace_id = copy.deepcopy(one["info"]), one["info"]["trace_id"]
+            own = (info["trace_metadata"].pop("mlflow.trace.session"), info["tags"].pop("mlflow.traceName"))
+            moment = int(datetime.fromisoformat(info["request_time"]).timestamp() * 1000)
+            row = (trace_id, EXPERIMENT_ID, moment, info["execution_duration_ms"], info["state"], *own)
+            con.execute("INSERT INTO trace_info VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            for table, key in (("trace_request_metadata", "trace_metadata"), ("trace_tags", "tags")):
+                rows = [(*pair, trace_id) for pair in info[key].items()]
+                con.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
+            for said in info["assessments"]:
+                value = json.dumps(said["feedback"]["value"])
+                changed = (trace_id, said["assessment_name"], "feedback", value, 1793750400000, 1)
+                con.execute("INSERT INTO assessments VALUES (?, ?, ?, ?, ?, ?)", changed)
+            for span in one["data"]["spans"]:
+                started = span["start_time_unix_nano"]
+                con.execute("INSERT INTO spans VALUES (?, ?, ?)", (trace_id, started, json.dumps(span)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    return file
+
+
+def test_a_store_without_a_server_is_read_where_it_is(
+    shop: MLflow, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = store.read_bytes()
+    code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
+    assert code == 0, err
+    assert f"asking MLflow at {store}, experiment {EXPERIMENT}" in err
+    assert report["skipped_because"] == {"traces of evaluations": 2}
+    found, exported = _stored(tmp_path), _exported(shop, tmp_path)
+    assert len(found) == MANY
+    assert found == {trace_id: exported[trace_id] for trace_id in found}
+    code, report, _ = _import(capsys, *SPAN, "--user", "u1")
+    assert report["traces"] == {"new": 0, "updated": 0, "unchanged": 20}
+    assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "project", "sentence"),
+    [
+        ("DROP TABLE trace_info", EXPERIMENT, "cannot be read as a tracking store of MLflow: no such table"),
+        ("DROP TABLE assessments", "coffee", "there is no experiment 'coffee' in this store"),
+        (None, EXPERIMENT, "and there is no such file"),
+    ],
+)
+def test_a_store_that_cannot_be_read_is_a_sentence(
+    change: str | None, project: str, sentence: str, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if change is None:
+        store.unlink()
+    else:
+        with closing(sqlite3.connect(store)) as con, con:
+            con.execute(change)
+    code, _, err = _import(capsys, "--project", project, *SPAN)
+    assert (code, err.count("error:")) == (2, 1)
+    assert sentence in err
+
+
+def test_a_store_of_mlflow_2_has_neither_spans_nor_assessments(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(store)) as con, con:
+        con.executescript("DROP TABLE spans; DROP TABLE assessments")
+    code, report, _ = _import(capsys, *SPAN)
+    assert (code, report["traces"]["new"], report["tool_calls"]) == (0, MANY, 0)
+    assert sum(report["notes"].values()) == MANY
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "project", "sentence"),
     [
         ("MLFLOW_TRACKING_URI", "", EXPERIMENT, "MLFLOW_TRACKING_URI is not set"),
-        ("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db", EXPERIMENT, "names a file, no server"),
         ("MLFLOW_TRACKING_URI", "databricks", EXPERIMENT, "must be an address like https://host"),
         ("MLFLOW_TRACKING_TOKEN", "wrong", EXPERIMENT, "refuses the keys (HTTP 401); check MLFLOW_TRACKING_"),
         ("X", "", "coffee", "there is no experiment 'coffee' on this server"),
