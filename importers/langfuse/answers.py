@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import cast
 
 from importers import fields
-from importers.base import EXCERPT_CHARACTERS, RecordError, Reject
-from importers.convert import excerpt
+from importers.base import InputFile, RecordError, Reject
+from importers.convert import refused
 from importers.langfuse.files import NAME
 from importers.langfuse.rows import Row, Sort, read_row
 from importers.langfuse.spool import Group
+from importers.reading import Record
 from importers.spool import Spool
 from replay.model import Json, JsonObject
 
-_REJECT = "reject"
+_REFUSED = "refused"
 
 
 class Others(Enum):
@@ -96,20 +97,14 @@ class Answers(Spool):
         self.add(row.trace_id, row.sort, row.id, cast("Json", row.values), updated=updated)
 
     def _refuse(self, value: Json, reason: str, where: str) -> None:
-        text = excerpt(value)[:EXCERPT_CHARACTERS]
-        self.add("", _REJECT, text, {"reason": reason, "excerpt": text, "file": where})
+        self.add("", _REFUSED, f"{where} {reason} {value}"[:1000], [where, reason, value])
 
-    def rejects(self) -> Iterator[Reject]:
-        """Rows that could not be understood."""
+    def rejects(self, address: str) -> Iterator[Reject]:
+        """Rows that could not be understood; their file is the endpoint at `address`."""
         for number, row in enumerate(self.of(""), start=1):
-            found = cast("dict[str, str]", row.value)
-            yield Reject(
-                source=NAME,
-                file=found["file"],
-                line=number,
-                reason=found["reason"],
-                excerpt=found["excerpt"],
-            )
+            where, reason, value = cast("list[str]", row.value)
+            file = InputFile(path="", name=address + where, size=0, modified=0.0)
+            yield refused(NAME, file, Record(number, value), reason)
 
     def want(self, trace_ids: Iterable[str], others: Others = Others.WANT) -> None:
         """Ask for these traces whole, those of which nothing is here only where `others` says so."""

@@ -48,8 +48,9 @@ def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     try:
         with connect(keys, told) as http:
             _fetch(http, answers, query, told)
-        yield from answers.rejects()
-        file = InputFile(path="", name=keys.base_url + PREFIX, size=0, modified=0.0)
+        address = keys.base_url + PREFIX
+        yield from answers.rejects(address)
+        file = InputFile(path="", name=address, size=0, modified=0.0)
         for group in answers.traces():
             yield from _chosen(group, query, file)
     finally:

@@ -21,7 +21,7 @@ def scores(group: Group) -> dict[str, Score]:
     found: dict[str, Score] = {}
     for holder in (*group.observations, *group.traces):
         found.update(_columns(holder))
-    for row in _rows(group):
+    for row in score_rows(group):
         value = _value(row)
         if value is not None and not _is_correction(row):
             found[str(row["name"])] = value
@@ -33,13 +33,13 @@ def correction(group: Group, roots: Collection[str]) -> str | None:
 
     A correction of an observation that is none of the `roots` says nothing of the whole.
     """
-    found = [row for row in (*_listed(group, "corrections"), *_rows(group)) if _is_correction(row)]
+    found = [row for row in (*_listed(group, "corrections"), *score_rows(group)) if _is_correction(row)]
     of_whole = [row for row in found if _observation(row) is None or _observation(row) in roots]
     texts = [text for row in sorted(of_whole, key=_time) if isinstance(text := _value(row), str) and text]
     return texts[-1] if texts else None
 
 
-def _rows(group: Group) -> list[Mapping[str, Any]]:
+def score_rows(group: Group) -> list[Mapping[str, Any]]:
     """All scores that are rows, the latest last: pages of the API begin with it."""
     return sorted((*_listed(group, "scores"), *group.scores), key=_time)
 
@@ -84,7 +84,8 @@ def _value(row: Mapping[str, Any]) -> Score | None:
 
 def _columns(row: Mapping[str, Any]) -> Iterator[tuple[str, Score]]:
     for name, cell in row.items():
-        if name in _LISTS:
+        # Most cells are no list, and there are many: they are passed over without being read.
+        if name in _LISTS or not (isinstance(cell, list) or (isinstance(cell, str) and cell[:1] in '["')):
             continue
         values = decode(cell)
         if isinstance(values, list) and values:

@@ -17,7 +17,7 @@ from importers.langfuse.calls import tool_calls, tool_runs
 from importers.langfuse.observations import Observation, observations
 from importers.langfuse.rows import table
 from importers.langfuse.said import said as answer
-from importers.langfuse.scores import correction, scores
+from importers.langfuse.scores import correction, score_rows, scores
 from importers.langfuse.spool import Group
 from replay.messages import canonical_args, conversation, decode, read_messages, read_text
 from replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, Usage
@@ -137,7 +137,7 @@ def _never_ended(roots: Sequence[Observation], ended_at: datetime | None) -> boo
 
 def _updated(group: Group) -> datetime | None:
     """When anything of the trace last changed."""
-    rows = (*group.observations, *group.traces, *group.scores)
+    rows = (*group.observations, *group.traces, *score_rows(group))
     return max((at for row in rows if (at := fields.time(row, "updatedAt"))), default=None)
 
 

@@ -85,7 +85,8 @@ class Langfuse:
 
     def fault(self, path: str, query: Query) -> str | None:
         """What goes wrong with the next request."""
-        contents = "io" in query.get("fields", [""])[-1] or path == "/observations"
+        events = self.generation == "events"
+        contents = "io" in query.get("fields", [""])[-1] if events else path == "/observations"
         if self.heavy is not None and contents and int(query["limit"][-1]) > self.heavy:
             return "slow"
         return self.faults(len(self.asked) + 1, path, query)
@@ -133,7 +134,7 @@ class Langfuse:
         if "traceId" in query:
             rows = [row for row in rows if trace_of(row) in query["traceId"][-1].split(",")]
         rows, meta = _after_cursor(rows, query, "timestamp", 100)
-        return {"data": rows, "meta": meta}
+        return {"data": rows, "meta": {"limit": _limit(query, 100), **meta}}
 
     def _traces(self, query: Query) -> Row:
         known = {"page", "limit", "fromTimestamp", "toTimestamp", "orderBy", "userId", "name", "release"}
@@ -310,8 +311,13 @@ def reading(**options: Any) -> Iterator[Langfuse]:
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Clients that are killed go without a word."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     stand_in.url = f"http://127.0.0.1:{server.server_port}"

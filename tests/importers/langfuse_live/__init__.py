@@ -1,0 +1,1 @@
+"""Langfuse, asked over HTTP: a stand-in on loopback, and the command line."""
