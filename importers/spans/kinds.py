@@ -34,6 +34,13 @@ _NAMED = (
 )
 _VERCEL_CALL = re.compile(r"ai\.\w+\.do(Generate|Stream)")
 _VERCEL_WRAPPER = re.compile(r"ai\.(generate|stream)(Text|Object)")
+_ONLY_OF_MODELS = (
+    "gen_ai.request.model",
+    "gen_ai.response.model",
+    "llm.model_name",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+)
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TOOL_PREFIX = re.compile(r"^(execute_tool |running tool:? |tools/call |tool\.)")
 _CALL_IDS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id", "tool_call_id")
@@ -57,7 +64,7 @@ def kind(span: RawSpan) -> StepKind:
         return _of_word(str(braintrust["type"]))
     if span.first("gen_ai.tool.name", "tool_arguments") is not None or _TOOL_PREFIX.match(span.name):
         return StepKind.TOOL
-    if span.first("gen_ai.request.model", "gen_ai.response.model", "llm.model_name") is not None:
+    if span.first(*_ONLY_OF_MODELS) is not None:
         # Older Pydantic AI names a model on its agents too; those have the whole conversation, or a result.
         whole = span.first("pydantic_ai.all_messages", "all_messages_events", "final_result", "agent_name")
         return StepKind.LLM if whole is None else StepKind.AGENT
