@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import os
 import re
 import shutil
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from importers.base import InputFile
-from importers.reading.parquet import PARQUET_MAGIC, refused
+from importers.reading.parquet import PARQUET_MAGIC
 from importers.reading.unpacked import GZIP_MAGIC
 from replay.errors import InputError
 
@@ -120,9 +121,9 @@ def _check_parquet(file: InputFile) -> None:
     with open(file, "rb") as raw:  # noqa: PTH123 - an InputFile is a path
         if raw.read(2) == GZIP_MAGIC:
             raise InputError(f"{file.name} is Parquet inside gzip; unpack it first, e.g. with `gunzip`")
-    reason = refused(file)
-    if reason:
-        raise InputError(f"{file.name} is Parquet that cannot be read ({reason}); fetch it again")
+        raw.seek(-len(PARQUET_MAGIC), os.SEEK_END)
+        if raw.read() != PARQUET_MAGIC:
+            raise InputError(f"{file.name} is Parquet whose end is missing; fetch it again")
 
 
 def _check_text(head: bytes, name: str) -> None:

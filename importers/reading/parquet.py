@@ -57,18 +57,6 @@ def parquet(file: InputFile) -> Iterator[Record | Broken]:
             yield Broken(number + 1, f"the Parquet file cannot be read from here on: {_said(error)}", "")
 
 
-def refused(file: InputFile) -> str | None:
-    """Why a file is no Parquet that can be read; None where it is."""
-    import duckdb
-
-    with _database(file) as (con, path):
-        try:
-            _columns(con, path)
-        except duckdb.Error as error:
-            return _said(error)
-    return None
-
-
 def _count(con: DuckDBPyConnection, path: str) -> int:
     """How many rows the file says it has."""
     found = con.execute("SELECT num_rows FROM parquet_file_metadata($path)", {"path": path}).fetchall()

@@ -282,7 +282,7 @@ def test_damage_anywhere_in_a_parquet_file_is_told(
 
 
 REFUSED = {
-    "Parquet without an end": (b"PAR1" + bytes(20), "is Parquet that cannot be read"),
+    "Parquet without an end": (b"PAR1" + bytes(20), "is Parquet whose end is missing"),
     "Parquet inside gzip": (gzip.compress(b"PAR1" + bytes(20)), "is Parquet inside gzip"),
     "zstd": (b"\x28\xb5\x2f\xfd\x00\x00", "is packed .zstd.; unpack it first, e.g. with `zstd -d`"),
     "ZIP": (b"PK\x03\x04\x14\x00", "is packed .a ZIP archive."),
