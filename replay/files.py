@@ -37,8 +37,9 @@ def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
         InputError: the folder cannot be written, or there is no room.
     """
     check_target(path, example)
-    target = path.resolve()
-    special = target.exists() and not target.is_file()
+    # Asked of the path as it is: what /dev/stdout resolves to is no name of a pipe.
+    special = path.exists() and not path.is_file()
+    target = path if special else path.resolve()
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=None if special else target.parent)
         os.close(handle)

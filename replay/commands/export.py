@@ -29,6 +29,7 @@ Examples:
   replay export runs | jq -r .status | sort | uniq -c
 """
 _PARQUET = (".parquet", ".pq")
+_UNITS = {"traces": "traces", "samples": "sample items", "runs": "trials", "grades": "grades"}
 
 
 @command("export", epilog=_EPILOG)
@@ -67,44 +68,48 @@ def export(
     """
     from replay.files import replacing
 
-    format_ = format_ or ("parquet" if output.lower().endswith(_PARQUET) else "jsonl")
+    asked = _Asked(
+        what=what,
+        format_=format_ or ("parquet" if output.lower().endswith(_PARQUET) else "jsonl"),
+        where=where,
+        month=month,
+        sample=sample,
+        run=run_id,
+    )
     if output == "-":
-        rows = _to_stdout(app, what, format_, where, month, sample, run_id)
-        said = "stdout"
+        rows = _to_stdout(app, asked)
     else:
         target = Path(output)
         _spare_the_store(target, app.store_path)
-        with replacing(target, f"{what}.{format_}") as file:
-            with _opened(app, what, format_, file, where, month, sample, run_id) as found:
-                _write(found, format_, file, zipped=output.lower().endswith(".gz"))
-            rows = found.rows
-        said = str(target)
-    say(f"{rows:,} {_UNITS[what] if rows != 1 else _UNITS[what].removesuffix('s')} written to {said}")
+        with replacing(target, f"{what}.{asked.format_}") as file:
+            rows = _to_file(app, asked, file, zipped=output.lower().endswith(".gz"))
+    unit = _UNITS[what] if rows != 1 else _UNITS[what].removesuffix("s")
+    say(f"{rows:,} {unit} written to {'stdout' if output == '-' else output}")
 
 
-_UNITS = {"traces": "traces", "samples": "sample items", "runs": "trials", "grades": "grades"}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What a person typed."""
+
+    what: str
+    format_: str
+    where: str | None
+    month: str | None
+    sample: str | None
+    run: str | None
 
 
 @contextmanager
-def _opened(
-    app: App,
-    what: str,
-    format_: str,
-    file: Path | None,
-    where: str | None,
-    month: str | None,
-    sample: str | None,
-    run_id: str | None,
-) -> Iterator[Export]:
-    """The chosen rows; the store is closed with the context."""
+def _opened(app: App, asked: _Asked, file: Path | None) -> Iterator[Export]:
+    """The chosen rows; the store is closed with the context. `file` is where Parquet will go."""
     from replay.store.connection import open_store
     from replay.store.export import Kind, prepare, wanted
 
-    export_to = file if format_ == "parquet" else None
+    export_to = file if asked.format_ == "parquet" else None
     with open_store(app.store_path, read_only=True, export_to=export_to) as con:
-        chosen = wanted(con, where=where, month=month, sample=sample, run=run_id)
-        computed = _computed(app, con, chosen) if what == Kind.GRADES else ()
-        yield prepare(con, Kind(what), chosen, computed)
+        chosen = wanted(con, where=asked.where, month=asked.month, sample=asked.sample, run=asked.run)
+        computed = _computed(app, con, chosen) if asked.what == Kind.GRADES else ()
+        yield prepare(con, Kind(asked.what), chosen, computed)
 
 
 def _computed(app: App, con: DuckDBPyConnection, chosen: Wanted) -> Iterator[Grade]:
@@ -115,49 +120,42 @@ def _computed(app: App, con: DuckDBPyConnection, chosen: Wanted) -> Iterator[Gra
         yield from computed_grades(con, run, app.settings)
 
 
-def _to_stdout(
-    app: App,
-    what: str,
-    format_: str,
-    where: str | None,
-    month: str | None,
-    sample: str | None,
-    run_id: str | None,
-) -> int:
-    if format_ == "jsonl":
-        with _opened(app, what, format_, None, where, month, sample, run_id) as found:
+def _to_stdout(app: App, asked: _Asked) -> int:
+    if asked.format_ == "jsonl":
+        with _opened(app, asked, None) as found:
             _write_lines(found, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return found.rows
     if sys.stdout.isatty():
-        raise InputError(f"Parquet is nothing for a terminal; name a file: -o {what}.parquet")
+        raise InputError(f"Parquet is nothing for a terminal; name a file: -o {asked.what}.parquet")
     import shutil
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="replay-export-") as folder:
         file = Path(folder) / "rows.parquet"
-        with _opened(app, what, format_, file, where, month, sample, run_id) as found:
-            _write(found, format_, file, zipped=False)
+        rows = _to_file(app, asked, file, zipped=False)
         with file.open("rb") as source:
             shutil.copyfileobj(source, sys.stdout.buffer)
     sys.stdout.buffer.flush()
-    return found.rows
+    return rows
 
 
-def _write(found: Export, format_: str, file: Path, *, zipped: bool) -> None:
-    if format_ == "jsonl":
-        with file.open("wb") as plain:
-            if not zipped:
-                _write_lines(found, plain)
-                return
-            # Neither name nor time: the same traces give the same file.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
-                _write_lines(found, cast("BinaryIO", packed))
-        return
+def _to_file(app: App, asked: _Asked, file: Path, *, zipped: bool) -> int:
     from replay.store.export import write_parquet
 
-    with _progress(found) as told:
-        write_parquet(found, file, told)
+    with _opened(app, asked, file) as found:
+        if asked.format_ == "parquet":
+            with _progress(found) as told:
+                write_parquet(found, file, told)
+        else:
+            with file.open("wb") as plain:
+                if zipped:
+                    # Neither name nor time: the same traces give the same file.
+                    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
+                        _write_lines(found, cast("BinaryIO", packed))
+                else:
+                    _write_lines(found, plain)
+    return found.rows
 
 
 def _write_lines(found: Export, file: BinaryIO) -> None:

@@ -326,9 +326,10 @@ def test_stdout_carries_the_data_and_nothing_else(filled: Replay) -> None:
     assert lines.returncode == 0
     assert [row["trace_id"] for row in _lines(lines.stdout.decode())] == [made.trace_id for made in _traces()]
     assert b"5 traces written to stdout" in lines.stderr
-    packed = _run("traces", "-o", "-", "--format", "parquet")
-    Path("copy.parquet").write_bytes(packed.stdout)
-    assert len(_parquet("copy.parquet")) == 5
+    for output in ("-", "/dev/stdout"):
+        packed = _run("traces", "-o", output, "--format", "parquet")
+        Path("copy.parquet").write_bytes(packed.stdout)
+        assert len(_parquet("copy.parquet")) == 5
 
 
 def test_a_reader_that_goes_away_is_no_error(replay: Replay) -> None:
