@@ -29,6 +29,11 @@ def cases() -> None:
     """Care for the golden set: list, lint, stats, …
 
     A case itself is shown by `replay show CASE`, and changed in its file, which is under version control.
+
+    \b
+    Examples:
+      replay cases lint
+      replay cases stats --month 2026-10
     """
 
 

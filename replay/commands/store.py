@@ -14,7 +14,13 @@ from replay.options import App, command, common_options, json_option, print_json
 @click.group("store")
 @common_options
 def store() -> None:
-    """Care for the store file: info, merge, prune, …"""
+    """Care for the store file: info, merge, prune, compact.
+
+    \b
+    Examples:
+      replay store info
+      replay store merge ../laptop/.replay/replay.duckdb
+    """
 
 
 @command("info")
