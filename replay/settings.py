@@ -136,6 +136,8 @@ class RunSection:
     """US dollars; no new block of lanes starts once it is spent."""
     retries: int = 3
     """Tries after the first where a trial ends in an infrastructure error."""
+    per_minute: float | None = None
+    """The most tries that start in a minute, over all versions of one model provider."""
     on_miss: Literal["stop", "error", "simulate"] = "stop"
     """A tool call that nothing recorded answers: stop the trial, give the agent an error, or have the model
     of `[simulate]` play the tool."""
@@ -150,6 +152,8 @@ class RunSection:
         _at_least(self, 0, "retries", "budget")
         if self.timeout <= 0:
             raise ValueError("timeout must be more than 0 seconds")
+        if self.per_minute is not None and self.per_minute <= 0:
+            raise ValueError(f"per_minute must be more than 0, not {self.per_minute}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

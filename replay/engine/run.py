@@ -24,7 +24,7 @@ from replay.engine.items import Source
 from replay.engine.journal import Journal
 from replay.engine.observed import Pairing
 from replay.engine.report import Progress, RunReport
-from replay.engine.schedule import Pace
+from replay.engine.schedule import Pace, provider_of
 from replay.engine.starting import crew_of, rules_of, start_crew
 from replay.engine.versions import changes, resolve
 from replay.errors import InputError, Interrupted, StoreError, VersionError
@@ -170,7 +170,14 @@ class _Batch:
         self._settings, self._hooks = settings, hooks
         self._crew = crew_of(run, settings, rules)
         self._replayed = list(self._crew.agents)
-        self._paces = {lane: Pace() for lane in self._replayed}
+        shared: dict[str, Pace] = {}
+        self._paces = {
+            lane: shared.setdefault(
+                provider_of(run.lanes[lane]),
+                Pace(limit=settings.run.concurrency, per_minute=settings.run.per_minute),
+            )
+            for lane in self._replayed
+        }
         self._finished: set[tuple[str, str, int]] = set()
         self._done = self._total = self._failed = self._unpriced = 0
         self._spent = 0.0
@@ -280,9 +287,10 @@ class _Batch:
         """One trial, tried again where the provider or the network failed; with how often it was tried."""
         agent, pace, tries = self._crew.agents[slot.lane], self._paces[slot.lane], 0
         while True:
-            await pace.wait()
-            outcome = await agent.run(item, slot.trial)
+            async with pace.turn():
+                outcome = await agent.run(item, slot.trial)
             tries += 1
+            pace.went(outcome)
             if outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries:
                 return outcome, tries
             await asyncio.sleep(pace.rest(outcome, tries))

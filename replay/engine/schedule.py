@@ -2,8 +2,11 @@
 
 A trial that ended in an infrastructure error waits before its next try: as long as the provider asked for
 (`Retry-After`, up to a cap), else twice as long as the last time; always with some chance in it, so that
-trials that failed together do not come back together. Where the provider asked for rest, or answered 429 or
-529, the whole lane rests for that time: no trial of it starts.
+trials that failed together do not come back together.
+
+Versions whose models are of one provider share a `Pace`, since they share its limits: where it asked for
+rest, or answered 429 or 529, none of their trials starts for that time, and only half as many as before run
+at once. Each time that as many trials in a row went well as may run, one more may, up to the run's concurrency.
 """
 
 from __future__ import annotations
@@ -11,35 +14,126 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 from replay.agents import Outcome
+from replay.model import Status, Version
 
 FIRST_WAIT_S = 1.0
 """Before the second try."""
 LONGEST_WAIT_S = 60.0
 """However often it failed, and whatever was asked for."""
 _TOO_MANY = re.compile(r"\b(429|529)\b|RateLimit|Overloaded|Throttling")
+_PROVIDERS = (
+    (re.compile(r"claude"), "anthropic"),
+    (re.compile(r"^(gpt|chatgpt|o\d)"), "openai"),
+    (re.compile(r"gemini"), "google"),
+    (re.compile(r"^(mistral|magistral|codestral|ministral)"), "mistral"),
+    (re.compile(r"^grok"), "xai"),
+    (re.compile(r"^deepseek"), "deepseek"),
+)
+
+
+def provider_of(version: Version) -> str:
+    """Who limits the version: the provider of its model, else the service that it is; empty for unknown."""
+    if version.model is None:
+        return urlsplit(version.url).netloc if version.url else ""
+    name = version.model.lower().rpartition("/")[2]
+    return next((provider for pattern, provider in _PROVIDERS if pattern.search(name)), "")
 
 
 class Pace:
-    """When a lane may go on. One for all trials of a lane."""
+    """When a trial may go on. One for all versions of a provider."""
 
-    def __init__(self, chance: random.Random | None = None) -> None:
+    def __init__(
+        self, chance: random.Random | None = None, *, limit: int = 1, per_minute: float | None = None
+    ) -> None:
+        """A pace.
+
+        Args:
+            chance: spreads the tries.
+            limit: the most trials at once.
+            per_minute: the most tries that start in a minute; None for any number.
+        """
         self._chance = chance or random.Random()  # noqa: S311 - nothing is kept secret with it
-        self._not_before = 0.0
+        self._not_before = self._next_start = 0.0
+        self._interval_s = 60.0 / per_minute if per_minute else 0.0
+        self._limit = limit
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._running = self._in_a_row = 0
+        self.room = limit
+        """How many trials may run at once, as the provider takes it."""
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A trial's turn: begins once there is room and nobody rests."""
+        await self._enter()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            self._wake()
 
     async def wait(self) -> None:
-        """Until the lane's rest is over."""
+        """Until the rest is over."""
         now = asyncio.get_running_loop().time
         while (left := self._not_before - now()) > 0:
             await asyncio.sleep(left)
 
+    def went(self, outcome: Outcome) -> None:
+        """How a try ended: what went well makes room again."""
+        if outcome.status is Status.INFRA_ERROR:
+            return
+        self._in_a_row += 1
+        if self.room < self._limit and self._in_a_row >= self.room:
+            self.room, self._in_a_row = self.room + 1, 0
+            self._wake()
+
     def rest(self, outcome: Outcome, tries: int) -> float:
-        """Seconds that a trial is to wait after so many tries; the lane rests with it where it should."""
+        """Seconds that a trial is to wait after so many tries; all others rest with it where they should."""
         seconds = waiting_time(outcome.retry_after_s, tries, self._chance.random())
         if outcome.retry_after_s is not None or _TOO_MANY.search(outcome.reason or ""):
-            self._not_before = max(self._not_before, asyncio.get_running_loop().time() + seconds)
+            now = asyncio.get_running_loop().time()
+            # Trials that were refused together are one sign, not many.
+            if now >= self._not_before:
+                self.room = max(1, self.room // 2)
+            self._in_a_row = 0
+            self._not_before = max(self._not_before, now + seconds)
         return seconds
+
+    async def _enter(self) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            await self.wait()
+            if self._running >= self.room:
+                await self._until_woken()
+            elif (left := self._next_start - now()) > 0:
+                await asyncio.sleep(left)
+            else:
+                break
+        if self._interval_s:
+            self._next_start = max(now(), self._next_start) + self._interval_s
+        self._running += 1
+
+    async def _until_woken(self) -> None:
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self._wake()
+            raise
+
+    def _wake(self) -> None:
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
 
 
 def waiting_time(asked_s: float | None, tries: int, chance: float) -> float:

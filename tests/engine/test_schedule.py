@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import random
 from datetime import datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from replay.agents import Outcome
-from replay.engine.schedule import LONGEST_WAIT_S, Pace, waiting_time
-from replay.model import Status
+from replay.engine.schedule import LONGEST_WAIT_S, Pace, provider_of, waiting_time
+from replay.model import Status, Version, VersionKind
 
 
 def failed(reason: str = "", retry_after_s: float | None = None) -> Outcome:
@@ -69,3 +71,80 @@ def test_a_lane_rests_where_the_provider_asked_for_it(outcome: Outcome, rests: b
         return asyncio.get_running_loop().time() - began
 
     assert (asyncio.run(waited()) > 0.05) is rests
+
+
+def went_well() -> Outcome:
+    return Outcome(status=Status.OK, started_at=datetime(2026, 11, 21))
+
+
+def test_no_more_trials_run_at_once_than_there_is_room_for_and_all_get_their_turn() -> None:
+    async def run() -> tuple[int, int]:
+        pace, running, most, done = Pace(limit=3), 0, 0, 0
+
+        async def trial() -> None:
+            nonlocal running, most, done
+            async with pace.turn():
+                running += 1
+                most = max(most, running)
+                await asyncio.sleep(0.001)
+                running -= 1
+            done += 1
+
+        trials = [asyncio.ensure_future(trial()) for _ in range(30)]
+        await asyncio.sleep(0)
+        for waiting in trials[3:20:2]:
+            waiting.cancel()
+        await asyncio.gather(*trials, return_exceptions=True)
+        return most, done
+
+    assert asyncio.run(run()) == (3, 21)
+
+
+def test_a_provider_that_is_overloaded_gets_half_and_then_more_again() -> None:
+    async def run() -> list[int]:
+        pace = Pace(random.Random(1), limit=8)
+        rooms = []
+        for _ in range(3):
+            # Refused together: one sign.
+            pace.rest(failed("429"), tries=1)
+            pace.rest(failed("429", retry_after_s=0.01), tries=1)
+            rooms.append(pace.room)
+            pace._not_before = 0.0
+        for count in (1, 2, 3, 100):
+            for _ in range(count):
+                pace.went(failed("500"))
+                pace.went(went_well())
+            rooms.append(pace.room)
+        return rooms
+
+    assert asyncio.run(run()) == [4, 2, 1, 2, 3, 4, 8]
+
+
+def test_no_more_tries_start_in_a_minute_than_were_allowed() -> None:
+    async def run() -> list[float]:
+        pace, starts = Pace(limit=10, per_minute=60 / 0.05), []
+
+        async def trial() -> None:
+            async with pace.turn():
+                starts.append(asyncio.get_running_loop().time())
+
+        await asyncio.gather(*(trial() for _ in range(5)))
+        return [after - before for before, after in itertools.pairwise(starts)]
+
+    assert all(gap >= 0.045 for gap in asyncio.run(run()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "provider"),
+    [
+        ({"args": {"model": "us.anthropic.claude-haiku-4-5-20251001-v1:0"}}, "anthropic"),
+        ({"args": {"model": "openai/gpt-5.5-mini"}}, "openai"),
+        ({"args": {"model": "o3"}}, "openai"),
+        ({"args": {"model": "a-model-of-ours"}}, ""),
+        ({}, ""),
+        ({"url": "http://localhost:8000/agent"}, "localhost:8000"),
+        ({"url": "http://localhost:8000/agent", "args": {"model": "gemini-3"}}, "google"),
+    ],
+)
+def test_versions_of_one_provider_share_its_limits(fields: dict[str, Any], provider: str) -> None:
+    assert provider_of(Version(name="x", kind=VersionKind.PYTHON, **fields)) == provider
