@@ -15,7 +15,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from importers.convert import guarded, reject
 from importers.model_calls import LoggedCall, run_of, waiting
 from importers.reading import Broken, records
 from importers.streams import is_stream, put_together
-from replay.messages import conversation, decode
+from replay.messages import Conversation, conversation, decode
 from replay.model import Json, JsonObject, Message, Trace
 
 _REQUESTS = ("request", "request_body", *REQUESTS)
@@ -140,22 +140,14 @@ def read_exchange(source: str, one: Exchange, file: InputFile) -> Iterator[Item 
     if started_at is None:
         notes.append("no time in the record: the file's modification time was taken")
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
-    trace = _trace(source, one, started_at)
     repeated = one.said and one.asked and one.asked[-1] == one.said[-1]
     if repeated or not (one.said or one.error):
-        run = conversation(one.asked)
         yield from map(Note, notes)
-        yield replace(
-            trace,
-            input=run.input,
-            messages=one.asked,
-            final_response=run.final_response,
-            tool_calls=run.tool_calls,
-        )
+        yield _trace(source, one, started_at, conversation(one.asked))
         return
     response_id = one.answer.get("id")
     yield LoggedCall(
-        trace=trace,
+        trace=_trace(source, one, started_at, None),
         asked=len(one.asked),
         response_id=response_id if isinstance(response_id, str) else None,
         previous_id=previous_id,
@@ -163,7 +155,8 @@ def read_exchange(source: str, one: Exchange, file: InputFile) -> Iterator[Item 
     )
 
 
-def _trace(source: str, one: Exchange, started_at: datetime) -> Trace:
+def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation | None) -> Trace:
+    """The trace of a conversation that was read as a run; without it what is known of a single call."""
     record, request, answer = one.record, one.request, one.answer
     own = fields.mapping(record, "metadata")
     metadata: JsonObject = {}
@@ -174,8 +167,10 @@ def _trace(source: str, one: Exchange, started_at: datetime) -> Trace:
     ended_at = fields.time(record, "ended_at", "completed_at") or fields.time(answer, "completed_at")
     latency = fields.number(record, "latency_ms")
 
+    holders = [one for one in (record, metadata, {} if request is record else request, answer) if one]
+
     def known(*names: str) -> str | None:
-        for holder in (record, metadata, request, answer):
+        for holder in holders:
             for name in names:
                 value = holder.get(name)
                 # A conversation of the Responses API is an object with an id.
@@ -202,7 +197,10 @@ def _trace(source: str, one: Exchange, started_at: datetime) -> Trace:
         release=known("release"),
         model=fields.text(answer, "model") or known("model"),
         tags=fields.tags(record) or (fields.tags(own) if isinstance(own.get("tags"), list) else ()),
-        messages=(*one.asked, *one.said),
+        input=run.input if run else "",
+        messages=(*one.asked, *(() if run else one.said)),
+        final_response=run.final_response if run else None,
+        tool_calls=run.tool_calls if run else (),
         usage=fields.usage(record.get("usage")) or fields.usage(answer.get("usage")),
         cost_usd=fields.number(record, "cost_usd"),
         latency_ms=latency if latency is not None else fields.elapsed_ms(started_at, ended_at),

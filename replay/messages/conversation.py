@@ -16,6 +16,7 @@ id, or with one that no call has, the earliest open call of its name, else the e
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -76,49 +77,71 @@ def final_response(messages: Sequence[Message]) -> str | None:
 def join_results(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     """The tool calls of a conversation, in the order of request, with the results that were recorded."""
     calls: list[ToolCall] = []
-    open_calls: list[list[int]] = []
+    waiting = _Waiting()
+    results: dict[int, Message] = {}
     for message in messages:
         if message.tool_calls:
-            start = len(calls)
-            calls.extend(
-                replace(call, index=start + offset) for offset, call in enumerate(message.tool_calls)
-            )
-            open_calls.append(list(range(start, len(calls))))
+            waiting.add(message.tool_calls, len(calls))
+            calls.extend(message.tool_calls)
         elif message.role == "tool":
-            place = _place(message, calls, open_calls)
+            place = waiting.take(message)
             if place is not None:
-                calls[place] = answered(calls[place], message)
-    return tuple(calls)
+                results[place] = message
+    return tuple(_joined(index, call, results.get(index)) for index, call in enumerate(calls))
 
 
-def answered(call: ToolCall, message: Message) -> ToolCall:
-    """The call with the result of a `tool` message."""
+def _joined(index: int, call: ToolCall, message: Message | None) -> ToolCall:
+    """The call at its place, with the result of a `tool` message."""
+    if message is None:
+        return call if call.index == index else replace(call, index=index)
     result: Json = message.text if message.data is None else message.data
     error = (message.text or "the tool failed") if message.is_error else None
-    return replace(call, result=result, error=error, answered=True)
+    return replace(call, index=index, result=result, error=error, answered=True)
 
 
-def _place(message: Message, calls: list[ToolCall], open_calls: list[list[int]]) -> int | None:
-    """The open call that a result answers; it is taken out of `open_calls`."""
-    wanted = message.tool_call_id
-    rules = (
-        (lambda call: call.call_id == wanted) if wanted is not None else None,
-        (lambda call: call.name == message.name and _may_lack_id(call, wanted)) if message.name else None,
-        lambda call: _may_lack_id(call, wanted),
-    )
-    for rule in rules:
-        if rule is None:
-            continue
-        for request in reversed(open_calls):
-            for index in request:
-                if rule(calls[index]):
-                    request.remove(index)
-                    if not request:
-                        open_calls.remove(request)
-                    return index
-    return None
+class _Waiting:
+    """Calls without a result, found by what a result says, in a time that does not depend on their number."""
 
+    def __init__(self) -> None:
+        self._lists: dict[tuple[str, str | None], list[deque[int]]] = {}
+        """What a result may say → for each request with such calls their places."""
+        self._taken: set[int] = set()
 
-def _may_lack_id(call: ToolCall, wanted: str | None) -> bool:
-    """A result without id may answer any call; one with an id only a call that has none."""
-    return wanted is None or call.call_id is None
+    def add(self, calls: Sequence[ToolCall], start: int) -> None:
+        """The calls of one request."""
+        own: dict[tuple[str, str | None], deque[int]] = {}
+        for place, call in enumerate(calls, start):
+            keys = [("named", call.name), ("any", None)]
+            if call.call_id is None:
+                keys += [("named, without id", call.name), ("without id", None)]
+            else:
+                keys.append(("id", call.call_id))
+            for key in keys:
+                own.setdefault(key, deque()).append(place)
+        for key, places in own.items():
+            self._lists.setdefault(key, []).append(places)
+
+    def take(self, message: Message) -> int | None:
+        """The place of the call that a result answers: by id, else by name, else the first."""
+        wanted = message.tool_call_id
+        # A result without an id may answer any call; one with an id only a call that has none.
+        extra = "" if wanted is None else ", without id"
+        place = self._first(("id", wanted)) if wanted is not None else None
+        if place is None and message.name:
+            place = self._first((f"named{extra}", message.name))
+        if place is None:
+            place = self._first(("any" if wanted is None else "without id", None))
+        return place
+
+    def _first(self, key: tuple[str, str | None]) -> int | None:
+        """The first waiting call of the newest request that has one."""
+        requests = self._lists.get(key, [])
+        while requests:
+            places = requests[-1]
+            while places:
+                place = places.popleft()
+                if place not in self._taken:
+                    self._taken.add(place)
+                    return place
+            requests.pop()
+        return None

@@ -15,6 +15,7 @@ from replay.model import Json
 
 _LISTS = (("llm.input_messages.", "llm.output_messages."), ("gen_ai.prompt.", "gen_ai.completion."))
 """Prefixes of what a model call was given and what it answered, by convention."""
+_FIRST_WORDS = ("llm.", "gen_ai.")
 _WRAPS = ("message", "message_content", "tool_call")
 """OpenInference puts each message, part and call under one more name of its own."""
 _MAX_DEPTH = 12
@@ -28,6 +29,8 @@ def unflattened(attributes: Mapping[str, Any]) -> Json:
     """The messages of a flat object as nested ones that the recogniser reads; None where there are none."""
     if "message.role" in attributes:
         return _nested({key: value for key, value in attributes.items() if key.startswith("message.")})
+    if not any(key.startswith(_FIRST_WORDS) for key in attributes):
+        return None
     for prefixes in _LISTS:
         found = [
             message
