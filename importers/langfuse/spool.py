@@ -59,7 +59,7 @@ class Spool:
                 row.trace_id,
                 row.sort,
                 row.id,
-                str(row.values.get("updatedAt", "")),
+                _moment(row.values),
                 file,
                 line,
                 msgspec.json.encode(row.values),
@@ -87,3 +87,8 @@ class Spool:
                 by_sort[Sort.TRACE],
                 by_sort[Sort.SCORE],
             )
+
+
+def _moment(row: JsonObject) -> str:
+    """When a row was last updated, in one form: exports write a space for the T, and no zone."""
+    return str(row.get("updatedAt", "")).replace(" ", "T").removesuffix("Z")

@@ -24,7 +24,7 @@ from importers.reading.parquet import PARQUET_MAGIC, parquet
 from importers.reading.record import RECORD_BYTES, Broken, Record
 from importers.reading.rows import is_csv, rows
 from importers.reading.texts import texts
-from importers.reading.unpacked import DAMAGED, damage, opened
+from importers.reading.unpacked import CHUNK, DAMAGED, damage, opened
 from replay.messages import parse
 from replay.model import Json
 
@@ -44,7 +44,7 @@ def records(file: InputFile) -> Iterator[Record | Broken]:
 
 def _values(file: InputFile) -> Iterator[Record | Broken]:
     with opened(file) as stream:
-        first = first_line(stream)
+        first = first_line(stream, CHUNK)
     if first.startswith(PARQUET_MAGIC):
         return parquet(file)
     if is_csv(file, first):
@@ -59,9 +59,17 @@ def _layout(file: InputFile, first: bytes) -> str:
         is_array = not _is_message(element.value) if isinstance(element, Record) else first == b"["
         if is_array:
             return "array"
-    if _is_json(first):
+    if _is_json(_whole(file, first)):
         return "lines"
     return "texts" if isinstance(next(texts(file, elements=False), None), Record) else "lines"
+
+
+def _whole(file: InputFile, first: bytes) -> bytes:
+    """The first line of which `first` may be the beginning."""
+    if len(first) < CHUNK // 2:
+        return first
+    with opened(file) as stream:
+        return first_line(stream, RECORD_BYTES)
 
 
 def _is_json(text: bytes) -> bool:

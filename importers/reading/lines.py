@@ -34,9 +34,9 @@ def lines(file: InputFile) -> Iterator[Record | Broken]:
                 yield broken(number, why(error), text)
 
 
-def first_line(stream: IO[bytes]) -> bytes:
-    """The first line that is not empty, without its mark; the beginning of it, where it is too long."""
-    while line := stream.readline(RECORD_BYTES):
+def first_line(stream: IO[bytes], size: int) -> bytes:
+    """The first line that is not empty, without its mark; its beginning, where it is longer than `size`."""
+    while line := stream.readline(size):
         text = line.removeprefix(codecs.BOM_UTF8).strip()
         if text:
             return text

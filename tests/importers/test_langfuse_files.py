@@ -197,6 +197,26 @@ def test_rows_on_the_edge_of_two_windows_count_once_and_traces_across_them_are_o
     assert len(found["bt1"].steps) == 5
 
 
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_the_later_state_of_a_row_counts_however_its_time_is_written(
+    newest_first: bool, tmp_path: Path
+) -> None:
+    old = {**OBSERVATIONS[1], "output": "old", "updated_at": "2026-11-04 10:00:04.500000"}
+    new = {
+        "id": "o1",
+        "traceId": "bt1",
+        "type": "AGENT",
+        "name": "parcel-agent",
+        "startTime": "2026-11-04T10:00:00.000Z",
+        "updatedAt": "2026-11-04T10:00:04.250Z",
+        "output": "earlier than old",
+    }
+    _jsonl(tmp_path / ("b" if newest_first else "a"), [new])
+    _jsonl(tmp_path / ("a" if newest_first else "b"), [old])
+    (trace,) = traces("langfuse", tmp_path / "a", tmp_path / "b")
+    assert trace.final_response == "old"
+
+
 def test_a_file_that_no_manifest_names_is_left_out_unless_it_is_named_itself(tmp_path: Path) -> None:
     project = _export(tmp_path, "jsonl", {"observations_v2": OBSERVATIONS[:5]})
     loose = project / "observations_v2" / "2026-11-04T12-00-00.jsonl"

@@ -146,9 +146,7 @@ def test_memory_does_not_depend_on_the_size_of_the_file(tmp_path: Path) -> None:
             assert sum(isinstance(found, Record) for found in records(source)) == 4_000
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            # Of a compact array, the first line is looked at: the whole file, here.
-            limit = 3 if name == "f.csv" else 70
-            assert peak < limit * MB, name
+            assert peak < 3 * MB, name
 
 
 def test_nul_in_one_record_is_that_records_fault(tmp_path: Path) -> None:
