@@ -21,7 +21,7 @@ from importers.langfuse.client import Page
 from importers.spool import Spool
 from replay.model import Json
 
-FIRST_WINDOW, LONGEST_WINDOW = timedelta(days=1), timedelta(days=32)
+FIRST_WINDOW, LONGEST_WINDOW = timedelta(days=1), timedelta(days=366)
 SHORTEST_WINDOW = timedelta(minutes=1)
 MANY_PAGES = 20
 """A window with more pages than this is halved next time."""
