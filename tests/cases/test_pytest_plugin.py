@@ -1,0 +1,100 @@
+"""The pytest plugin as its users run it: pytest in a process of its own, in an agent's repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AGENT = """
+def _exec(name, args):
+    raise RuntimeError("a replay must not run the tool")
+
+def run_agent(text):
+    number = "".join(c for c in text if c.isdigit())
+    if not number:
+        return "Which order?"
+    if "cancel" in text:
+        _exec("cancel_order", {"id": number})
+        return "cancelled"
+    return "It is " + _exec("get_order", {"id": number})
+"""
+CASES = [
+    {
+        "id": "where", "input": "where is 7", "tags": ["smoke", "happy-path"],
+        "expected_tool_calls": [{"name": "get_order", "args": {"id": "7"}}],
+        "tape": [{"name": "get_order", "args": {"id": "7"}, "result": "shipped"}],
+    },
+    {"id": "which", "input": "where is it", "expected_tool_calls": [], "expected_answer": "Which order?"},
+    {
+        "id": "cancel", "input": "cancel 8",
+        "expected_tool_calls": [{"name": "get_order", "args": {"id": "8"}}],
+        "tape": [{"name": "get_order", "args": {"id": "8"}, "result": "new"}],
+    },
+]  # fmt: skip
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """An agent's repository with three cases, one of which its agent fails, and a test of its own."""
+    (tmp_path / "shop.py").write_text(AGENT)
+    (tmp_path / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:_exec"]\n')
+    (tmp_path / "golden.jsonl").write_text("".join(json.dumps(case) + "\n" for case in CASES))
+    (tmp_path / "test_own.py").write_text("def test_own():\n    pass\n")
+    return tmp_path
+
+
+def _pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def test_every_case_is_a_test_with_a_failure_a_person_can_read(shop: Path) -> None:
+    done = _pytest(shop, "--golden", "golden.jsonl", "-v")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "golden.jsonl::where PASSED" in done.stdout
+    assert "golden.jsonl::which PASSED" in done.stdout
+    assert "golden.jsonl::cancel FAILED" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
+    assert "diverged: " in done.stdout
+    assert 'expected: get_order(id="8")' in done.stdout
+    assert 'made:     cancel_order(id="8")' in done.stdout
+    assert "Traceback" not in done.stdout
+
+
+def test_cases_are_chosen_by_id_and_by_tag_and_run_beside_other_tests(shop: Path) -> None:
+    assert "1 passed, 2 deselected" in _pytest(shop, "--golden", "golden.jsonl", "-k", "which").stdout
+    assert "1 passed, 2 deselected" in _pytest(shop, "--golden", "golden.jsonl", "-m", "happy_path").stdout
+    beside = _pytest(shop, "--golden", "golden.jsonl", "test_own.py", "-k", "not cancel")
+    assert "3 passed" in beside.stdout
+
+
+def test_without_golden_nothing_of_it_is_there(shop: Path) -> None:
+    assert "1 passed" in _pytest(shop).stdout
+
+
+def test_workers_of_xdist_share_the_cases(shop: Path) -> None:
+    done = _pytest(shop, "--golden", "golden.jsonl", "-n", "2", "--golden-trials", "2")
+    assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
+    assert "trial:    1 of 2" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--golden", "none.jsonl"], "there is no golden set none.jsonl; name a file with --golden"),
+        (["--golden", "bad.jsonl"], "bad.jsonl:1: a case needs `input` (text) or `messages`"),
+        (["--golden", "golden.jsonl", "--agent", "prdo"], "there is no version 'prdo'"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(words: list[str], sentence: str, shop: Path) -> None:
+    (shop / "bad.jsonl").write_text('{"id": "x"}\n')
+    done = _pytest(shop, *words)
+    assert done.returncode != 0
+    assert sentence in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout
