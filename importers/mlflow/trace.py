@@ -28,8 +28,6 @@ NO_SPANS = "no spans were found: the tool calls of the trace are not known"
 NO_CONTENT = "no content was recorded: the spans were made by hand without inputs, or contents are masked"
 _EVALUATION_TAGS = ("mlflow.eval.requestId", "mlflow.trace.sourceScorer")
 _OWN = "mlflow."
-_COUNTED_APART = ("anthropic", "bedrock")
-"""Providers that count cached input apart from the input."""
 _NUMBERED = re.compile(r"(.+)_[1-9]\d*")
 
 
@@ -66,7 +64,7 @@ def _completed(trace: Trace, info: Info) -> Trace:
         trace,
         ended_at=ended_at,
         latency_ms=fields.elapsed_ms(trace.started_at, ended_at),
-        usage=trace.usage or _usage(usage, apart=False),
+        usage=trace.usage or _usage(usage),
         cost_usd=trace.cost_usd if trace.cost_usd is not None else total,
         incomplete=info.state == "IN_PROGRESS",
         error=trace.error or ("the trace has state ERROR" if failed else None),
@@ -183,10 +181,11 @@ def _span(raw: RawSpan, numbered: set[str]) -> Span:
     elif span.kind is StepKind.LLM:
         span.model = span.model or _model(span.input)
     own = raw.attributes
-    provider = {str(own.get(key)) for key in ("mlflow.llm.provider", "mlflow.message.format")}
-    apart = not provider.isdisjoint(_COUNTED_APART)
     cost = own.get("mlflow.llm.cost")
-    span.usage = span.usage or _usage(own.get("mlflow.chat.tokenUsage"), apart=apart)
+    if span.kind is StepKind.LLM and isinstance(span.output, dict):
+        # The provider's own counts say which of them hold others; MLflow's do not.
+        span.usage = span.usage or fields.usage(span.output.get("usage"))
+    span.usage = span.usage or _usage(own.get("mlflow.chat.tokenUsage"))
     if span.cost is None and isinstance(cost, dict):
         span.cost = fields.number(cost, "total_cost")
     span.evaluator = span.evaluator or own.get("mlflow.spanType") == kinds.EVALUATOR
@@ -206,13 +205,14 @@ def _model(asked: Json) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _usage(value: Json, *, apart: bool) -> Usage | None:
+def _usage(value: Json) -> Usage | None:
+    """MLflow's own counts, whose input holds cached tokens or not: versions and providers differ."""
     if not isinstance(value, dict):
         return None
-    read = fields.count(value, "cache_read_input_tokens")
+    given, read = fields.count(value, "input_tokens"), fields.count(value, "cache_read_input_tokens")
     written = fields.count(value, "cache_creation_input_tokens")
     found = Usage(
-        input_tokens=fields.count(value, "input_tokens") + (read + written if apart else 0),
+        input_tokens=given if read + written <= given else given + read + written,
         output_tokens=fields.count(value, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,

@@ -30,6 +30,7 @@ from tests.stand_ins.mlflow import EXPERIMENT, EXPERIMENT_ID, TOKEN, MLflow, tra
 START, END = datetime(2026, 11, 3), datetime(2026, 11, 5)
 SPAN = ("--from", "2026-11-03", "--to", "2026-11-05")
 MANY = 60
+CACHED = {"cache_read_input_tokens": 30, "cache_creation_input_tokens": 0}
 TABLES = """
     CREATE TABLE experiments (experiment_id INTEGER, name TEXT, lifecycle_stage TEXT);
     CREATE TABLE trace_info (request_id TEXT, experiment_id INTEGER, timestamp_ms BIGINT,
@@ -332,16 +333,31 @@ def test_what_is_no_trace_of_mlflow_is_rejected_with_what_it_lacks(tmp_path: Pat
     assert isinstance(found[-1], Trace)
 
 
-def test_cached_input_of_anthropic_counts_as_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("counted", "told", "total", "cached"),
+    [
+        ({"input_tokens": 5, "cache_read_input_tokens": 30}, None, 35, 30),
+        ({"input_tokens": 35, "cache_read_input_tokens": 30}, None, 35, 30),
+        # Here only the provider's own words tell.
+        ({"input_tokens": 40, "cache_read_input_tokens": 30}, {"input_tokens": 40, **CACHED}, 70, 30),
+        ({"input_tokens": 70, "cache_read_input_tokens": 30}, {"input_tokens": 40, **CACHED}, 70, 30),
+        ({"input_tokens": 9}, {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 8}}, 40, 8),
+    ],
+)
+def test_cached_input_counts_once_as_input(
+    counted: dict[str, int], told: dict[str, Any] | None, total: int, cached: int, tmp_path: Path
+) -> None:
     one = trace(1, START)
-    counts = {"input_tokens": 5, "output_tokens": 2, "cache_read_input_tokens": 30}
     attributes = one["data"]["spans"][1]["attributes"]
-    attributes |= {"mlflow.chat.tokenUsage": json.dumps(counts), "mlflow.llm.provider": '"anthropic"'}
+    attributes["mlflow.chat.tokenUsage"] = json.dumps(counted)
+    if told:
+        output = json.loads(attributes["mlflow.spanOutputs"])
+        attributes["mlflow.spanOutputs"] = json.dumps({**output, "usage": told})
     file = tmp_path / "f.json"
     file.write_text(json.dumps(one))
     (found,) = traces("mlflow", file)
     assert found.usage is not None
-    assert (found.usage.input_tokens, found.usage.cache_read_tokens) == (35, 30)
+    assert (found.usage.input_tokens, found.usage.cache_read_tokens) == (total, cached)
 
 
 def test_a_function_of_many_parameters_is_asked_with_all_of_them(tmp_path: Path) -> None:

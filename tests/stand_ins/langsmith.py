@@ -96,7 +96,13 @@ class LangSmith:
         if request.headers.get("x-api-key") != KEY:
             return 403, {"detail": "Forbidden"}
         if request.path == "/api/v1/sessions":
-            known = {"id": PROJECT_ID, "name": PROJECT, "start_time": BEGUN.isoformat()}
+            known = {
+                "id": PROJECT_ID,
+                "tenant_id": PROJECT_ID,
+                "name": PROJECT,
+                "start_time": BEGUN.isoformat(),
+                "reference_dataset_id": None,
+            }
             return 200, [known] if request.param("name") in (None, PROJECT) else []
         if request.path.startswith("/api/v1/sessions/"):
             return 404, {"detail": "Session not found"}
@@ -126,17 +132,15 @@ class LangSmith:
         before = re.fullmatch(r'lt\(start_time, "(.*)"\)', body.get("filter", ""))
         found = _between(self.runs, body["start_time"], before[1] if before else None, body.get("trace"))
         found = _of_roots(self.runs, found, body.get("trace_filter"))
-        page, cursor = _page(found, body["limit"], body.get("cursor"))
+        page, cursor = _page(found, body.get("limit", 100), body.get("cursor"))
         runs = [{key: value for key, value in run.items() if key in body["select"]} for run in page]
         return 200, {"runs": runs, "cursors": {"next": cursor}}
 
 
 def _between(runs: Sequence[Run], start: str, end: str | None, trace_id: str | None) -> list[Run]:
     """By start, the latest first."""
-    first, last = (
-        datetime.fromisoformat(start[:-1]),
-        datetime.fromisoformat(end[:-1]) if end else datetime.max,
-    )
+    given = (start, end or "9999-12-31")
+    first, last = (datetime.fromisoformat(bound).replace(tzinfo=None) for bound in given)
     found = [run for run in runs if first <= datetime.fromisoformat(run["start_time"]) < last]
     own = [run for run in found if trace_id in (None, run["trace_id"])]
     return sorted(own, key=lambda run: (run["start_time"], run["id"]), reverse=True)
