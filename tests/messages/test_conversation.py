@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +112,15 @@ def test_what_was_asked_and_what_was_answered(
 def test_where_the_answer_is_recorded_elsewhere_the_last_turn_is_the_input() -> None:
     run = conversation([user("a"), says("b"), user("c")], asked_only=True)
     assert (run.input, run.final_response, len(run.messages)) == ("c", None, 3)
+
+
+def test_many_calls_that_wait_cost_no_more_than_few() -> None:
+    # Each result was once compared with every call that waits: this took a quarter of an hour.
+    waiting = [asks(call("t", f"asked {number}")) for number in range(20_000)]
+    strays = [tells("x", f"nobody asked {number}", "t") for number in range(20_000)]
+    begun = time.monotonic()
+    assert len(conversation([*waiting, *strays]).tool_calls) == 20_000
+    assert time.monotonic() - begun < 10
 
 
 @given(
