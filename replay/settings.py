@@ -134,6 +134,8 @@ class RunSection:
     """Seconds for one trial."""
     budget: float | None = None
     """US dollars; no new block of lanes starts once it is spent."""
+    memory_mb: int | None = None
+    """Megabytes that one worker or program and its children may hold; it is ended beyond them (Linux)."""
     retries: int = 3
     """Tries after the first where a trial ends in an infrastructure error."""
     per_minute: float | None = None

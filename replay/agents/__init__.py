@@ -30,6 +30,7 @@ def build(
     corpus: Corpus | None = None,
     simulator: Simulator | None = None,
     network: Collection[str] | None = None,
+    memory_mb: float | None = None,
     prices: Mapping[str, Price] | None = None,
     single: bool = False,
 ) -> Agent:
@@ -46,6 +47,7 @@ def build(
         corpus: the recordings of other traces, where they may answer.
         simulator: a model that plays tools, where one may.
         network: the only hosts that the agent may connect to; None: any.
+        memory_mb: what one of its processes and its children may hold; None for any.
         prices: the user's own prices, for a version whose model is asked here.
         single: ask a `messages` version for its next action alone (step mode).
 
@@ -63,6 +65,7 @@ def build(
         corpus=corpus,
         simulator=simulator,
         network=network,
+        memory_mb=memory_mb,
         patched=bool(version.tools),
     )
     if network is not None and version.kind in (VersionKind.HTTP, VersionKind.COMMAND):

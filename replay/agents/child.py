@@ -16,12 +16,16 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
+from replay.agents.memory import held_mb
+
 MARK = "REPLAY_WORKER"
 """Environment variable by which a process and its children are known."""
 TAIL_BYTES = 16 * 1024
 """How much of what a process printed is kept."""
 STRAY_ROUNDS = 20
 """How often processes that left the group are looked for."""
+WEIGH_S = 0.25
+"""Seconds between two looks at how much memory a process holds."""
 LAST_WORDS_S = 1.0
 """Seconds that are waited for what a process wrote before it ended."""
 
@@ -45,6 +49,8 @@ class Child:
     code: int | None = None
     """Its exit code, negative for a signal; None while it runs."""
     _watch: asyncio.Task[None]
+    _weighing: asyncio.Task[None] | None = None
+    _too_heavy: str | None = None
 
     def __init__(self, popen: subprocess.Popen[bytes], mark: str) -> None:
         self._popen, self._mark = popen, mark
@@ -61,6 +67,7 @@ class Child:
         stdout: int,
         stderr: int,
         pass_fds: Sequence[int] = (),
+        memory_mb: float | None = None,
         last_words: Callable[[], Awaitable[object]],
         on_end: Callable[[str], None],
     ) -> Child:
@@ -74,6 +81,7 @@ class Child:
             stdout: where its output goes.
             stderr: where its complaints go.
             pass_fds: further file descriptors that it gets.
+            memory_mb: it is ended once it and its children hold more than this; None for any.
             last_words: waits until what it wrote has been read; given up after `LAST_WORDS_S`.
             on_end: told how it ended, once it and its children are gone.
 
@@ -92,7 +100,10 @@ class Child:
             start_new_session=True,
         )
         child = cls(popen, mark)
-        child._watch = asyncio.get_running_loop().create_task(child._wait_for_end(last_words, on_end))
+        loop = asyncio.get_running_loop()
+        child._watch = loop.create_task(child._wait_for_end(last_words, on_end))
+        if memory_mb is not None:
+            child._weighing = loop.create_task(child._weigh(memory_mb))
         return child
 
     @property
@@ -122,9 +133,19 @@ class Child:
         finally:
             self._kill_process()
             self.code = self._popen.wait()
-            self.ending = _describe_exit(self.code, self.killed)
+            self.ending = self._too_heavy or _describe_exit(self.code, self.killed)
+            if self._weighing is not None:
+                self._weighing.cancel()
             self._gone.set()
             on_end(self.ending)
+
+    async def _weigh(self, most_mb: float) -> None:
+        while True:
+            await asyncio.sleep(WEIGH_S)
+            if held_mb(self.pid) > most_mb:
+                self._too_heavy = f"it held more than {most_mb:g} MB of memory"
+                self._kill_process()
+                return
 
     def _kill_process(self) -> None:
         # Until it is collected, nobody else can have its number.

@@ -167,6 +167,7 @@ class CommandAgent:
             folder=self._folder,
             environment={**self._version.env, **environment},
             guard=self._guard,
+            memory_mb=self._rules.memory_mb,
             on_line=None if server is None else server.take,
             on_end=(lambda _: None) if server is None else server.ended,
         )

@@ -28,6 +28,8 @@ class Launch:
     """Beside the command's own."""
     order: JsonObject
     """The worker's first message: entrypoint, factory, tools, args."""
+    memory_mb: float | None = None
+    """It is ended once it holds more."""
 
 
 class Process:
@@ -82,6 +84,7 @@ class Process:
                 stdout=printed_theirs,
                 stderr=printed_theirs,
                 pass_fds=theirs,
+                memory_mb=launch.memory_mb,
                 last_words=process._control_closed.wait,
                 on_end=on_end,
             )

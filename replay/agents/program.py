@@ -69,6 +69,7 @@ class Program:
         folder: str,
         environment: Mapping[str, str],
         guard: Guard,
+        memory_mb: float | None = None,
         on_line: Callable[[bytes], bool] | None = None,
         on_end: Callable[[str], None] = lambda _: None,
     ) -> Program:
@@ -79,6 +80,7 @@ class Program:
             folder: where it runs.
             environment: beside the command's own.
             guard: ends it should we be killed.
+            memory_mb: it is ended once it holds more; None for any.
             on_line: gets each line it writes, and says whether the line was meant for it; without it the
                 whole output is kept.
             on_end: told how it ended.
@@ -104,6 +106,7 @@ class Program:
                 stdin=stdin_theirs,
                 stdout=stdout_theirs,
                 stderr=stderr_theirs,
+                memory_mb=memory_mb,
                 last_words=program._output.closed.wait,
                 on_end=ended,
             )

@@ -52,6 +52,7 @@ class PythonAgent:
                 "args": version.args,
                 "network": None if rules.network is None else list(rules.network),
             },
+            memory_mb=rules.memory_mb,
         )
         self._numbers = itertools.count()
         self._shared: Pool[Worker] | None = None

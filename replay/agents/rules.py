@@ -80,6 +80,8 @@ class Rules:
     simulator: Simulator | None = None
     network: Collection[str] | None = None
     """The only hosts that an agent may connect to, besides loopback; None: any."""
+    memory_mb: float | None = None
+    """What a worker or program and its children may hold; None for any."""
     patched: bool = True
     """The version's tool calls come to us, so one that only the agent reports is one we missed."""
 

@@ -6,7 +6,7 @@ trials that failed together do not come back together.
 
 Versions whose models are of one provider share a `Pace`, since they share its limits: where it asked for
 rest, or answered 429 or 529, none of their trials starts for that time, and only half as many as before run
-at once. Each time that as many trials in a row went well as may run, one more may, up to the run's concurrency.
+at once. Each time that as many trials in a row went well as may run, one more may, up to the concurrency.
 """
 
 from __future__ import annotations

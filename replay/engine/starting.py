@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +42,8 @@ def rules_of(settings: Settings) -> JsonObject:
             'on_miss = "simulate" has a model play the tools; name it as `model` in [simulate] of '
             f"{settings.file or 'replay.toml'}"
         )
+    if section.memory_mb is not None and sys.platform != "linux":
+        raise SettingsError("memory_mb needs Linux, where it can be seen what a process holds; leave it out")
     return {
         "timeout": section.timeout,
         "on_miss": section.on_miss,
@@ -51,6 +54,7 @@ def rules_of(settings: Settings) -> JsonObject:
         },
         "live": list(settings.agent.live),
         "corpus": section.corpus,
+        "memory_mb": section.memory_mb,
         "network": list(settings.agent.network) if section.no_network else None,
         "simulate": settings.simulate.model if section.on_miss == "simulate" else None,
     }
@@ -100,6 +104,7 @@ def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
                 corpus=corpus if _rule(rules, "corpus") else None,
                 simulator=simulator,
                 network=None if named is None else model_hosts(named, {**os.environ, **version.env}),
+                memory_mb=_rule(rules, "memory_mb"),
                 prices=settings.prices,
                 single=run.mode is Mode.STEP,
             )

@@ -220,3 +220,14 @@ def test_what_is_cancelled_ends_at_once(make: Make, by: str) -> None:
 def test_after_a_miss_an_agent_that_goes_on_is_ended(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "AFTER_MISS_S", 0.3)
     assert run_one(make, Item(id="x", input="look 2")).status is Status.DIVERGED
+
+
+def test_a_process_that_holds_too_much_memory_is_ended(make: Make, kind: str) -> None:
+    if kind == "http":
+        pytest.skip("its process is its owner's")
+    outcome, after = run(make, "swell", "hello", memory_mb=200)
+    assert (outcome.status, outcome.reason) == (
+        Status.CRASHED,
+        "the agent's process ended: it held more than 200 MB of memory",
+    )
+    assert after.status is Status.OK

@@ -47,6 +47,10 @@ def behave(text, tool):
         raise KeyError(rest)
     if word in STATUSES:
         raise Told(STATUSES[word])
+    if word == "swell":
+        swollen = bytearray(300 * 2**20)
+        swollen[::4096] = b"x" * len(swollen[::4096])
+        time.sleep(20)
     if word == "hang":
         time.sleep(60)
     if word == "die":
