@@ -65,10 +65,18 @@ def _settings() -> str:
         value = getattr(defaults, field.name)
         mapped = settings.NAMED_TABLES.get(field.name)
         section = mapped or type(value)
-        title = f"{field.name}.NAME" if mapped else field.name
-        about = (section.__doc__ or "").strip().partition(": ")[2]
-        parts += [f"## [{title}]", *([about[0].upper() + about[1:]] if about else []), _keys(section)]
+        name = field.name.rstrip("_")
+        inner = settings.SUBTABLES.get(name, {})
+        if len(inner) < len(dataclasses.fields(section)):
+            parts += _section(f"{name}.NAME" if mapped else name, section)
+        for key, table in inner.items():
+            parts += _section(f"{name}.{key}", table)
     return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, section: type) -> list[str]:
+    about = inspect.cleandoc(section.__doc__ or "").partition(": ")[2]
+    return [f"## [{title}]", *([about[0].upper() + about[1:]] if about else []), _keys(section)]
 
 
 def _keys(section: type) -> str:

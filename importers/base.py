@@ -41,10 +41,16 @@ BUILTIN = {
 """Name → module."""
 
 EXCERPT_CHARACTERS = 200
+KEPT_CHARACTERS = 1_000_000
+"""The longest record that is kept whole when it is rejected."""
 
 
 class RecordError(ValueError):
     """A record cannot be taken; the text says why, for a person."""
+
+
+class RedactionError(Exception):
+    """A text could not be searched for personal data; it must not be stored. The text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,14 @@ class Reject:
     reason: str
     excerpt: str
     """The beginning of the record, at most `EXCERPT_CHARACTERS`."""
+    id: str = ""
+    """The record's own id, where file and line do not say which one it is."""
+    record: str | None = None
+    """The whole record as JSON text, or the line as it stands; None where it is longer than
+    `KEPT_CHARACTERS` or cannot be kept."""
+    alone: bool = False
+    """The record is a trace by itself, so it can be tried again without the rest of its file. Tried alone, a
+    part of a trace would replace the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,8 @@ class InputFile:
     """Bytes on disk."""
     modified: float
     """Epoch seconds."""
+    lines: bool = False
+    """It is known to hold one value a line, and is not looked at to find out."""
     position: int = 0
     """Bytes on disk that were read so far."""
 

@@ -50,10 +50,10 @@ def read_logs(source: str, files: Sequence[InputFile], convert: Convert) -> Iter
         for number, file in enumerate(files):
             for found in records(file):
                 if isinstance(found, Broken):
-                    yield reject(source, file, found)
+                    yield reject(source, file, found, alone=True)
                 elif not batches.takes(found, number):
                     waits: list[LoggedCall] = []
-                    yield from guarded(source, file, found, _sorted_into(convert, waits))
+                    yield from guarded(source, file, found, _sorted_into(convert, waits), alone=True)
                     for call in waits:
                         calls.keep(call, found, number)
         yield from calls.traces()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from importers.base import EXCERPT_CHARACTERS, InputFile, Item, RecordError, Reject
+from importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS, InputFile, Item, RecordError, Reject
 from importers.reading import Broken, Record, records
 from replay.model import Json
 
@@ -18,45 +18,67 @@ def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iter
     for file in files:
         for found in records(file):
             if isinstance(found, Broken):
-                yield reject(source, file, found)
+                yield reject(source, file, found, alone=True)
             else:
-                yield from guarded(source, file, found, convert)
+                yield from guarded(source, file, found, convert, alone=True)
 
 
-def guarded(source: str, file: InputFile, record: Record, convert: Convert) -> Iterator[Item]:
-    """What `convert` makes of one record; nothing of it where it fails half-way."""
+def guarded(
+    source: str, file: InputFile, record: Record, convert: Convert, *, alone: bool = False
+) -> Iterator[Item]:
+    """What `convert` makes of one record; nothing of it where it fails half-way.
+
+    `alone` says that the record is a trace by itself.
+    """
     try:
         made = list(convert(record.value, file))
     except RecordError as error:
-        yield refused(source, file, record, str(error))
+        yield refused(source, file, record, str(error), alone=alone)
     except RecursionError:
-        yield refused(source, file, record, "nested too deeply")
+        yield refused(source, file, record, "nested too deeply", alone=alone)
     except Exception as error:  # noqa: BLE001 - a record that nobody foresaw must not stop the others
-        yield refused(
-            source, file, record, f"not understood ({type(error).__name__}: {error}); please report it"
-        )
+        reason = f"not understood ({type(error).__name__}: {error}); please report it"
+        yield refused(source, file, record, reason, alone=alone)
     else:
         yield from made
 
 
-def reject(source: str, file: InputFile, broken: Broken) -> Reject:
+def reject(source: str, file: InputFile, broken: Broken, *, alone: bool = False) -> Reject:
     """The reject of a value that could not be read."""
     return Reject(
-        source=source, file=file.name, line=broken.line, reason=broken.reason, excerpt=broken.excerpt
+        source=source,
+        file=file.name,
+        line=broken.line,
+        reason=broken.reason,
+        excerpt=broken.excerpt,
+        record=broken.text,
+        alone=alone and broken.text is not None,
     )
 
 
-def refused(source: str, file: InputFile, record: Record, reason: str) -> Reject:
+def refused(source: str, file: InputFile, record: Record, reason: str, *, alone: bool = False) -> Reject:
     """The reject of a record that was read and cannot be used."""
+    text = _json(record.value)
+    kept = text if text is not None and len(text) <= KEPT_CHARACTERS else None
     return Reject(
-        source=source, file=file.name, line=record.line, reason=reason, excerpt=excerpt(record.value)
+        source=source,
+        file=file.name,
+        line=record.line,
+        reason=reason,
+        excerpt=excerpt(record.value) if text is None else text[:EXCERPT_CHARACTERS],
+        record=kept,
+        alone=alone and kept is not None,
     )
 
 
 def excerpt(value: Json) -> str:
     """The beginning of a record."""
+    text = _json(value)
+    return (str(type(value)) if text is None else text)[:EXCERPT_CHARACTERS]
+
+
+def _json(value: Json) -> str | None:
     try:
-        text = msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value).decode()
     except (RecursionError, UnicodeEncodeError):
-        text = str(type(value))
-    return text[:EXCERPT_CHARACTERS]
+        return None

@@ -1,24 +1,47 @@
-"""The one write path of every importer: batches, rejects, counts."""
+"""The one write path of every importer: batches, redaction, rejects, counts.
+
+A batch is one commit: its traces, its rejects and the tokens in them are there together or not at all. So an
+import that is killed, or meets a full disk, leaves whole batches, and the same import again completes it. A
+strict import is one commit altogether.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
+import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from importers.base import Importer, InputFile, Item, LiveImporter, Query, Reject, Skipped, Told
-from replay.model import JsonObject, Trace
+from importers.base import (
+    EXCERPT_CHARACTERS,
+    Importer,
+    InputFile,
+    Item,
+    LiveImporter,
+    Query,
+    RedactionError,
+    Reject,
+    Skipped,
+    Told,
+)
+from replay.errors import InputError
+from replay.model import JsonObject, Trace, TraceState
+from replay.store import clock, rejects
+from replay.store.connection import transaction
 from replay.store.marks import mark_read
-from replay.store.rejects import forget_rejects, write_rejects
-from replay.store.traces import write_traces
+from replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
+from replay.store.traces import is_older, write_traces
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from importers.redact import Redactor
 
 BATCH_TRACES = 2_000
 BATCH_CHARACTERS = 16_000_000
@@ -30,8 +53,8 @@ DATABASE_BYTES_A_CHARACTER = 16
 _PROGRESS_EVERY = 250
 _QUERY = "query.json"
 
-Progress = Callable[[int], None]
-"""Told now and then how many traces were read so far (the files know their own positions)."""
+Progress = Callable[[int, int], None]
+"""Told now and then how many traces and rejects there were so far (the files know their own positions)."""
 
 
 @dataclass(slots=True)
@@ -49,6 +72,10 @@ class Report:
     first_reject: Reject | None = None
     duplicates: int = 0
     """Records whose id came earlier in the same import; the last one counts."""
+    states: Counter[TraceState] = field(default_factory=Counter)
+    """Whether the traces that were read can be replayed → how many."""
+    older: int = 0
+    """Traces that were left as they are, because what is stored is a later state of them."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Reason → records left out on purpose."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -66,11 +93,55 @@ def ingest(
     files: Sequence[InputFile],
     *,
     progress: Progress | None = None,
+    redactor: Redactor | None = None,
+    strict: bool = False,
 ) -> Report:
-    """Read the files and write what is in them."""
+    """Read the files and write what is in them; then forget the rejects of earlier imports of them.
+
+    Raises:
+        InputError: `strict`, and a record cannot be taken. Within a transaction nothing was written then.
+    """
+    began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    forget_rejects(con, [file.name for file in files])
-    return _write(con, report, importer.read_files(files), progress)
+    _write(con, report, importer.read_files(files), progress, redactor, strict)
+    forget_rejects(con, [file.name for file in files], began)
+    return report
+
+
+def ingest_rejects(
+    con: DuckDBPyConnection, find: Callable[[str], Importer], source: str | None, redactor: Redactor | None
+) -> list[Report]:
+    """Try the rejects (of one source) again that are traces by themselves, in one commit.
+
+    Raises:
+        UnknownNameError: the importer of one is not there any more.
+    """
+    with transaction(con), tempfile.TemporaryDirectory(prefix="replay-retry-") as folder:
+        by_file: dict[str, dict[str, list[StoredReject]]] = defaultdict(lambda: defaultdict(list))
+        for reject in take_rejects(con, source):
+            by_file[reject.source][reject.file].append(reject)
+        reports = []
+        for name, files in by_file.items():
+            kept = [
+                _as_file(Path(folder) / f"{name}-{number}", found)
+                for number, found in enumerate(files.values())
+            ]
+            report = Report(name, len(kept))
+            reports.append(_write(con, report, find(name).read_files(kept), None, redactor, strict=False))
+        return reports
+
+
+def _as_file(target: Path, found: Sequence[StoredReject]) -> InputFile:
+    """Records in a file of their own, each at the line where it was."""
+    with target.open("w", encoding="utf-8") as file:
+        line = 1
+        for reject in found:
+            file.write("\n" * (reject.line - line))
+            file.write(" ".join((reject.record or "").splitlines()) + "\n")
+            line = reject.line + 1
+    modified = found[0].rejected_at.replace(tzinfo=UTC).timestamp()
+    size = target.stat().st_size
+    return InputFile(path=str(target), name=found[0].file, size=size, modified=modified, lines=True)
 
 
 def ingest_live(
@@ -79,11 +150,17 @@ def ingest_live(
     query: Query,
     folder: Path,
     told: Told,
+    *,
+    redactor: Redactor | None = None,
+    strict: bool = False,
 ) -> Report:
     """Ask a source for the traces of `query` and write them; then remember up to when all were read.
 
     `folder` holds what was answered so far: it outlives an interruption, and goes with the end. Where it is
     there already, the query that began it goes on: "now" was another moment then.
+
+    Raises:
+        InputError: `strict`, and a record cannot be taken. Within a transaction nothing was written then.
     """
     report = Report(importer.NAME, 0)
     before = begun(folder)
@@ -92,7 +169,7 @@ def ingest_live(
         folder.mkdir(parents=True)
         (folder / _QUERY).write_bytes(msgspec.json.encode(query))
     query = before or query
-    _write(con, report, importer.read_live(query, folder, told), None)
+    _write(con, report, importer.read_live(query, folder, told), None, redactor, strict)
     mark_read(con, importer.NAME, importer.origin(query), asked(query), query.end)
     shutil.rmtree(folder)
     return report
@@ -113,20 +190,25 @@ def asked(query: Query) -> JsonObject:
 
 
 def _write(
-    con: DuckDBPyConnection, report: Report, items: Iterable[Item], progress: Progress | None
+    con: DuckDBPyConnection,
+    report: Report,
+    items: Iterable[Item],
+    progress: Progress | None,
+    redactor: Redactor | None,
+    strict: bool,
 ) -> Report:
     """Write what an importer yields, a batch at a time.
 
     Memory is that of one batch, and some 80 bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
-    batch = _Batch(con, report)
+    batch = _Batch(con, report, redactor, strict=strict)
     limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
     try:
         for number, item in enumerate(items, start=1):
             batch.take(item)
             if progress and number % _PROGRESS_EVERY == 0:
-                progress(report.traces + batch.waiting)
+                progress(report.traces + batch.waiting, report.rejected)
         batch.write()
     finally:
         con.execute(f"SET memory_limit = '{limit}'")
@@ -136,8 +218,10 @@ def _write(
 class _Batch:
     """Traces and rejects that wait to be written."""
 
-    def __init__(self, con: DuckDBPyConnection, report: Report) -> None:
-        self._con, self._report = con, report
+    def __init__(
+        self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None, *, strict: bool
+    ) -> None:
+        self._con, self._report, self._redactor, self._strict = con, report, redactor, strict
         self._traces: dict[str, Trace] = {}
         self._rejects: list[Reject] = []
         self._characters = 0
@@ -160,18 +244,32 @@ class _Batch:
             self._report.notes[item.text] += 1
 
     def _add(self, trace: Trace) -> None:
-        if trace.trace_id in self._traces:
+        if self._redactor is not None:
+            try:
+                trace = self._redactor.trace(trace)
+            except RedactionError as error:
+                self._refuse(_unsearched(trace, str(error)))
+                return
+        before = self._traces.get(trace.trace_id)
+        if before is not None:
             self._report.duplicates += 1
+            if is_older(trace.updated_at, before.updated_at):
+                return
         self._traces[trace.trace_id] = trace
         self._characters += _characters(trace)
         if len(self._traces) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
             self.write()
 
     def _refuse(self, reject: Reject) -> None:
+        if self._redactor is not None:
+            reject = _redacted(reject, self._redactor)
+        if self._strict:
+            raise InputError(f"{place(reject)}: {reject.reason}; nothing was imported (--strict)")
         self._report.rejected += 1
         self._report.first_reject = self._report.first_reject or reject
         self._rejects.append(reject)
-        if len(self._rejects) >= BATCH_TRACES:
+        self._characters += len(reject.record or "")
+        if len(self._rejects) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
             self.write()
 
     def write(self) -> None:
@@ -179,20 +277,60 @@ class _Batch:
         room = max(DATABASE_BYTES, self._characters * DATABASE_BYTES_A_CHARACTER)
         self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
         known = {trace_id for trace_id in self._traces if hash(trace_id) in self._calls_of}
-        written = write_traces(self._con, [trace for key, trace in self._traces.items() if key not in known])
-        if known:
-            # An earlier batch of this import had these ids: they are replaced, and counted once.
-            write_traces(self._con, [trace for key, trace in self._traces.items() if key in known])
         report = self._report
+        with transaction(self._con):
+            written = write_traces(self._con, [t for key, t in self._traces.items() if key not in known])
+            if known:
+                # An earlier batch of this import had these ids: they are replaced, and counted once.
+                again = write_traces(self._con, [t for key, t in self._traces.items() if key in known])
+                report.older += again.older
+            write_rejects(self._con, self._rejects)
+            if self._redactor is not None:
+                self._redactor.tokens.save(self._con)
         report.duplicates += len(known)
         report.new += written.new
         report.updated += written.updated
         report.unchanged += written.unchanged
+        report.older += written.older
         for key, trace in self._traces.items():
             report.tool_calls += len(trace.tool_calls) - self._calls_of.get(hash(key), 0)
             self._calls_of[hash(key)] = len(trace.tool_calls)
-        write_rejects(self._con, self._rejects)
+            if key not in known:
+                report.states[trace.state] += 1
         self._traces, self._rejects, self._characters = {}, [], 0
+
+
+def place(reject: rejects.Reject) -> str:
+    """Where a rejected record stands: file and line, or its id."""
+    where = f"{reject.file}:{reject.line}" if reject.file else reject.source
+    return f"{where} ({reject.id})" if reject.id else where
+
+
+def _unsearched(trace: Trace, reason: str) -> Reject:
+    """A trace whose texts could not be searched for personal data: nothing of it is kept but its id."""
+    return Reject(source=trace.source, file="", line=0, id=trace.trace_id, reason=reason, excerpt="")
+
+
+def _redacted(reject: Reject, redactor: Redactor) -> Reject:
+    """A reject without the personal data in it; without the record, where that cannot be searched."""
+    try:
+        record = None if reject.record is None else _redacted_record(reject.record, redactor)
+        return replace(
+            reject,
+            reason=redactor.text(reject.reason),
+            excerpt=redactor.text(reject.excerpt) if record is None else record[:EXCERPT_CHARACTERS],
+            record=record,
+        )
+    except RedactionError as error:
+        return replace(reject, reason=str(error), excerpt="", record=None, alone=False)
+
+
+def _redacted_record(text: str, redactor: Redactor) -> str:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return redactor.text(text)
+    return msgspec.json.encode(redactor.value(value)).decode()
 
 
 def _characters(trace: Trace) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import keyword
 import os
 import re
 import tomllib
@@ -107,6 +108,42 @@ class VersionEntry:
     messages: bool = False
     setup: str | None = None
     tools: tuple[str, ...] | Literal["endpoint"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactSection:
+    """`[import.redact]`: personal data and secrets become stable tokens, like `[EMAIL_1]`, before a trace is
+    stored. Off where the section is not there."""
+
+    on: bool = True
+    kinds: tuple[Literal["email", "phone", "card", "iban", "key"], ...] = (
+        "email",
+        "phone",
+        "card",
+        "iban",
+        "key",
+    )
+    """What is looked for."""
+    regions: tuple[str, ...] = ("US",)
+    """Countries (ISO 3166) whose phone numbers are known without their `+` prefix, too."""
+    patterns: dict[str, str] = field(default_factory=dict)
+    """Word of the token → regular expression (of Python) of what else is replaced."""
+    hook: str | None = None
+    """`module:function` or `./file.py:function`: given a text, it gives (start, end, WORD) of each piece."""
+    ids: bool = False
+    """Replace user_id and session_id altogether, not only what is found in them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSection:
+    """`[import]`: what happens to traces on their way into the store."""
+
+    redact: RedactSection | None = None
+
+    @property
+    def redaction(self) -> RedactSection | None:
+        """What is replaced; None where redaction is off."""
+        return self.redact if self.redact is not None and self.redact.on else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +304,7 @@ class Settings:
     agent: Agent = field(default_factory=Agent)
     tools: dict[str, Tool] = field(default_factory=dict)
     versions: dict[str, VersionEntry] = field(default_factory=dict)
+    import_: ImportSection = field(default_factory=ImportSection)
     sample: SampleSection = field(default_factory=SampleSection)
     run: RunSection = field(default_factory=RunSection)
     simulate: SimulateSection = field(default_factory=SimulateSection)
@@ -301,6 +339,8 @@ class Settings:
 
 Section = TypeVar("Section")
 _NOT_SECTIONS = {"root", "file", "given"}
+SUBTABLES: dict[str, dict[str, type]] = {"import": {"redact": RedactSection}}
+"""Section → the tables within it."""
 NAMED_TABLES: dict[str, type] = {"tools": Tool, "versions": VersionEntry, "prices": Price}
 
 
@@ -328,7 +368,9 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
             raise SettingsError(_type_error(str(error), type_, path, file, text)) from None
 
     sections: dict[str, Any] = {
-        name: table(type_, data[name], name) for name, type_ in _sections().items() if name in data
+        f"{name}_" if keyword.iskeyword(name) else name: table(type_, data[name], name)
+        for name, type_ in _sections().items()
+        if name in data
     }
     for name, type_ in NAMED_TABLES.items():
         entries = data.get(name, {})
@@ -368,7 +410,7 @@ def _sections() -> dict[str, type]:
         f.name for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS | NAMED_TABLES.keys()
     )
     defaults = Settings()
-    return {name: type(getattr(defaults, name)) for name in names}
+    return {name.rstrip("_"): type(getattr(defaults, name)) for name in names}
 
 
 def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
@@ -379,6 +421,9 @@ def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
             raise SettingsError(f"{_place(file, text, (name,))}: {name!r} must be a table, [{name}]")
         if name in sections:
             _refuse(value, _keys(sections[name]), (name,), file, text)
+            for inner, type_ in SUBTABLES.get(name, {}).items():
+                if isinstance(value.get(inner), dict):
+                    _refuse(value[inner], _keys(type_), (name, inner), file, text)
             continue
         for entry, keys in value.items():
             if not isinstance(keys, dict):
@@ -458,13 +503,19 @@ def _allowed(hint: Any) -> list[str]:
 
 def _lay_environment(data: dict[str, Any], environ: Mapping[str, str]) -> None:
     """`REPLAY_RUN_TRIALS=3` is `trials = 3` in `[run]`; values are TOML where they can be, else text."""
-    for section, keys in _sections().items():
-        for key in _keys(keys):
-            raw = environ.get(f"REPLAY_{section}_{key}".upper())
+    tables: dict[tuple[str, ...], type] = {(section,): type_ for section, type_ in _sections().items()}
+    for section, inner in SUBTABLES.items():
+        tables.update({(section, name): type_ for name, type_ in inner.items()})
+    for path, type_ in tables.items():
+        for key in _keys(type_):
+            raw = environ.get("_".join(("REPLAY", *path, key)).upper())
             if raw is None:
                 continue
             try:
                 value = tomllib.loads(f"value = {raw}")["value"]
             except tomllib.TOMLDecodeError:
                 value = raw
-            data.setdefault(section, {})[key] = value
+            table = data
+            for name in path:
+                table = table.setdefault(name, {})
+            table[key] = value

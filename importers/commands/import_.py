@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +14,11 @@ from replay.options import App, command, json_option, print_json, say
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from duckdb import DuckDBPyConnection
+
     from importers.base import Importer, InputFile
     from importers.ingest import Progress, Report
+    from importers.redact import Redactor
 
 AUTO = "auto"
 
@@ -52,18 +55,24 @@ def _live_options(function: Any) -> Any:
 
 
 @command("import")
-@click.argument("source")
+@click.argument("source", required=False)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @_live_options
+@click.option("--strict", is_flag=True, help="Stop at the first record that cannot be taken; change nothing.")
+@click.option("--rejects", is_flag=True, help="List the records that could not be taken, with the reasons.")
+@click.option("--retry", is_flag=True, help="Try those again, after an upgrade or a mended setting.")
 @json_option
 def import_(
     app: App,
-    source: str,
+    source: str | None,
     paths: tuple[str, ...],
     month: str | None,
     start: str | None,
     end: str | None,
     since: str | None,
+    strict: bool,
+    rejects: bool,
+    retry: bool,
     as_json: bool,
     **filters: Any,
 ) -> ExitCode:
@@ -74,34 +83,110 @@ def import_(
     records. PATH is a file, a folder that is walked for .json, .jsonl, .ndjson, .csv and .parquet, or -
     for standard input. Without PATH the source is asked over its API, with the keys of the environment.
 
-    A record that cannot be taken is rejected and the rest is imported; the exit code is then 3, and
-    `replay traces --rejects` lists what was wrong. Importing again changes nothing.
+    A record that cannot be taken is rejected and the rest is imported; the exit code is then 3, --rejects
+    lists what was wrong, and --retry tries it again. Importing the same again changes nothing; a later state
+    of a trace replaces the earlier one.
 
     \b
     Example:
       replay import auto traces.jsonl
       replay import openai logs/ --json
       replay import langfuse --month 2026-10 --environment production
+      replay import --rejects
     """
     spans = {"--month": month, "--from": start, "--to": end, "--since": since}
     given = [flag for flag, value in spans.items() if value] + [
         name for name, value in filters.items() if value
     ]
+    if rejects or retry:
+        if paths or given or strict or (rejects and retry):
+            raise InputError("--rejects and --retry stand alone, or with the name of a source")
+        return _show_rejects(app, source, as_json) if rejects else _retry(app, source, as_json)
+    if source is None:
+        raise InputError(
+            "which source? `replay import SOURCE [PATH]`, like `replay import auto traces.jsonl`"
+        )
     if paths:
         if given and given != ["all_environments"]:
             raise InputError(
                 f"{_flag(given[0])} is for a live import; files are imported whole, and `replay sample "
                 "--where` chooses among traces"
             )
-        reports = _from_files(app, source, paths)
-    else:
-        reports = [_live(app, source, spans, filters)]
+        return _told(app, as_json, *_from_files(app, source, paths, strict))
+    return _told(app, as_json, *_live(app, source, spans, filters, strict))
+
+
+def _told(app: App, as_json: bool, reports: Sequence[Report], first: bool) -> ExitCode:
+    """Say what was done; `first` where the store had no traces before."""
+    from importers.commands import summary
+
+    redacted = app.settings.import_.redaction is not None
     if as_json:
-        print_json(_document(reports))
+        print_json(summary.document(reports, redacted=redacted))
     else:
         for report in reports:
-            _summary(report)
+            summary.show(report)
+        if first and not redacted and any(report.traces for report in reports):
+            summary.echo(summary.ADVICE)
     return ExitCode.PARTIAL if any(report.rejected for report in reports) else ExitCode.OK
+
+
+def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
+    from dataclasses import asdict
+
+    from importers.commands import summary
+    from replay.store.connection import open_store
+    from replay.store.rejects import list_rejects
+
+    with open_store(app.store_path, read_only=True) as con:
+        found = list_rejects(con, source)
+    if as_json:
+        print_json([{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in found])
+    elif found:
+        summary.show_rejects(found)
+    else:
+        say("no record was rejected" + (f" by {source}" if source else ""))
+    return ExitCode.OK
+
+
+def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
+    from importers.base import importer
+    from importers.ingest import ingest_rejects
+
+    with _store(app) as (con, redactor):
+        reports = ingest_rejects(con, importer, source, redactor)
+    if not reports and not as_json:
+        say("there is no rejected record that can be tried again; `replay import --rejects` says why")
+    return _told(app, as_json, reports, first=False)
+
+
+@contextmanager
+def _store(app: App) -> Iterator[tuple[DuckDBPyConnection, Redactor | None]]:
+    """The store, and what redacts on the way into it, where the settings ask for that."""
+    from replay.store.connection import open_store
+
+    section = app.settings.import_.redaction
+    with open_store(app.store_path) as con:
+        if section is None:
+            yield con, None
+            return
+        from importers.redact import redactor
+        from replay.store.redactions import Tokens
+
+        yield con, redactor(section, app.settings.root, Tokens(con))
+
+
+def _is_empty(con: DuckDBPyConnection) -> bool:
+    from replay.store.traces import count_traces
+
+    return count_traces(con) == 0
+
+
+def _one_commit(con: DuckDBPyConnection, strict: bool) -> AbstractContextManager[None]:
+    """A strict import changes nothing where it stops; others keep what came before."""
+    from replay.store.connection import transaction
+
+    return transaction(con) if strict else nullcontext()
 
 
 def _flag(name: str) -> str:
@@ -109,12 +194,11 @@ def _flag(name: str) -> str:
     return name if name.startswith("--") else special.get(name, f"--{name.removesuffix('s')}")
 
 
-def _from_files(app: App, source: str, paths: Sequence[str]) -> list[Report]:
+def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tuple[list[Report], bool]:
     from importers.base import importer
     from importers.collect import collected
     from importers.detect import detect
     from importers.ingest import ingest
-    from replay.store.connection import open_store
     from replay.terminal.plain import one_line
 
     chosen = None if source == AUTO else importer(source)
@@ -125,23 +209,30 @@ def _from_files(app: App, source: str, paths: Sequence[str]) -> list[Report]:
             if chosen is None:
                 say(f"{one_line(file.name)}: taken for {reader.NAME} ({reader.TELL})")
             groups.setdefault(reader.NAME, (reader, []))[1].append(file)
-        with open_store(app.store_path) as con, _progress(files) as progress:
-            return [ingest(con, reader, own, progress=progress) for reader, own in groups.values()]
+        with _store(app) as (con, redactor), _progress(files) as progress, _one_commit(con, strict):
+            first = _is_empty(con)
+            reports = [
+                ingest(con, reader, own, progress=progress, redactor=redactor, strict=strict)
+                for reader, own in groups.values()
+            ]
+        return reports, first
 
 
-def _live(app: App, source: str, spans: dict[str, str | None], filters: dict[str, Any]) -> Report:
+def _live(
+    app: App, source: str, spans: dict[str, str | None], filters: dict[str, Any], strict: bool
+) -> tuple[list[Report], bool]:
     from importers.base import importer, live
     from importers.commands.progress import status
     from importers.commands.span import live_id, span
     from importers.ingest import begun, ingest_live
-    from replay.store.connection import open_store
 
     reader = None if source == AUTO else live(importer(source))
     if reader is None:
         raise InputError(
             f"no file to import; name one, a folder, or - for standard input: `replay import {source} FILE`"
         )
-    with open_store(app.store_path) as con:
+    with _store(app) as (con, redactor), _one_commit(con, strict):
+        first = _is_empty(con)
         query = span(con, reader, spans, filters)
         origin = reader.origin(query)
         folder = app.store_path.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
@@ -152,7 +243,8 @@ def _live(app: App, source: str, spans: dict[str, str | None], filters: dict[str
         since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
         say(f"asking {origin} for traces from {since} to {query.end:%Y-%m-%d %H:%M} UTC")
         with status(source) as told:
-            return ingest_live(con, reader, query, folder, told)
+            report = ingest_live(con, reader, query, folder, told, redactor=redactor, strict=strict)
+    return [report], first
 
 
 def _progress(files: Sequence[InputFile]) -> AbstractContextManager[Progress | None]:
@@ -164,52 +256,3 @@ def _progress(files: Sequence[InputFile]) -> AbstractContextManager[Progress | N
     from importers.commands.progress import bar
 
     return bar(files)
-
-
-def _document(reports: Sequence[Report]) -> dict[str, Any]:
-    skipped: dict[str, int] = {}
-    notes: dict[str, int] = {}
-    for report in reports:
-        skipped.update(report.skipped)
-        notes.update(report.notes)
-    return {
-        "source": ",".join(report.source for report in reports),
-        "files": sum(report.files for report in reports),
-        "traces": {
-            "new": sum(report.new for report in reports),
-            "updated": sum(report.updated for report in reports),
-            "unchanged": sum(report.unchanged for report in reports),
-        },
-        "tool_calls": sum(report.tool_calls for report in reports),
-        "rejected": sum(report.rejected for report in reports),
-        "skipped": sum(skipped.values()),
-        "duplicates": sum(report.duplicates for report in reports),
-        "skipped_because": skipped,
-        "notes": notes,
-    }
-
-
-def _summary(report: Report) -> None:
-    from replay.terminal.plain import one_line
-
-    origin = f"{_many(report.files, 'file')} ({report.source})" if report.files else report.source
-    fate = f"{report.new:,} new, {report.updated:,} updated, {report.unchanged:,} unchanged"
-    click.echo(
-        f"{_many(report.traces, 'trace')} from {origin}: {fate}; {_many(report.tool_calls, 'tool call')}"
-    )
-    if report.duplicates:
-        click.echo(f"{_many(report.duplicates, 'record')} replaced by a later one of the same id")
-    for reason, number in report.skipped.items():
-        click.echo(f"{_many(number, 'record')} left out: {one_line(reason)}")
-    for text, number in report.notes.items():
-        click.echo(f"{_many(number, 'record')}: {one_line(text)}")
-    first = report.first_reject
-    if first is not None:
-        click.echo(
-            f"{_many(report.rejected, 'record')} rejected, the first at {one_line(first.file)}:{first.line}: "
-            f"{one_line(first.reason)}; see `replay traces --rejects`"
-        )
-
-
-def _many(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

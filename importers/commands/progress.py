@@ -27,20 +27,21 @@ _SECONDS_BETWEEN_LINES = 5
 
 @contextmanager
 def bar(files: Sequence[InputFile]) -> Iterator[Told]:
-    """A bar over the bytes of all files, with rate, time left and traces so far; it goes when all is done."""
+    """A bar over the bytes of all files, with rate, time left, traces and rejects; it goes at the end."""
     columns = (
         TextColumn("importing"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[traces]:,} traces"),
+        TextColumn("{task.fields[read]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("import", total=sum(file.size for file in files), traces=0)
+        task = progress.add_task("import", total=sum(file.size for file in files), read="")
 
-        def told(traces: int) -> None:
-            progress.update(task, completed=sum(file.position for file in files), traces=traces)
+        def told(traces: int, rejected: int) -> None:
+            read = f"{traces:,} traces" + (f", {rejected:,} rejected" if rejected else "")
+            progress.update(task, completed=sum(file.position for file in files), read=read)
 
         yield told
 

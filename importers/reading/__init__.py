@@ -43,6 +43,8 @@ def records(file: InputFile) -> Iterator[Record | Broken]:
 
 
 def _values(file: InputFile) -> Iterator[Record | Broken]:
+    if file.lines:
+        return lines(file)
     with opened(file) as stream:
         first = first_line(stream, CHUNK)
     if first.startswith(PARQUET_MAGIC):

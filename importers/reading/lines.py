@@ -31,7 +31,7 @@ def lines(file: InputFile) -> Iterator[Record | Broken]:
             try:
                 yield Record(number, parse(text))
             except (ValueError, RecursionError) as error:
-                yield broken(number, why(error), text)
+                yield broken(number, why(error), text, whole=True)
 
 
 def first_line(stream: IO[bytes], size: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from importers.base import EXCERPT_CHARACTERS
+from importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS
 from replay.model import Json
 from replay.store.text import clean_text
 
@@ -30,13 +30,24 @@ class Broken:
     line: int
     reason: str
     excerpt: str
+    text: str | None = None
+    """All of it, where that is known and not too long."""
 
 
-def broken(line: int, reason: str, start: str | bytes) -> Broken:
-    """A broken record that starts with `start`, of which an excerpt is kept."""
+def broken(line: int, reason: str, start: str | bytes, *, whole: bool = False) -> Broken:
+    """A broken record that starts with `start`, or is all of it."""
     shown = start[: EXCERPT_CHARACTERS * 4]
     text = shown.decode(errors="replace") if isinstance(shown, bytes) else shown
-    return Broken(line, reason, clean_text(text[:EXCERPT_CHARACTERS]))
+    return Broken(line, reason, clean_text(text[:EXCERPT_CHARACTERS]), _kept(start) if whole else None)
+
+
+def _kept(text: str | bytes) -> str | None:
+    if len(text) > KEPT_CHARACTERS:
+        return None
+    try:
+        return text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError:
+        return None
 
 
 def why(error: Exception) -> str:

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.errors import InputError
 from replay.model import TraceState
 from replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
     from replay.store.listing import Listed
-    from replay.store.rejects import StoredReject
 
 _SHORTEST_ID = 12
 
@@ -23,9 +21,8 @@ _SHORTEST_ID = 12
 @click.option("--where", metavar="COND", help="Only traces that fit, like \"release = '2.1'\".")
 @click.option("--month", metavar="YYYY-MM", help="Only traces that started in this month (UTC).")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list.")
-@click.option("--rejects", is_flag=True, help="List the records that could not be imported, with the reason.")
 @json_option
-def traces(app: App, where: str | None, month: str | None, limit: int, rejects: bool, as_json: bool) -> None:
+def traces(app: App, where: str | None, month: str | None, limit: int, as_json: bool) -> None:
     """List the traces in the store.
 
     The newest come first. A condition is an SQL expression over the columns of a trace and over its
@@ -36,18 +33,10 @@ def traces(app: App, where: str | None, month: str | None, limit: int, rejects: 
     Examples:
       replay traces
       replay traces --month 2026-10 --where "metadata.plan = 'gold' AND tools = 'cancel_order'"
-      replay traces --rejects
     """
     from replay.store.connection import open_store
 
-    if rejects and (where or month):
-        raise InputError("--rejects lists records that are no traces; leave out --where and --month")
     with open_store(app.store_path, read_only=True) as con:
-        if rejects:
-            from replay.store.rejects import list_rejects
-
-            _show_rejects(list_rejects(con), limit, as_json)
-            return
         from replay.store.listing import list_traces
 
         listed, total = list_traces(con, where, month=month, limit=limit)
@@ -57,7 +46,8 @@ def traces(app: App, where: str | None, month: str | None, limit: int, rejects: 
         from replay.terminal.table import show
 
         show(_table(listed))
-        _more(len(listed), total, "traces")
+        if len(listed) < total:
+            say(f"{len(listed)} of {total} traces; --limit {total} lists them all")
     else:
         say(
             "no traces fit; `replay traces` without conditions lists them all"
@@ -112,23 +102,3 @@ def _id_size(ids: Sequence[str]) -> int:
         ),
         longest,
     )
-
-
-def _show_rejects(found: Sequence[StoredReject], limit: int, as_json: bool) -> None:
-    if as_json:
-        print_json([{**asdict(r), "rejected_at": r.rejected_at.isoformat()} for r in found[:limit]])
-        return
-    if not found:
-        say("no record was rejected")
-        return
-    from replay.terminal.plain import one_line
-    from replay.terminal.table import show
-
-    for reject in found[:limit]:
-        show(f"{one_line(reject.file)}:{reject.line}: {one_line(reject.reason)}")
-    _more(min(limit, len(found)), len(found), "rejected records")
-
-
-def _more(shown: int, total: int, what: str) -> None:
-    if shown < total:
-        say(f"{shown} of {total} {what}; --limit {total} lists them all")

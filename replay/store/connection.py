@@ -31,6 +31,8 @@ _CONFIG = {
     "checkpoint_threshold": "128MB",
 }
 _LOCK_WAIT_S = 1.0
+_within: set[int] = set()
+"""Connections with an open transaction: DuckDB gives one up where another is begun within it."""
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
@@ -79,19 +81,21 @@ def settle(con: DuckDBPyConnection) -> None:
 @contextmanager
 def transaction(con: DuckDBPyConnection) -> Iterator[None]:
     """All that is written within is there, or none of it. Within another one it is a part of that."""
-    try:
-        con.begin()
-    except duckdb.TransactionException:
+    if id(con) in _within:
         yield
         return
+    con.begin()
+    _within.add(id(con))
     try:
         yield
         con.commit()
     except BaseException:
         # Where the disk is full, DuckDB has rolled back by itself.
-        with suppress(duckdb.TransactionException):
+        with suppress(duckdb.Error):
             con.rollback()
         raise
+    finally:
+        _within.discard(id(con))
 
 
 def _version(con: DuckDBPyConnection, path: Path) -> int:

@@ -18,10 +18,14 @@ _COLUMNS = {
     "source": "VARCHAR",
     "file": "VARCHAR",
     "line": "BIGINT",
+    "id": "VARCHAR",
     "reason": "VARCHAR",
     "excerpt": "VARCHAR",
+    "record": "VARCHAR",
+    "alone": "BOOLEAN",
     "rejected_at": "TIMESTAMP",
 }
+_PLACE = ("source", "file", "line", "id")
 
 
 class Reject(Protocol):
@@ -40,12 +44,24 @@ class Reject(Protocol):
         """1-based; the record's number where the source has no lines."""
 
     @property
+    def id(self) -> str:
+        """The record's own id, or nothing."""
+
+    @property
     def reason(self) -> str:
         """One sentence."""
 
     @property
     def excerpt(self) -> str:
         """The beginning of the record."""
+
+    @property
+    def record(self) -> str | None:
+        """The whole record as text, where it was kept."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the record is a trace by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,42 +71,60 @@ class StoredReject:
     source: str
     file: str
     line: int
+    id: str
     reason: str
     excerpt: str
+    record: str | None
+    alone: bool
     rejected_at: datetime
 
 
 def write_rejects(con: DuckDBPyConnection, rejects: Sequence[Reject]) -> None:
-    """Keep rejects; of two for one source, file and line the last one counts."""
+    """Keep rejects; of two for one source, file, line and id the last one counts."""
     now = utc_now()
     rows = {
-        (reject.source, reject.file, reject.line): (
+        (reject.source, reject.file, reject.line, reject.id): (
             clean_text(reject.source),
             clean_text(reject.file),
             reject.line,
+            clean_text(reject.id),
             clean_text(reject.reason),
             clean_text(reject.excerpt),
+            None if reject.record is None else clean_text(reject.record),
+            reject.alone,
             now,
         )
         for reject in rejects
     }
-    bulk.insert(
-        con,
-        "rejects",
-        _COLUMNS,
-        list(rows.values()),
-        "ON CONFLICT DO UPDATE SET reason = excluded.reason, excerpt = excluded.excerpt,"
-        " rejected_at = excluded.rejected_at",
+    changed = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS if name not in _PLACE)
+    bulk.insert(con, "rejects", _COLUMNS, list(rows.values()), f"ON CONFLICT DO UPDATE SET {changed}")
+
+
+def forget_rejects(con: DuckDBPyConnection, files: Sequence[str], before: datetime) -> None:
+    """Drop the rejects that these files had before this moment: they were read anew."""
+    names = [clean_text(file) for file in files]
+    con.execute(
+        "DELETE FROM rejects WHERE file IN (SELECT unnest(?::VARCHAR[])) AND rejected_at < ?", [names, before]
     )
 
 
-def forget_rejects(con: DuckDBPyConnection, files: Sequence[str]) -> None:
-    """Drop the rejects of these files: they are about to be read anew."""
-    names = [clean_text(file) for file in files]
-    con.execute("DELETE FROM rejects WHERE file IN (SELECT unnest(?::VARCHAR[]))", [names])
+def take_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[StoredReject]:
+    """The rejects (of one source) that can be tried again by themselves; they are no longer in the store.
+
+    For use within a transaction that writes those that fail again.
+    """
+    taken = [reject for reject in list_rejects(con, source) if reject.alone and reject.record is not None]
+    con.execute(
+        "DELETE FROM rejects WHERE alone AND record IS NOT NULL AND source = coalesce(?, source)", [source]
+    )
+    return taken
 
 
-def list_rejects(con: DuckDBPyConnection) -> list[StoredReject]:
-    """All rejects by source, file and line."""
-    rows = con.execute(f"SELECT {', '.join(_COLUMNS)} FROM rejects ORDER BY source, file, line").fetchall()
+def list_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[StoredReject]:
+    """The rejects (of one source) by source, file and line."""
+    rows = con.execute(
+        f"SELECT {', '.join(_COLUMNS)} FROM rejects WHERE source = coalesce(?, source)"
+        f" ORDER BY {', '.join(_PLACE)}",
+        [source],
+    ).fetchall()
     return [StoredReject(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from replay.store.connection import open_store
-from replay.store.rejects import StoredReject, write_rejects
 from replay.store.traces import write_traces
 from tests.commands.conftest import Replay
 from tests.store.build import WHEN, calls, rich_trace, trace
@@ -34,20 +33,6 @@ def store(tmp_path: Path) -> Path:
                     started_at=datetime(2026, 9, 1),
                     tool_calls=calls("get_order_status", "get_shipping_events", "answer"),
                 ),
-            ],
-        )
-        write_rejects(
-            con,
-            [
-                StoredReject(
-                    source="jsonl",
-                    file="logs/\x1b[31mt.jsonl",
-                    line=line,
-                    reason="started_at is missing",
-                    excerpt="{}",
-                    rejected_at=WHEN,
-                )
-                for line in (2, 30)
             ],
         )
     return path
@@ -119,22 +104,6 @@ def test_json(replay: Replay, store: Path) -> None:
     assert json.loads(replay("traces", "--json").out)[0]["input"] == HOSTILE
 
 
-def test_rejects(replay: Replay, store: Path) -> None:
-    result = replay("traces", "--rejects", "--limit", "1")
-    assert result.out == "logs/\\x1b[31mt.jsonl:2: started_at is missing\n"
-    assert result.err == "1 of 2 rejected records; --limit 2 lists them all\n"
-    listed = json.loads(replay("traces", "--rejects", "--json").out)
-    assert [(r["source"], r["line"], r["reason"], r["excerpt"]) for r in listed] == [
-        ("jsonl", 2, "started_at is missing", "{}"),
-        ("jsonl", 30, "started_at is missing", "{}"),
-    ]
-    refused = replay("traces", "--rejects", "--where", "true")
-    assert (refused.code, refused.out) == (2, "")
-    assert refused.err == (
-        "error: --rejects lists records that are no traces; leave out --where and --month\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -158,7 +127,6 @@ def test_no_store(replay: Replay, tmp_path: Path) -> None:
 def test_an_empty_store(replay: Replay, tmp_path: Path) -> None:
     open_store(tmp_path / ".replay" / "replay.duckdb").close()
     assert replay("traces").err == "the store has no traces yet; bring some in with `replay import`\n"
-    assert replay("traces", "--rejects").err == "no record was rejected\n"
 
 
 def test_a_terminal_that_knows_ascii_alone(store: Path) -> None:

@@ -49,7 +49,9 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
         "2 traces from 1 file (jsonl): 2 new, 0 updated, 0 unchanged; 1 tool call\n"
         "1 record replaced by a later one of the same id\n"
         "1 record: the field 'sesion_id' is not of the trace format and was left out\n"
-        "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay traces --rejects`\n",
+        "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay import --rejects`\n"
+        "texts are stored as they were recorded, personal data too; [import.redact] in replay.toml replaces it "
+        "(`replay doctor` says whether it is on)\n",
         "",
     )
     code, _, _ = replay(tmp_path, "import", "jsonl", write(tmp_path / "good.jsonl", good_record("jsonl", 3)))
@@ -68,6 +70,10 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "rejected": 0,
         "skipped": 1,
         "duplicates": 0,
+        "older": 0,
+        "no_content": 0,
+        "incomplete": 0,
+        "redacted": False,
         "skipped_because": {"traces of evaluations and experiments (environment langfuse-llm-as-a-judge)": 1},
         "notes": {},
     }

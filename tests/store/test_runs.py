@@ -251,6 +251,9 @@ class Bad:
     line: int
     reason: str
     excerpt: str
+    id: str = ""
+    record: str | None = None
+    alone: bool = False
 
 
 def test_a_reject_of_the_same_line_replaces_the_earlier_one(con: DuckDBPyConnection) -> None:

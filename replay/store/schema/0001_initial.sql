@@ -51,10 +51,26 @@ CREATE TABLE rejects (
     source      VARCHAR NOT NULL,
     file        VARCHAR NOT NULL,
     line        BIGINT NOT NULL,          -- 1-based; the record's number where the source has no lines
+    id          VARCHAR NOT NULL,         -- the record's own id, where file and line do not say which one it is
     reason      VARCHAR NOT NULL,
     excerpt     VARCHAR NOT NULL,
+    record      VARCHAR USING COMPRESSION zstd, -- whole, where it is not too long
+    alone       BOOLEAN NOT NULL,         -- a trace by itself, so that `import --retry` can try it again
     rejected_at TIMESTAMP NOT NULL,
-    PRIMARY KEY (source, file, line)
+    PRIMARY KEY (source, file, line, id)
+);
+
+-- The tokens that stand for personal data. The values are not here: digest is a hash of each, keyed with the
+-- random key of this store, so that the same value gets the same token in every import.
+CREATE TABLE redactions (
+    kind   VARCHAR NOT NULL,              -- EMAIL, PHONE, …
+    number BIGINT NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (kind, number)
+);
+
+CREATE TABLE redaction_key (
+    key BLOB NOT NULL
 );
 
 -- Up to when each place was read completely, which is where `import --since last` goes on.

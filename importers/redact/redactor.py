@@ -1,0 +1,213 @@
+"""Texts, JSON values and whole traces with tokens in the place of personal data and secrets.
+
+What stands under a key says more than what it looks like: a bare number under `phone` is a phone number, one
+under `order_id` is not a card, and whatever is under `password` is a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from importers.redact import context
+from importers.redact.accounts import cards, ibans, is_card
+from importers.redact.addresses import bare_phone, emails, phones
+from importers.redact.found import Found
+from importers.redact.own import Finder, hook_finder, pattern_finder
+from importers.redact.secrets import secrets
+from replay.model import Json, JsonObject, Message, Step, ToolCall, Trace
+
+if TYPE_CHECKING:
+    from replay.settings import RedactSection
+    from replay.store.redactions import Tokens
+
+_SHORTEST_SECRET = 4
+_JSON_KEY = re.compile(r'(\\*")\s{0,3}:\s{0,3}$')
+_LONGEST_COLON = 20
+_REMEMBERED = 200
+"""Texts from this length on are searched once in a trace: each step repeats the history before it."""
+
+
+def redactor(section: RedactSection, root: Path, tokens: Tokens) -> Redactor:
+    """What replaces in texts what the settings ask for; `root` is the folder of replay.toml.
+
+    Raises:
+        SettingsError: a pattern or the hook cannot be used.
+    """
+    regions = tuple(region.upper() for region in section.regions)
+    built_in: dict[str, Finder] = {
+        "key": secrets,
+        "email": emails,
+        "iban": ibans,
+        "card": cards,
+        "phone": partial(phones, regions=regions),
+    }
+    finders = [finder for kind, finder in built_in.items() if kind in section.kinds]
+    if section.patterns:
+        finders.append(pattern_finder(section.patterns))
+    if section.hook:
+        finders.append(hook_finder(section.hook, root))
+    return Redactor(tokens, finders, frozenset(section.kinds), regions, whole_ids=section.ids)
+
+
+class Redactor:
+    """Replaces; the tokens are those of one store."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        finders: Iterable[Finder],
+        kinds: frozenset[str],
+        regions: tuple[str, ...],
+        *,
+        whole_ids: bool,
+    ) -> None:
+        self.tokens = tokens
+        self._finders = tuple(finders)
+        self._kinds, self._regions, self._whole_ids = kinds, regions, whole_ids
+        self._seen: dict[str, str] = {}
+
+    def trace(self, trace: Trace) -> Trace:
+        """The trace with every text of it redacted. Ids of traces and spans, names and times stay.
+
+        Raises:
+            RedactionError: the user's own pattern or hook failed on a text.
+        """
+        self._seen = {}
+        return replace(
+            trace,
+            name=self._or_none(trace.name),
+            session_id=self._id("SESSION", trace.session_id),
+            user_id=self._id("USER", trace.user_id),
+            tags=tuple(map(self.text, trace.tags)),
+            input=self.text(trace.input),
+            messages=tuple(map(self._message, trace.messages)),
+            final_response=self._or_none(trace.final_response),
+            steps=tuple(map(self._step, trace.steps)),
+            tool_calls=tuple(map(self._call, trace.tool_calls)),
+            error=self._or_none(trace.error),
+            scores={
+                self.text(name): self.text(score) if isinstance(score, str) else score
+                for name, score in trace.scores.items()
+            },
+            metadata=self._object(trace.metadata),
+        )
+
+    def text(self, text: str) -> str:
+        """The text with a token for each piece that was found."""
+        if len(text) < _REMEMBERED:
+            return self._replaced(text, lambda _found: True)
+        known = self._seen.get(text)
+        if known is None:
+            known = self._seen[text] = self._replaced(text, lambda _found: True)
+        return known
+
+    def value(self, value: Json, key: str = "") -> Json:
+        """A JSON value that stands under this key."""
+        if isinstance(value, str):
+            return self._under(key, value)
+        if isinstance(value, dict):
+            return self._object(value)
+        if isinstance(value, list | tuple):
+            return [self.value(item, key) for item in value]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            token = self._number(key, value)
+            return value if token is None else token
+        return value
+
+    def _object(self, value: JsonObject) -> JsonObject:
+        return {self.text(key): self.value(item, key) for key, item in value.items()}
+
+    def _under(self, key: str, text: str) -> str:
+        if not key:
+            return self.text(text)
+        if context.is_secret_key(key) and "key" in self._kinds and len(text.strip()) >= _SHORTEST_SECRET:
+            return self.tokens.of("KEY", text)
+        if context.is_phone_key(key) and "phone" in self._kinds and len(text) < _REMEMBERED:
+            number = bare_phone(text.strip(), self._regions)
+            if number is not None:
+                return self.tokens.of("PHONE", number)
+        if context.is_id_key(key) and text.isdigit():
+            return self._replaced(text, lambda found: found.kind not in ("CARD", "PHONE"))
+        return self.text(text)
+
+    def _number(self, key: str, value: float) -> str | None:
+        """The token of a bare number whose key says that it is a phone or a card."""
+        digits = str(value)
+        if "phone" in self._kinds and context.is_phone_key(key):
+            number = bare_phone(digits, self._regions)
+            return None if number is None else self.tokens.of("PHONE", number)
+        if "card" in self._kinds and context.is_card_key(key) and digits.isdigit() and is_card(digits):
+            return self.tokens.of("CARD", digits)
+        return None
+
+    def _replaced(self, text: str, wanted: Callable[[Found], bool]) -> str:
+        found: list[Found] = []
+        for finder in self._finders:
+            more = [piece for piece in finder(text) if wanted(piece)]
+            found = _without_overlap(found, more) if more else found
+        if not found:
+            return text
+        parts, position = [], 0
+        for piece in found:
+            quote = _quote(text, piece)
+            parts += [text[position : piece.start], quote, self.tokens.of(piece.kind, piece.value), quote]
+            position = piece.end
+        return "".join([*parts, text[position:]])
+
+    def _or_none(self, text: str | None) -> str | None:
+        return None if text is None else self.text(text)
+
+    def _id(self, kind: str, text: str | None) -> str | None:
+        if text is None:
+            return None
+        return self.tokens.of(kind, text) if self._whole_ids else self.text(text)
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        return replace(
+            call,
+            args=self._object(call.args),
+            result=self.value(call.result),
+            error=self._or_none(call.error),
+        )
+
+    def _message(self, message: Message) -> Message:
+        return replace(
+            message,
+            text=self.text(message.text),
+            tool_calls=tuple(map(self._call, message.tool_calls)),
+            data=self.value(message.data),
+        )
+
+    def _step(self, step: Step) -> Step:
+        return replace(
+            step,
+            messages=tuple(map(self._message, step.messages)),
+            output=self.value(step.output),
+            error=self._or_none(step.error),
+        )
+
+
+def _quote(text: str, piece: Found) -> str:
+    """What goes around the token of a bare number in JSON text, so that it stays JSON."""
+    if not text[piece.start : piece.end].isdigit():
+        return ""
+    before = _JSON_KEY.search(text[max(0, piece.start - _LONGEST_COLON) : piece.start])
+    return before[1] if before and text[piece.end : piece.end + 1] in ("", ",", "}", " ", "\n") else ""
+
+
+def _without_overlap(found: list[Found], more: Iterable[Found]) -> list[Found]:
+    """All of them by position; of two that overlap the one that was found first stays."""
+    both = [*((piece, False) for piece in found), *((piece, True) for piece in more)]
+    result: list[tuple[Found, bool]] = []
+    for piece, late in sorted(both, key=lambda one: (one[0].start, one[1])):
+        if result and piece.start < result[-1][0].end:
+            if late >= result[-1][1]:
+                continue
+            result.pop()
+        result.append((piece, late))
+    return [piece for piece, _ in result]
