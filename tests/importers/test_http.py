@@ -85,9 +85,9 @@ def test_what_a_server_says_is_shown_without_the_key_and_without_control_charact
     [
         ({"retry-after": "7"}, 7, 7),
         ({"retry-after": "2.5"}, 2.5, 2.5),
-        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)}, 60, 90),
-        ({"x-ratelimit-reset": (datetime.now(UTC) + timedelta(seconds=90)).isoformat()}, 60, 90),
-        ({"x-ratelimit-reset": str((datetime.now(UTC) + timedelta(seconds=90)).timestamp())}, 60, 90),
+        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)}, 6000, 7200),
+        ({"x-ratelimit-reset": (datetime.now(UTC) + timedelta(hours=2)).isoformat()}, 6000, 7200),
+        ({"x-ratelimit-reset": str((datetime.now(UTC) + timedelta(hours=2)).timestamp())}, 6000, 7200),
         ({"x-ratelimit-reset": "12"}, 12, 12),
         ({"retry-after": "3", "x-ratelimit-reset": "12"}, 3, 3),
         ({"retry-after": "Thu, 01 Jan 2015 00:00:00 GMT"}, 0, 0),
