@@ -1,0 +1,128 @@
+"""The steps of action.yml, run as a runner would run them, with a `gh` that writes down what it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ACTION = (Path(__file__).parents[2] / "action.yml").read_text()
+AGENT = """
+def _exec(name, args):
+    raise RuntimeError("a replay must not run the tool")
+
+def run_agent(text):
+    return "It is " + _exec("get_order", {"id": text.split()[-1]})
+"""
+CASE = {
+    "id": "where", "input": "where is 7", "expected_tool_calls": [{"name": "get_order", "args": {"id": "7"}}],
+    "tape": [{"name": "get_order", "args": {"id": "7"}, "result": "shipped"}],
+}  # fmt: skip
+GH = """#!{python}
+import json, pathlib, sys
+words = sys.argv[1:]
+log = pathlib.Path({log!r})
+body = next((pathlib.Path(w.split("@", 1)[1]).read_text() for w in words if w.startswith("body=@")), None)
+log.write_text(log.read_text() + json.dumps([words, body]) + "\\n")
+if "--jq" in words and {existing!r}:
+    print({existing!r})
+"""
+
+
+def _step(name: str) -> str:
+    """The script of a step, as text."""
+    found = re.search(rf"- name: {name}\n(?:.*\n)*?      run: (\|\n(?:        .*\n|\n)+|.+\n)", ACTION)
+    assert found, name
+    body = found[1]
+    return re.sub(r"^        ", "", body[2:], flags=re.MULTILINE) if body.startswith("|") else body
+
+
+class Runner:
+    """A folder with an agent and a case, and what a runner puts into the environment."""
+
+    def __init__(self, folder: Path, existing: str = "") -> None:
+        self.folder = folder
+        (folder / "shop.py").write_text(AGENT)
+        (folder / "replay.toml").write_text(
+            '[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:_exec"]\n'
+        )
+        (folder / "cases").mkdir()
+        (folder / "cases" / "golden.jsonl").write_text(json.dumps(CASE) + "\n")
+        self.log = folder / "gh.log"
+        self.log.write_text("")
+        tools = folder / "bin"
+        tools.mkdir()
+        gh = tools / "gh"
+        gh.write_text(GH.format(python=sys.executable, log=str(self.log), existing=existing))
+        gh.chmod(0o755)
+        (tools / "replay").write_text(f'#!/bin/sh\nexec {sys.executable} -m replay "$@"\n')
+        (tools / "replay").chmod(0o755)
+        (tools / "python").symlink_to(sys.executable)
+        self.path = f"{tools}:{os.environ['PATH']}"
+
+    def run(self, step: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", _step(step)],
+            cwd=self.folder, capture_output=True, text=True, check=False,
+            env={
+                **os.environ, "PATH": self.path, "GITHUB_OUTPUT": str(self.folder / "out"),
+                "GITHUB_STEP_SUMMARY": str(self.folder / "summary"), **env,
+            },
+        )  # fmt: skip
+
+    def comment(self) -> list[tuple[list[str], str | None]]:
+        done = self.run("comment", REPLAY_REPOSITORY="acme/shop", REPLAY_PULL_REQUEST="12", GH_TOKEN="t")
+        assert done.returncode == 0, done.stderr
+        return [tuple(json.loads(line)) for line in self.log.read_text().splitlines()]
+
+    @property
+    def code(self) -> str:
+        return (self.folder / "out").read_text().strip().removeprefix("code=")
+
+
+def test_a_check_that_holds_is_commented_once(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    done = runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="")
+    assert done.returncode == 0, done.stderr
+    assert runner.code == "0"
+    assert "SHIP" in (tmp_path / "summary").read_text()
+    assert (tmp_path / "replay-report.html").exists()
+    assert "<testsuite" in (tmp_path / "replay-report.xml").read_text()
+    asked, posted = runner.comment()
+    assert asked[0][:2] == ["api", "repos/acme/shop/issues/12/comments"]
+    assert posted[0][:4] == ["api", "--method", "POST", "repos/acme/shop/issues/12/comments"]
+    assert posted[1] is not None
+    assert posted[1].startswith("<!-- replaydiff -->")
+    assert runner.run("verdict", REPLAY_CODE=runner.code).returncode == 0
+
+
+def test_a_check_that_fails_updates_the_comment_and_fails_the_job(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, existing="99")
+    (tmp_path / "shop.py").write_text(AGENT.replace("get_order", "get_orders"))
+    assert runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--threshold '0.9'").returncode == 0
+    assert runner.code == "1"
+    _, updated = runner.comment()
+    assert updated[0][:4] == ["api", "--method", "PATCH", "repos/acme/shop/issues/comments/99"]
+    assert runner.run("verdict", REPLAY_CODE=runner.code).returncode == 1
+
+
+def test_wrong_input_ends_with_its_sentence_and_no_comment(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    done = runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--new prdo")
+    assert runner.code == "2"
+    assert "there is no version 'prdo'" in done.stderr
+    assert runner.comment() == []
+    assert runner.run("verdict", REPLAY_CODE="").returncode == 2
+
+
+@pytest.mark.parametrize("args", ["$(touch hacked)", "`touch hacked`", "; touch hacked", "'a b' > hacked"])
+def test_arguments_are_never_run_by_a_shell(args: str, tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS=args)
+    assert runner.code == "2"
+    assert not (tmp_path / "hacked").exists()
