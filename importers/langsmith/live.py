@@ -25,6 +25,8 @@ from replay.model import JsonObject
 
 LOOK_BACK = timedelta(days=1)
 """How far back traces are read again that may have gone on, or been rated, since."""
+_EVALUATORS = "evaluators"
+"""The project into which LangSmith writes the runs of its own evaluators: no production traffic."""
 _OLDEST = datetime(2023, 1, 1)
 """LangSmith itself is not older."""
 _MOST_WINDOWS = 60
@@ -81,7 +83,10 @@ class _Walk:
         """Projects to read, and when each was begun."""
         known = self._spool.marked("projects")
         if known is None:
-            projects = self._api.projects(_project(self._query))
+            wanted = _project(self._query)
+            projects = self._api.projects(wanted)
+            if wanted is None and not self._query.all_environments:
+                projects = [one for one in projects if one.get("name") != _EVALUATORS]
             known = json.dumps([(str(one["id"]), _begun(one).isoformat()) for one in projects])
             self._spool.mark("projects", known)
             self._spool.commit()

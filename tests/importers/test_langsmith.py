@@ -195,10 +195,16 @@ def test_filters(
     assert (code, report["traces"]["new"]) == (0, count)
 
 
-def test_without_a_project_all_are_read(server: Loopback, capsys: pytest.CaptureFixture[str]) -> None:
-    code, report, err = _import(capsys, "--from", "2026-10-01", "--to", "2026-11-05")
+def test_without_a_project_all_are_read_but_that_of_evaluators(
+    server: Loopback, capsys: pytest.CaptureFixture[str]
+) -> None:
+    span = ("--from", "2026-10-01", "--to", "2026-11-05")
+    code, report, err = _import(capsys, *span)
     assert (code, report["traces"]["new"]) == (0, MANY + 2)
     assert "all projects" in err
+    code, report, _ = _import(capsys, *span, "--all-environments")
+    # The evaluation on a dataset, too.
+    assert (code, report["traces"]["new"]) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +239,7 @@ def test_what_cannot_be_asked_is_a_sentence(
 def test_a_run_that_had_not_ended_is_completed_by_a_later_import(
     shop: LangSmith, server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    at = END - timedelta(seconds=5)
+    at = END - timedelta(hours=5)
     running = trace(200, at, ended=False, outputs=None)[:2]
     whole = trace(200, at)
     shop.runs = running

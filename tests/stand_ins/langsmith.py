@@ -14,6 +14,8 @@ from tests.stand_ins.loopback import Request
 
 KEY = "lsv2_test_key"
 PROJECT, PROJECT_ID = "tea", "00000000-0000-7000-8000-00000000abcd"
+JUDGES_ID = "00000000-0000-7000-8000-00000000dcba"
+"""The project of LangSmith's own evaluators."""
 BEGUN = datetime(2026, 11, 1)
 Run = dict[str, Any]
 
@@ -96,14 +98,17 @@ class LangSmith:
         if request.headers.get("x-api-key") != KEY:
             return 403, {"detail": "Forbidden"}
         if request.path == "/api/v1/sessions":
-            known = {
-                "id": PROJECT_ID,
-                "tenant_id": PROJECT_ID,
-                "name": PROJECT,
-                "start_time": BEGUN.isoformat(),
-                "reference_dataset_id": None,
-            }
-            return 200, [known] if request.param("name") in (None, PROJECT) else []
+            known = [
+                {
+                    "id": project_id,
+                    "tenant_id": PROJECT_ID,
+                    "name": name,
+                    "start_time": BEGUN.isoformat(),
+                    "reference_dataset_id": None,
+                }
+                for name, project_id in ((PROJECT, PROJECT_ID), ("evaluators", JUDGES_ID))
+            ]
+            return 200, [one for one in known if request.param("name") in (None, one["name"])]
         if request.path.startswith("/api/v1/sessions/"):
             return 404, {"detail": "Session not found"}
         if request.path == "/api/v1/feedback":
@@ -117,7 +122,8 @@ class LangSmith:
         return 404, {"detail": "Not Found"}
 
     def _query_new(self, body: dict[str, Any]) -> tuple[int, Any]:
-        assert body["project_ids"] == [PROJECT_ID]
+        if body["project_ids"] != [PROJECT_ID]:
+            return 200, {"items": [_new(run) for run in trace(900, BEGUN)], "next_cursor": None}
         if body["page_size"] > self.most_runs:
             return 504, {"detail": "upstream request timeout"}
         found = _between(self.runs, body["min_start_time"], body.get("max_start_time"), body.get("trace_id"))
