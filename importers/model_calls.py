@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -273,37 +274,44 @@ class CallSpool:
         con = self._con
         con.execute("CREATE INDEX by_response ON call (response_id)")
         con.execute("CREATE INDEX by_state ON call (state)")
-        con.execute("CREATE INDEX by_child ON beginning (child)")
-        rows = con.execute(
-            "SELECT id, previous_id, goes_on FROM call WHERE previous_id IS NOT NULL"
-        ).fetchall()
-        for row, previous, goes_on in rows:
-            found = con.execute(
-                "SELECT id, is_open FROM call WHERE response_id = ? AND id != ? ORDER BY id DESC LIMIT 1",
-                (previous, row),
-            ).fetchone()
-            if found:
-                self._set_parent(row, found[0], found[1] if goes_on is None else goes_on, None)
-        rows = con.execute(
-            "SELECT child, max(length) FROM beginning JOIN call USING (state)"
-            " WHERE call.id != child GROUP BY child"
-        ).fetchall()
-        for row, shared in rows:
-            # Of calls that were asked and answered the same, the newest before this one.
-            parent, goes_on = con.execute(
-                "SELECT call.id, beginning.goes_on FROM beginning JOIN call USING (state)"
-                " WHERE child = ? AND length = ? AND call.id != child"
-                " ORDER BY call.id > child, abs(call.id - child) LIMIT 1",
-                (row, shared),
-            ).fetchone()
-            self._set_parent(row, parent, goes_on, shared)
+        con.execute("CREATE INDEX by_state_and_fate ON call (state, followed)")
+        con.execute("CREATE INDEX by_child ON beginning (child, length)")
+        # Of responses with one id the last; a response that names itself has none before it.
+        con.execute(
+            "UPDATE call SET parent = before.id, shared = NULL,"
+            " same_run = coalesce(goes_on, before.was_open), turn = NOT coalesce(goes_on, before.was_open)"
+            " FROM (SELECT response_id AS named, max(id) AS id, is_open AS was_open FROM call"
+            "  WHERE response_id IS NOT NULL GROUP BY response_id) AS before"
+            " WHERE call.previous_id = before.named AND before.id != call.id"
+        )
+        found = con.execute("SELECT child, length, state, goes_on FROM beginning ORDER BY child, length DESC")
+        for child, beginnings in groupby(found, key=lambda row: row[0]):
+            for _, length, state, goes_on in beginnings:
+                parent = self._nearest(child, state, bool(goes_on))
+                if parent is not None:
+                    con.execute(
+                        "UPDATE call SET parent = ?, same_run = ?, turn = ?, shared = ? WHERE id = ?",
+                        (parent, bool(goes_on), not goes_on, length, child),
+                    )
+                    con.execute("UPDATE call SET followed = 1 WHERE id = ?", (parent,))
+                    break
         self._find_roots()
 
-    def _set_parent(self, row: int, parent: int, goes_on: int | None, shared: int | None) -> None:
-        self._con.execute(
-            "UPDATE call SET parent = ?, same_run = ?, turn = ?, shared = ? WHERE id = ?",
-            (parent, bool(goes_on), not goes_on, shared, row),
-        )
+    def _nearest(self, child: int, state: bytes, goes_on: bool) -> int | None:
+        """Of the calls that end as this one begins the newest before it, else the first after it.
+
+        Many conversations begin with the same words, so each is followed by one turn of a user where that can
+        be. Ids of tool calls tell runs apart; what follows twice on the same call was tried again.
+        """
+        for followed in (0, 1):
+            kept = "" if goes_on else f"AND followed = {followed}"
+            for nearest in ("id < ? ORDER BY id DESC", "id > ? ORDER BY id"):
+                row = self._con.execute(
+                    f"SELECT id FROM call WHERE state = ? {kept} AND {nearest} LIMIT 1", (state, child)
+                ).fetchone()
+                if row:
+                    return int(row[0])
+        return None
 
     def _find_roots(self) -> None:
         self._con.execute("CREATE INDEX by_parent ON call (parent)")
@@ -328,6 +336,7 @@ class CallSpool:
                 " response_id TEXT, previous_id TEXT, state BLOB, is_open INTEGER,"
                 " goes_on INTEGER,"
                 " parent INTEGER, same_run INTEGER DEFAULT 0, turn INTEGER DEFAULT 0, shared INTEGER,"
+                " followed INTEGER DEFAULT 0,"
                 " root INTEGER);"
                 "CREATE TABLE beginning (child INTEGER, length INTEGER, state BLOB, goes_on INTEGER);"
                 "BEGIN;"

@@ -80,13 +80,15 @@ def test_a_request_that_was_tried_again_is_a_run_of_its_own(tmp_path: Path) -> N
 
 def test_equal_questions_of_different_people_are_different_runs(tmp_path: Path) -> None:
     records = [_pair(number, [_user("Hi")], _says("Hello!")) for number in range(3)]
-    records.append(_pair(9, [_user("Hi"), _says("Hello!"), _user("Bye")], _says("Bye!")))
+    for number in (8, 9):
+        records.append(_pair(number, [_user("Hi"), _says("Hello!"), _user(f"{number}?")], _says("Yes.")))
     found = traces("openai", _file(tmp_path / "f.jsonl", records))
     assert [(one.trace_id, one.session_id) for one in found] == [
         ("r0", None),
-        ("r1", None),
+        ("r1", "r1"),
         ("r2", "r2"),
-        ("r9", "r2"),
+        ("r8", "r2"),
+        ("r9", "r1"),
     ]
 
 

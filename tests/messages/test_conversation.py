@@ -115,7 +115,6 @@ def test_where_the_answer_is_recorded_elsewhere_the_last_turn_is_the_input() -> 
 
 
 def test_many_calls_that_wait_cost_no_more_than_few() -> None:
-    # Each result was once compared with every call that waits: this took a quarter of an hour.
     waiting = [asks(call("t", f"asked {number}")) for number in range(20_000)]
     strays = [tells("x", f"nobody asked {number}", "t") for number in range(20_000)]
     begun = time.monotonic()
