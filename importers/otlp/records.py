@@ -282,6 +282,9 @@ def attributes(listed: Json) -> JsonObject:
 def _value(value: Json) -> Json:
     if not isinstance(value, dict):
         return value
+    text = value.get("stringValue")
+    if text is not None:
+        return text
     for kind, inner in value.items():
         word = kind.replace("_", "").lower()
         if inner is None:

@@ -15,6 +15,7 @@ their own here, and `linked` finds by time which of them are whose parents.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -201,8 +202,9 @@ def read_annotation(row: JsonObject) -> Annotation | None:
     result = row.get("result")
     result = result if isinstance(result, dict) else {}
     score = fields.number(result, "score")
-    value: Score | None = score if score is not None else fields.number(row, "result.score")
-    if value is None:
+    score = score if score is not None else fields.number(row, "result.score")
+    value: Score | None = score
+    if score is None or not math.isfinite(score):
         value = fields.text(result, "label") or fields.text(row, "result.label")
     if name is None or name == NOTE or value is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ _METADATA = (
     "langfuse.trace.metadata",
     "metadata",
 )
+_HOLDERS = (*_TAGS, *_METADATA)
 _TAKEN = {"sessionId", "userId", "session_id", "user_id", "chat_id", "thread_id", "tags"}
 """Names within metadata that are a field of a trace already."""
 
@@ -97,9 +99,10 @@ def usage(span: RawSpan) -> Usage | None:
         cache_read_tokens=fields.count(span.attributes, *_CACHE_READ),
         cache_write_tokens=fields.count(span.attributes, *_CACHE_WRITE),
     )
-    if found == Usage():
-        return _langfuse_usage(decode(span.attributes.get("langfuse.observation.usage_details")))
-    return found
+    if found != Usage():
+        return found
+    langfuse = _langfuse_usage(decode(span.attributes.get("langfuse.observation.usage_details")))
+    return langfuse or fields.usage(decode(span.attributes.get("braintrust.metrics")))
 
 
 def _langfuse_usage(details: Json) -> Usage | None:
@@ -117,7 +120,7 @@ def cost(span: RawSpan) -> float | None:
     """US dollars, where a vendor computed them."""
     for name in _COST:
         found = fields.number(span.attributes, name)
-        if found is not None:
+        if found is not None and math.isfinite(found):
             return found
     details = decode(span.attributes.get("langfuse.observation.cost_details"))
     return fields.number(details, "total") if isinstance(details, dict) else None
@@ -142,15 +145,17 @@ def about(spans: Sequence[RawSpan]) -> About:
     for span in reversed(spans):
         resource.update(span.resource)
     scores = {name: score for span in spans for name, score in _evaluations(span)}
+    # Most spans have neither tags nor metadata, and looking for each name in each span takes long.
+    holders = [span for span in spans if any(name.startswith(_HOLDERS) for name in span.attributes)]
     return About(
         name=_said(spans, "langfuse.trace.name", "traceloop.workflow.name", "ai.telemetry.functionId"),
         session_id=_said(spans, *_SESSION),
         user_id=_said(spans, *_USER),
         environment=_said(spans, *_ENVIRONMENT) or _text(resource, *_ENVIRONMENT),
         release=_said(spans, "langfuse.release") or _text(resource, "service.version"),
-        tags=_tags(spans),
+        tags=_tags(holders),
         scores=scores,
-        metadata=_metadata(spans, resource),
+        metadata=_metadata(holders, resource),
     )
 
 

@@ -20,7 +20,7 @@ _WORDS = {
         "chat_model",
         "call_llm",
     },
-    StepKind.TOOL: {"execute_tool", "tool", "function"},
+    StepKind.TOOL: {"execute_tool", "tool"},
     StepKind.AGENT: {"invoke_agent", "invoke_workflow", "create_agent", "agent", "workflow"},
 }
 """Words of the GenAI conventions, OpenInference, Traceloop, Langfuse, MLflow and Braintrust."""
@@ -59,9 +59,9 @@ def kind(span: RawSpan) -> StepKind:
         word = span.attributes.get(name)
         if isinstance(word, str) and word:
             return _of_word(word)
-    braintrust = decode(span.attributes.get("braintrust.span_attributes"))
-    if isinstance(braintrust, dict) and isinstance(braintrust.get("type"), str):
-        return _of_word(str(braintrust["type"]))
+    braintrust = _braintrust_type(span)
+    if braintrust:
+        return _of_word(braintrust)
     if span.first("gen_ai.tool.name", "tool_arguments") is not None or _TOOL_PREFIX.match(span.name):
         return StepKind.TOOL
     if span.first(*_ONLY_OF_MODELS) is not None:
@@ -79,7 +79,13 @@ def _of_word(word: str) -> StepKind:
 
 def is_evaluator(span: RawSpan) -> bool:
     """Whether it judges an answer: no part of the agent."""
-    return str(span.attributes.get("openinference.span.kind", "")).upper() == EVALUATOR
+    kind = str(span.attributes.get("openinference.span.kind", "")).upper()
+    return kind == EVALUATOR or _braintrust_type(span) == "score"
+
+
+def _braintrust_type(span: RawSpan) -> str:
+    found = decode(span.attributes.get("braintrust.span_attributes"))
+    return str(found.get("type") or "") if isinstance(found, dict) else ""
 
 
 def tool_name(span: RawSpan) -> str:

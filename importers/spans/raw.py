@@ -47,7 +47,8 @@ class RawSpan:
 
     def first(self, *names: str) -> Any:
         """The first of these attributes that says something."""
-        return next((value for name in names if says(value := self.attributes.get(name))), None)
+        held = self.attributes
+        return next((value for name in names if name in held and says(value := held[name])), None)
 
     def nested(self, name: str) -> Json:
         """The attribute of this name, put together where it was flattened; None where there is none."""
@@ -66,9 +67,12 @@ def nested(attributes: Mapping[str, Any], name: str) -> Json:
     Numbers in names are places in a list: in numeric order, and with the gaps that filtered messages leave.
     """
     prefix = name + "."
+    names = [key for key in attributes if key.startswith(prefix)]
+    if not names:
+        return None
     tree: dict[str, Any] = {}
     # Sorted, since a server gives the same attributes in another order each time.
-    for key in sorted(key for key in attributes if key.startswith(prefix)):
+    for key in sorted(names):
         value = attributes[key]
         if not says(value):
             continue

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from importers import fields
 from importers.joining import Run, joined_calls, run_args, run_result
 from replay.messages import canonical_args, conversation, decode, read_messages, read_text
@@ -355,13 +357,17 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
         text = read_text(span.output)
         if text is None:
             decoded = decode(span.output)
-            text = canonical_args(decoded) if isinstance(decoded, dict) else str(span.output)
+            text = canonical_args(decoded) if isinstance(decoded, dict) else _as_text(span.output)
         return text
     own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     for span in sorted(own, key=lambda span: span.ended_at or span.started_at)[::-1]:
         if span.said and span.said[-1].text and not span.said[-1].tool_calls:
             return span.said[-1].text
     return None
+
+
+def _as_text(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _conversation(tree: _Tree, tops: Sequence[Span], asked: str, answered: str | None) -> tuple[Message, ...]:

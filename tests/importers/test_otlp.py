@@ -232,6 +232,52 @@ def test_choices_are_alternatives_and_history_is_no_answer(tmp_path: Path) -> No
     assert [message.text for message in made.messages] == ["only this"]
 
 
+def test_messages_of_a_call_may_stand_in_an_event_and_in_a_log_record(tmp_path: Path) -> None:
+    contents = {"gen_ai.input.messages": said("user", "Q"), "gen_ai.output.messages": said("assistant", "A")}
+    pairs = [{"key": key, "value": value(text)} for key, text in contents.items()]
+    name = "gen_ai.client.inference.operation.details"
+    call = span("1", None, 0, 9, attributes=CHAT)
+    made = one(tmp_path, call | {"events": [{"name": name, "attributes": pairs}]})
+    assert (made.input, made.final_response) == ("Q", "A")
+    log = {"traceId": call["traceId"], "spanId": call["spanId"], "eventName": name, "attributes": pairs}
+    logs = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]})
+    (made,) = traces("otlp", write(tmp_path, logs, line(call), logs))
+    assert (made.input, made.final_response) == ("Q", "A")
+
+
+def test_spans_of_braintrust_and_adk(tmp_path: Path) -> None:
+    made = one(
+        tmp_path,
+        span("1", None, 0, 9, "task", attributes={"braintrust.span_attributes": '{"type": "task"}',
+             "braintrust.input_json": '"Q"', "braintrust.output_json": '{"total": 5, "ok": true}'}),
+        span("2", "1", 1, 5, "llm", attributes={"braintrust.span_attributes": '{"type": "llm"}',
+             "braintrust.input_json": '[{"role": "user", "content": "Q"}]',
+             "braintrust.metrics": '{"prompt_tokens": 6, "completion_tokens": 2}'}),
+        span("3", "1", 6, 8, "score", attributes={"braintrust.span_attributes": '{"type": "score"}'}),
+    )  # fmt: skip
+    assert (made.input, made.final_response, len(made.steps)) == ("Q", '{"ok":true,"total":5}', 2)
+    assert made.usage is not None
+    assert (made.usage.input_tokens, made.usage.output_tokens) == (6, 2)
+    request = {
+        "contents": [{"role": "user", "parts": [{"text": "Q"}]}],
+        "config": {"system_instruction": "S"},
+    }
+    answer = {"content": {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"a": 1}}}]}}
+    made = one(
+        tmp_path,
+        span("1", None, 0, 9, "call_llm", attributes={"gen_ai.request.model": "gemini",
+             "gcp.vertex.agent.llm_request": json.dumps(request),
+             "gcp.vertex.agent.llm_response": json.dumps(answer)}),
+        span("2", None, 3, 4, "execute_tool f", attributes={**TOOL, "gen_ai.tool.name": "f",
+             "gcp.vertex.agent.tool_call_args": '{"a": 1}',
+             "gcp.vertex.agent.tool_response": '{"result": "done"}'}),
+    )  # fmt: skip
+    assert (made.input, made.final_response) == ("Q", None)
+    assert [(call.name, call.args, call.result) for call in made.tool_calls] == [
+        ("f", {"a": 1}, '{"result": "done"}')
+    ]
+
+
 def test_an_error_is_the_agents_own_and_a_tools_stays_with_its_call(tmp_path: Path) -> None:
     thrown = {"name": "exception", "attributes": [{"key": "exception.message", "value": value("boom")}]}
     failed = {"status": {"code": 2}, "events": [thrown]}
