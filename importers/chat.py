@@ -34,6 +34,8 @@ _REQUESTS = ("request", "request_body", *REQUESTS)
 _ANSWERS = ("response", "response_body", "completion", "output")
 _TIMES = ("created", "created_at", "started_at", "timestamp", "time")
 _SESSIONS = ("session_id", "conversation_id", "thread_id", "conversation")
+_USERS = ("user_id", "user", "safety_identifier")
+_TOLD = frozenset({"name", "environment", "release", "model", *_SESSIONS, *_USERS})
 _ANSWER_KEYS = {"choices", "output", "object", "role", "content", "error", "body"}
 """Keys by which an answer that was logged as JSON text is told from an answer that is JSON."""
 
@@ -161,24 +163,13 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
     own = fields.mapping(record, "metadata")
     metadata: JsonObject = {}
     for holder in (answer, request):
-        told = holder.get("metadata")
-        metadata.update(told if isinstance(told, dict) else {})
+        inner = holder.get("metadata")
+        metadata.update(inner if isinstance(inner, dict) else {})
     metadata.update(own)
     ended_at = fields.time(record, "ended_at", "completed_at") or fields.time(answer, "completed_at")
     latency = fields.number(record, "latency_ms")
 
-    holders = [one for one in (record, metadata, {} if request is record else request, answer) if one]
-
-    def known(*names: str) -> str | None:
-        for holder in holders:
-            for name in names:
-                value = holder.get(name)
-                # A conversation of the Responses API is an object with an id.
-                value = value.get("id") if isinstance(value, dict) else value
-                if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
-                    return str(value)
-        return None
-
+    told = _told(record, metadata, request, answer)
     scores = fields.scores(record)
     if "reward" in record and "reward" not in scores:
         scores = {**scores, **fields.scores({"scores": {"reward": record["reward"]}})}
@@ -190,12 +181,12 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
         source=source,
         started_at=started_at,
         ended_at=ended_at,
-        name=known("name"),
-        session_id=known(*_SESSIONS),
-        user_id=known("user_id", "user", "safety_identifier"),
-        environment=known("environment"),
-        release=known("release"),
-        model=fields.text(answer, "model") or known("model"),
+        name=told.get("name"),
+        session_id=next((told[key] for key in _SESSIONS if key in told), None),
+        user_id=next((told[key] for key in _USERS if key in told), None),
+        environment=told.get("environment"),
+        release=told.get("release"),
+        model=fields.text(answer, "model") or told.get("model"),
         tags=fields.tags(record) or (fields.tags(own) if isinstance(own.get("tags"), list) else ()),
         input=run.input if run else "",
         messages=(*one.asked, *(() if run else one.said)),
@@ -208,6 +199,19 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
         scores=scores,
         metadata=metadata,
     )
+
+
+def _told(*holders: JsonObject) -> dict[str, str]:
+    """What is said of a trace, by the first holder that says it."""
+    found: dict[str, str] = {}
+    for holder in holders:
+        for key in _TOLD & holder.keys():
+            value = holder[key]
+            # A conversation of the Responses API is an object with an id.
+            value = value.get("id") if isinstance(value, dict) else value
+            if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+                found.setdefault(key, str(value))
+    return found
 
 
 def _trace_id(record: Mapping[str, Any], answer: JsonObject) -> str:
