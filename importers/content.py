@@ -12,6 +12,7 @@ TURNED_ON_BY = {
     "langfuse": "@observe(capture_input=True, capture_output=True), "
     "LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED not false, or a mask function that leaves text",
     "langsmith": "LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS not true",
+    "mlflow": "set_inputs and set_outputs on spans made by hand, and no span processor that empties them",
 }
 """Source → the setting of the user's instrumentation that puts content into traces."""
 

@@ -20,10 +20,6 @@ from replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall
 
 EVALUATION = "traces of evaluations on a dataset"
 """Why a trace is left out."""
-NO_CONTENT = (
-    "no contents were recorded; they are kept back by LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS, or "
-    "hide_inputs and hide_outputs of the client"
-)
 ROOT_ALONE = "the root run came alone: tool calls are those in its messages, without times"
 _KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL}
 _NOISE = ("ls_", "langgraph_", "LANGSMITH_", "LANGCHAIN_", "checkpoint_", "__")
@@ -57,9 +53,7 @@ def made(
     if trace is None:
         yield Skipped(NO_AGENT)
         return
-    if not any(span.has_content for span in spans):
-        yield Note(NO_CONTENT)
-    elif len(spans) == 1 and spans[0].kind is StepKind.AGENT:
+    if len(spans) == 1 and spans[0].kind is StepKind.AGENT:
         calls = _told(root.outputs)
         if calls:
             yield Note(ROOT_ALONE)

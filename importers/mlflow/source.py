@@ -52,4 +52,4 @@ def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     server = InputFile(path="", name=origin(query), size=0, modified=0.0)
     convert = partial(_convert, all_environments=query.all_environments)
     for number, whole in enumerate(live.gathered(query, folder, told), start=1):
-        yield from guarded(NAME, server, Record(number, whole), convert)
+        yield from guarded(NAME, server, Record(number, whole), convert, alone=True)

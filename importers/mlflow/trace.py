@@ -25,7 +25,6 @@ from replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, U
 EVALUATION = "traces of evaluations"
 """Why a trace is left out."""
 NO_SPANS = "no spans were found: the tool calls of the trace are not known"
-NO_CONTENT = "no content was recorded: the spans were made by hand without inputs, or contents are masked"
 _EVALUATION_TAGS = ("mlflow.eval.requestId", "mlflow.trace.sourceScorer")
 _OWN = "mlflow."
 _NUMBERED = re.compile(r"(.+)_[1-9]\d*")
@@ -46,8 +45,6 @@ def made(info: JsonObject, spans: Sequence[Json], source: str, *, all_environmen
     found = of_spans(said.trace_id, source, read, about) if read else None
     if not read:
         yield Note(NO_SPANS)
-    elif not any(span.has_content for span in read):
-        yield Note(NO_CONTENT)
     elif found and not found.input:
         found = replace(found, input=arguments(read))
     yield _completed(found or _bare(said, source, about), said)

@@ -281,14 +281,19 @@ def test_a_pause_for_a_person_is_no_error(tmp_path: Path) -> None:
     assert found.error is None
 
 
-def test_hidden_contents_are_told_with_the_setting(tmp_path: Path) -> None:
+def test_hidden_contents_are_told_with_the_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = [run | {"inputs": {}, "outputs": {}} for run in trace(1, START)]
-    file = tmp_path / "runs.json"
-    file.write_text(json.dumps(runs))
-    note, found = items("langsmith", file)
-    assert "LANGSMITH_HIDE_INPUTS" in str(note)
-    assert isinstance(found, Trace)
-    assert found.state == "no_content"
+    monkeypatch.chdir(tmp_path)
+    Path("runs.json").write_text(json.dumps(runs))
+    with pytest.raises(SystemExit):
+        main(["import", "langsmith", "runs.json"])
+    out, _ = capsys.readouterr()
+    assert (
+        "1 trace without content, which no sample takes; content is recorded with LANGSMITH_HIDE_INPUTS"
+        in out
+    )
 
 
 def test_runs_without_their_root_are_a_trace_and_feedback_alone_is_none(tmp_path: Path) -> None:
