@@ -12,15 +12,14 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import cast
 
-from importers import fields
+from importers import fields, spool
 from importers.base import InputFile, RecordError, Reject
 from importers.convert import refused
 from importers.langfuse.files import NAME
 from importers.langfuse.rows import Row, Sort, read_row
-from importers.langfuse.spool import Group
+from importers.langfuse.spool import Group, group_of, keep
 from importers.reading import Record
-from importers.spool import Spool
-from replay.model import Json, JsonObject
+from replay.model import Json
 
 _REFUSED = "refused"
 
@@ -34,7 +33,7 @@ class Others(Enum):
     """They are left, and their traces are asked for whole."""
 
 
-class Answers(Spool):
+class Answers(spool.Spool):
     """The file in a query's folder; `close` it."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,8 +92,7 @@ class Answers(Spool):
         if row.sort is Sort.TRACE and isinstance(listed := row.values.get("observations"), list):
             pairs = [(row.trace_id, key) for key in listed if isinstance(key, str)]
             self._con.executemany("INSERT OR IGNORE INTO listed VALUES (?, ?)", pairs)
-        updated = str(row.values.get("updatedAt", ""))
-        self.add(row.trace_id, row.sort, row.id, cast("Json", row.values), updated=updated)
+        keep(self, row)
 
     def _refuse(self, value: Json, reason: str, where: str) -> None:
         self.add("", _REFUSED, f"{where} {reason} {value}"[:1000], [where, reason, value])
@@ -180,17 +178,7 @@ class Answers(Spool):
             "SELECT key, min(seq) FROM rows WHERE key <> '' GROUP BY key ORDER BY min(seq)"
         )
         for trace_id, number in ordered:
-            by_sort: dict[str, list[JsonObject]] = {sort: [] for sort in Sort}
-            for row in self.of(trace_id):
-                by_sort[row.sort].append(cast("JsonObject", row.value))
-            yield Group(
-                trace_id,
-                0,
-                number,
-                by_sort[Sort.OBSERVATION],
-                by_sort[Sort.TRACE],
-                by_sort[Sort.SCORE],
-            )
+            yield group_of(spool.Group(trace_id, 0, number, self.of(trace_id)))
 
     def _first(self, query: str, *values: str) -> str | None:
         found = self._con.execute(query, values).fetchone()

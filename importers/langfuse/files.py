@@ -15,9 +15,10 @@ from importers.base import InputFile, Item, Note, RecordError, Skipped
 from importers.convert import guarded, refused, reject
 from importers.langfuse.manifests import export
 from importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
-from importers.langfuse.spool import Group, Spool
+from importers.langfuse.spool import Group, group_of, keep
 from importers.langfuse.trace import NOT_PRODUCTION, environment, items
 from importers.reading import Broken, Record, records
+from importers.spool import Spool
 from replay.model import Json, JsonObject
 
 NAME = "langfuse"
@@ -43,13 +44,13 @@ def recognises(record: Json) -> float:
 def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
     """One trace for each trace id in the files."""
     with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
-        spool = Spool(Path(folder))
+        spool = Spool(Path(folder) / "rows.sqlite")
         try:
             found = export(files)
             yield from found.said
             for number, file in enumerate(found.files):
                 yield from _spooled(spool, file, number, found.rows.get(file.path, 0))
-            for group in spool.groups():
+            for group in map(group_of, spool.groups()):
                 yield from _grouped(group, found.files)
         finally:
             spool.close()
@@ -86,7 +87,7 @@ def _kept(spool: Spool, file: InputFile, number: int, record: Record, values: Js
         elif not row.trace_id:
             yield Skipped("scores of a session or dataset run, which belong to no trace")
         else:
-            spool.add(row, number, record.line)
+            keep(spool, row, number, record.line)
     except RecordError as error:
         yield refused(NAME, file, record, str(error))
     except RecursionError:

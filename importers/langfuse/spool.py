@@ -1,22 +1,13 @@
-"""Rows on disk, grouped by trace: an export is sorted by time, and a trace's rows lie far apart.
-
-A temporary SQLite file holds them, so memory is that of one trace. Of two rows with one id the later update
-counts, and where that is the same the later arrival: windows of an export overlap, downloads are repeated.
-"""
+"""What the shared spool holds of Langfuse: rows of three sorts, by trace."""
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
+from typing import cast
 
-import msgspec
-
+from importers import spool
 from importers.langfuse.rows import Row, Sort
-from replay.messages import parse
-from replay.model import JsonObject
+from replay.model import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,61 +23,18 @@ class Group:
     scores: list[JsonObject]
 
 
-class Spool:
-    """The file; `close` it, and remove its folder."""
+def keep(rows: spool.Spool, row: Row, file: int = 0, line: int = 0) -> None:
+    """Keep a row, or update the one with its id."""
+    value = cast("Json", row.values)
+    rows.add(row.trace_id, row.sort, row.id, value, updated=_moment(row.values), file=file, line=line)
 
-    def __init__(self, folder: Path) -> None:
-        self._con = sqlite3.connect(folder / "rows.sqlite", isolation_level=None)
-        for pragma in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -16000"):
-            self._con.execute(f"PRAGMA {pragma}")
-        self._con.execute(
-            "CREATE TABLE rows (seq INTEGER PRIMARY KEY, trace_id TEXT, sort TEXT, id TEXT, updated TEXT,"
-            " file INTEGER, line INTEGER, row BLOB, UNIQUE (trace_id, sort, id))"
-        )
-        self._con.execute("BEGIN")
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._con.close()
-
-    def add(self, row: Row, file: int, line: int) -> None:
-        """Keep a row, or update the one with its id."""
-        self._con.execute(
-            "INSERT INTO rows (trace_id, sort, id, updated, file, line, row) VALUES (?, ?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET row = excluded.row, updated = excluded.updated"
-            " WHERE excluded.updated >= rows.updated",
-            (
-                row.trace_id,
-                row.sort,
-                row.id,
-                _moment(row.values),
-                file,
-                line,
-                msgspec.json.encode(row.values),
-            ),
-        )
-
-    def groups(self) -> Iterator[Group]:
-        """The rows by trace, traces in the order in which they first occurred."""
-        ordered = self._con.execute(
-            "SELECT rows.trace_id, rows.sort, rows.file, rows.line, rows.row FROM rows"
-            " JOIN (SELECT trace_id, min(seq) AS first FROM rows GROUP BY trace_id) AS firsts"
-            " USING (trace_id)"
-            " ORDER BY firsts.first, rows.seq"
-        )
-        for trace_id, found in groupby(ordered, key=lambda row: row[0]):
-            own = list(found)
-            by_sort: dict[str, list[JsonObject]] = {sort: [] for sort in Sort}
-            for _, sort, _, _, text in own:
-                by_sort[sort].append(parse(text))  # type: ignore[arg-type]
-            yield Group(
-                trace_id,
-                own[0][2],
-                own[0][3],
-                by_sort[Sort.OBSERVATION],
-                by_sort[Sort.TRACE],
-                by_sort[Sort.SCORE],
-            )
+def group_of(found: spool.Group) -> Group:
+    """The rows of one trace by their sort."""
+    observations, traces, scores = (
+        cast("list[JsonObject]", found.of(sort)) for sort in (Sort.OBSERVATION, Sort.TRACE, Sort.SCORE)
+    )
+    return Group(found.key, found.file, found.line, observations, traces, scores)
 
 
 def _moment(row: JsonObject) -> str:

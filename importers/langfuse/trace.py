@@ -47,10 +47,7 @@ def items(group: Group, source: str) -> Iterator[Item]:
             "no observations of the trace are there, so its tool calls are not known; export the "
             "observations, too, and import both"
         )
-    made = trace(group, source)
-    if not made.input:
-        yield Note("no input was recorded: contents may be switched off where the traces are made")
-    yield made
+    yield trace(group, source)
 
 
 def trace(group: Group, source: str) -> Trace:
