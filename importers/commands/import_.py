@@ -78,9 +78,10 @@ def import_(
 ) -> ExitCode:
     """Bring production traces into the store.
 
-    SOURCE is jsonl (this project's own trace format), openai (chat JSONL: logs, fine-tuning files, batch
-    output), langfuse (exported observations, or downloads of single traces), or auto to tell by the first
-    records. PATH is a file, a folder that is walked for .json, .jsonl, .ndjson, .csv and .parquet, or -
+    SOURCE is jsonl (this project's own trace format); langfuse, otlp, phoenix, langsmith or mlflow (exports;
+    most also over their API); openai or anthropic (logs of their APIs: conversations, request/response pairs,
+    batches; the calls of one run are joined); claude-code or codex (session files); or auto to tell by the
+    first records. PATH is a file, a folder that is walked for .json, .jsonl, .ndjson, .csv and .parquet, or -
     for standard input. Without PATH the source is asked over its API, with the keys of the environment.
 
     A record that cannot be taken is rejected and the rest is imported; the exit code is then 3, --rejects
