@@ -485,7 +485,8 @@ def _type_error(message: str, type_: type, path: tuple[str, ...], file: Path | N
     if wrong:
         wanted = " or ".join(_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null")
         what = f"expected {wanted}, not {_WORDS.get(wrong[2], wrong[2])}"
-    allowed = _allowed(typing.get_type_hints(type_).get(keys[-1]))
+    within = SUBTABLES.get(keys[0], {}).get(keys[1] if len(keys) > 2 else "", type_)
+    allowed = _allowed(typing.get_type_hints(within).get(keys[-1]))
     if what.startswith("Invalid enum value") and allowed:
         value = what.removeprefix("Invalid enum value ").replace("`", "")
         what = f"{value} is none of {', '.join(allowed)}"
@@ -497,7 +498,7 @@ def _allowed(hint: Any) -> list[str]:
     if typing.get_origin(hint) is Literal:
         return [repr(value) for value in typing.get_args(hint)]
     if typing.get_origin(hint) is tuple:
-        return ["a list"]
+        return _allowed(typing.get_args(hint)[0]) or ["a list"]
     return [word for part in typing.get_args(hint) for word in _allowed(part)]
 
 

@@ -81,7 +81,10 @@ def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterato
         if not written.lstrip("(").startswith(trunk):
             continue
         for one in PhoneNumberMatcher(written, region, leniency=Leniency.STRICT_GROUPING):
-            yield Found(offset + one.start, offset + one.end, "PHONE", _e164(one.number))
+            # Digits alone, or with a fraction after them, are an amount as well.
+            whole = one.end == len(written) or written[one.end] in " \u00a0"
+            if whole and not one.raw_string.isdigit():
+                yield Found(offset + one.start, offset + one.end, "PHONE", _e164(one.number))
 
 
 @cache

@@ -14,9 +14,21 @@ import click
 from replay import __version__
 from replay.errors import ExitCode, ReplayError, StoreError
 from replay.options import App, command, json_option, print_json
+from replay.settings import RedactSection
 
 PACKAGES = ("replay", "importers", "diff", "cases", "reports")
-LIBRARIES = ("anthropic", "click", "duckdb", "jinja2", "langfuse", "msgspec", "numpy", "rich", "scipy")
+LIBRARIES = (
+    "anthropic",
+    "click",
+    "duckdb",
+    "jinja2",
+    "langfuse",
+    "msgspec",
+    "numpy",
+    "phonenumberslite",
+    "rich",
+    "scipy",
+)
 KEYS = (
     ("ANTHROPIC_API_KEY", "the judge"),
     ("LANGFUSE_PUBLIC_KEY", "Langfuse"),
@@ -106,6 +118,7 @@ def _settings(app: App) -> Iterator[Check]:
     except ReplayError as error:
         yield Check("settings", State.WRONG, str(error))
         return
+    yield _redaction(settings.import_.redaction)
     if settings.file is None:
         yield Check("settings", State.NOTE, "no replay.toml here or above; `replay init` writes one")
         return
@@ -121,6 +134,14 @@ def _settings(app: App) -> Iterator[Check]:
         yield Check("agent", State.OK, f"{agent.entrypoint}, tools answered at {where}")
     calls = f"{settings.judge.model}, {settings.judge.votes} votes a trial" if settings.judge.model else "off"
     yield Check("judge", State.OK, calls)
+
+
+def _redaction(section: RedactSection | None) -> Check:
+    if section is None:
+        text = "off: texts are stored as they were recorded; [import.redact] turns it on"
+        return Check("redaction", State.NOTE, text)
+    hook = [f"hook {section.hook}"] if section.hook else []
+    return Check("redaction", State.OK, f"on: {', '.join([*section.kinds, *section.patterns, *hook])}")
 
 
 def _keys() -> Iterator[Check]:

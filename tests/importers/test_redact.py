@@ -1,0 +1,448 @@
+"""Redaction: what is replaced, what is not, and that the same value is the same token everywhere."""
+
+from __future__ import annotations
+
+import json
+import string
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from importers.redact import Redactor, redactor
+from importers.redact.accounts import luhn
+from replay.cli import main
+from replay.model import Trace
+from replay.settings import RedactSection
+from replay.store.connection import open_store
+from replay.store.redactions import Tokens
+from replay.store.rejects import list_rejects
+from replay.store.traces import get_trace
+
+ON = "[import.redact]\n"
+
+
+@pytest.fixture(scope="module")
+def redact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redactor]:
+    with open_store(tmp_path_factory.mktemp("store") / "s.duckdb") as con:
+        yield redactor(RedactSection(), Path(), Tokens(con))
+
+
+@pytest.fixture(scope="module")
+def european(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redactor]:
+    with open_store(tmp_path_factory.mktemp("store") / "s.duckdb") as con:
+        yield redactor(RedactSection(regions=("gb", "DE", "FR", "HU", "ES")), Path(), Tokens(con))
+
+
+FOUND = {
+    "write to Bob.Smith+x@Example.co.uk, please": "write to [EMAIL], please",
+    "...bob@example.com": "...[EMAIL]",
+    "ü@münchen.de": "[EMAIL]",
+    '{"t":"Hi\\nbob@example.com"}': '{"t":"Hi\\n[EMAIL]"}',
+    "https://bob:pw@example.com/x": "https://bob:[EMAIL]/x",
+    "call 415-555-0123 on 2026-11-21": "call [PHONE] on 2026-11-21",
+    "(415) 555-0123 or +44 20 7946 0958.": "[PHONE] or [PHONE].",
+    "tel:+14155550123": "tel:[PHONE]",
+    "my phone number is 4155550123": "my phone number is [PHONE]",
+    '{"phone": 4155550123, "n": 1}': '{"phone": "[PHONE]", "n": 1}',
+    '{\\"phone\\": 4155550123}': '{\\"phone\\": \\"[PHONE]\\"}',
+    "card 4111 1111 1111 1111, exp 12/27": "card [CARD], exp 12/27",
+    "4111-1111-1111-1111": "[CARD]",
+    "5555555555554444": "[CARD]",
+    "amex 3782 822463 10005": "amex [CARD]",
+    "DE89 3704 0044 0532 0130 00 IS MINE": "[IBAN] IS MINE",
+    "gb82west12345698765432": "[IBAN]",
+    "sk-ant-api03-abcdefghijklmnop1 is the key": "[KEY] is the key",
+    "AKIAIOSFODNN7EXAMPLE": "[KEY]",
+    "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc_def": "Authorization: Bearer [KEY]",
+    "db_password=hunter22&x=1": "db_password=[KEY]&x=1",
+    '"api_key": "abc123def"': '"api_key": "[KEY]"',
+    "a -----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY----- b": "a [KEY] b",
+}
+
+
+def plain(text: str) -> str:
+    """Tokens without their numbers."""
+    import re
+
+    return re.sub(r"\[([A-Z]+)_\d+\]", r"[\1]", text)
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_what_is_found(text: str, redact: Redactor) -> None:
+    assert plain(redact.text(text)) == FOUND[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "order #W2611340 and #4012888888881882",
+        "order 4111111111111111 is late",
+        'the order_id is "4111111111111111"',
+        "tracking number: 4155550123",
+        "order 415555012",
+        "flight HAT268 on 2024-05-15, 07:00 to 09:30",
+        "123-45-6789",
+        "192.168.100.200:8080",
+        "GB82 WEST 1234 5698 7654 33",
+        "python -m pip install a@1.2.3",
+        "the basic responsibilities of a bearer",
+        "password: forgotten",
+        "risk-management-and-more-words1",
+        "3.14159265358979",
+        "4111.1111.1111.1111",
+    ],
+)
+def test_what_is_left_alone(text: str, redact: Redactor) -> None:
+    assert redact.text(text) == text
+
+
+NUMBERS = st.one_of(
+    st.integers(0, 10**12).map(str),
+    st.integers(0, 10**9).map("{:,}".format),
+    st.floats(0, 10**9).map("{:.2f}".format),
+    st.integers(0, 10**7).map("${:,}.00".format),
+    st.datetimes(datetime(1950, 1, 1), datetime(2099, 1, 1)).map(datetime.isoformat),
+    st.datetimes(datetime(1950, 1, 1), datetime(2099, 1, 1)).map(str),
+    st.dates().map("{:%d.%m.%Y}".format),
+    st.dates().map("{:%m/%d/%Y}".format),
+    st.dates(datetime(1950, 1, 1).date(), datetime(2099, 1, 1).date()).map("{:%Y%m%d}".format),
+    st.integers(10**12, 2 * 10**12).map("{} is the time in ms".format),
+    st.integers(10**18, 2 * 10**18).map("{} ns".format),
+    st.uuids().map(str),
+    st.binary(min_size=8, max_size=32).map(bytes.hex).map(lambda text: "x" + text),
+    st.integers(0, 10**9).map("#W{}".format),
+    st.integers(0, 10**16).map("order {}".format),
+    st.integers(0, 10**16).map("order number: {}".format),
+    st.integers(0, 10**16).map('{{"order_id": "{}"}}'.format),
+    st.integers(0, 10**10).map("ORD-2026-{}".format),
+    st.from_regex(r"[A-Z]{2}[0-9]{3,9}[A-Z]?", fullmatch=True),
+    st.ip_addresses().map(str),
+    st.from_regex(r"v?[0-9]{1,2}\.[0-9]{1,3}\.[0-9]{1,4}(-rc[0-9])?", fullmatch=True),
+)
+
+
+@given(NUMBERS, st.sampled_from(["{}", "It is {}.", "see {}, please", "({})", '"{}"', "a\n{}\nb"]))
+@settings(max_examples=1500, deadline=None)
+def test_ids_dates_and_amounts_are_no_phones_and_no_cards(redact: Redactor, number: str, around: str) -> None:
+    text = around.format(number)
+    assert redact.text(text) == text
+
+
+@given(NUMBERS)
+@settings(max_examples=600, deadline=None)
+def test_nor_are_they_where_europeans_write_numbers(european: Redactor, number: str) -> None:
+    assert european.text(f"It is {number} now") == f"It is {number} now"
+
+
+@given(
+    st.uuids(), st.integers(0, 10**19), st.sampled_from(["id", "order_id", "orderId", "created_at", "sku"])
+)
+@settings(max_examples=200, deadline=None)
+def test_what_stands_under_the_key_of_an_id_stays(
+    redact: Redactor, uuid: UUID, number: int, key: str
+) -> None:
+    for value in (str(uuid), str(number), number, [str(number)]):
+        assert redact.value({key: value}) == {key: value}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["020 7946 0958", "(020) 7946 0958", "030 901820", "01 44 27 44 27", "06 30 123 4567", "612 34 56 78"],
+)
+def test_numbers_of_the_regions_as_people_there_write_them(text: str, european: Redactor) -> None:
+    assert plain(european.text(f"ring {text} now")) == "ring [PHONE] now"
+
+
+LOCAL = st.text(string.ascii_letters + string.digits + "._%+-", min_size=1, max_size=30).filter(
+    lambda text: text[0].isalnum()
+)
+DOMAIN = st.from_regex(r"[a-z][a-z0-9]{1,20}(-[a-z0-9]{1,8})?\.[a-z]{2,8}", fullmatch=True)
+
+
+@given(
+    LOCAL, DOMAIN, st.sampled_from(["{}", "<{}>", "mailto:{}", "({})", '"{}"', "x,{},y", "to {}.", "a\n{}!"])
+)
+@settings(max_examples=400, deadline=None)
+def test_every_address_is_found_whatever_is_around(
+    redact: Redactor, local: str, domain: str, around: str
+) -> None:
+    found = redact.text(around.format(f"{local}@{domain}"))
+    assert plain(found) == around.format("[EMAIL]")
+    assert redact.text(f"{local}@{domain}".upper()) == redact.text(f"{local}@{domain}")
+
+
+@given(st.from_regex(r"(4[0-9]{14}|5[1-5][0-9]{13})", fullmatch=True), st.sampled_from(["", " ", "-"]))
+@settings(max_examples=300, deadline=None)
+def test_every_card_is_found_however_it_is_grouped(redact: Redactor, start: str, separator: str) -> None:
+    number = next(start + digit for digit in string.digits if luhn(start + digit))
+    grouped = separator.join(number[place : place + 4] for place in range(0, 16, 4))
+    assert plain(redact.text(f"my card is {grouped}, thanks")) == "my card is [CARD], thanks"
+    assert redact.text(grouped) == redact.text(number), "one card, one token"
+
+
+@given(st.text(max_size=300) | st.text("0123456789 -+()@.aeyJ_", max_size=300))
+@settings(max_examples=400, deadline=None)
+def test_any_text_can_be_redacted_and_stays_so(redact: Redactor, text: str) -> None:
+    once = redact.text(text)
+    assert redact.text(once) == once
+
+
+HOSTILE = {
+    "letters": "a" * 200_000,
+    "at signs": "a@" * 100_000,
+    "labels": "a@" + "1." * 100_000,
+    "digits apart": "1 " * 100_000,
+    "digits": "4" * 200_000,
+    "groups": "4111 " * 40_000,
+    "plus": "+1" * 100_000,
+    "countries": "GB82 " * 40_000,
+    "prefixes": "sk-" * 60_000,
+    "tokens": "eyJaaaaaaaa." * 16_000,
+    "keys": "-----BEGIN PRIVATE KEY-----" * 7_000,
+    "passwords": "password   :" * 16_000,
+    "brackets": "(1" * 100_000,
+    "words": "phone number is " * 12_000,
+    "escapes": "\\n" * 100_000,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_text_takes_no_longer_than_other_text(
+    kind: str, redact: Redactor, european: Redactor
+) -> None:
+    began = time.process_time()
+    redact.text(HOSTILE[kind])
+    european.text(HOSTILE[kind])
+    assert time.process_time() - began < 4
+
+
+class Result(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def output(self) -> str:
+        return self.stdout + self.stderr
+
+
+def run(*args: str) -> Result:
+    """A command, as a person calls it."""
+    with (
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+        pytest.raises(SystemExit) as end,
+    ):
+        main(args)
+    return Result(int(end.value.code or 0), out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, *records: dict[str, Any] | str) -> str:
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+    return path.name
+
+
+def record(number: int, **fields: Any) -> dict[str, Any]:
+    return {"trace_id": f"t{number}", "started_at": "2026-11-01T10:00:00Z", "input": "hello", **fields}
+
+
+def stored(folder: Path, trace_id: str) -> Trace:
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        return get_trace(con, trace_id)
+
+
+def everything(folder: Path) -> str:
+    """All that the store holds, as text."""
+    with duckdb.connect(str(folder / ".replay" / "replay.duckdb"), read_only=True) as con:
+        tables = [name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+        return "".join(str(con.execute(f'SELECT * FROM "{table}"').fetchall()) for table in tables)
+
+
+BOB = "Bob@example.com"
+FULL = record(
+    1,
+    session_id="bob@example.com#7",
+    user_id="bob@example.com",
+    input=f"I am {BOB}, call 415-555-0123",
+    messages=[{"role": "user", "content": f"I am {BOB}"}],
+    final_response="Wrote to bob@example.com",
+    tool_calls=[
+        {
+            "name": "find_user",
+            "args": {"email": "bob@example.com", "phone": 4155550123, "password": "open sesame"},
+            "result": {"bob@example.com": [{"mail": "BOB@EXAMPLE.COM", "card_number": 4111111111111111}]},
+        },
+        {"name": "text", "args": {"q": "x"}, "error": "no bob@example.com"},
+    ],
+    steps=[{"kind": "llm", "name": "m", "output": "bob@example.com", "error": "bob@example.com"}],
+    error="bob@example.com failed",
+    scores={"note": "bob@example.com liked it", "n": 1},
+    metadata={"who": {"mail": ["bob@example.com"]}, "order_id": "4111111111111111"},
+    tags=["bob@example.com"],
+)
+
+
+def test_nothing_of_a_person_is_in_the_store_and_tokens_are_the_same_everywhere(folder: Path) -> None:
+    write(folder / "replay.toml", ON)
+    result = run("import", "jsonl", write(folder / "f.jsonl", FULL))
+    assert result.exit_code == 0, result.output
+    assert "personal data" not in result.output, "no advice where redaction is on"
+    texts = everything(folder)
+    for secret in ("bob@", "Bob@", "BOB@", "555-0123", "4155550123", "sesame", "[4111"):
+        assert secret not in texts
+    trace = stored(folder, "t1")
+    assert trace.input == "I am [EMAIL_1], call [PHONE_1]"
+    assert trace.messages[0].text == "I am [EMAIL_1]"
+    assert trace.tool_calls[0].args == {"email": "[EMAIL_1]", "phone": "[PHONE_1]", "password": "[KEY_1]"}
+    assert trace.tool_calls[0].result == {"[EMAIL_1]": [{"mail": "[EMAIL_1]", "card_number": "[CARD_1]"}]}
+    assert trace.tool_calls[1].error == "no [EMAIL_1]"
+    assert (trace.steps[0].output, trace.steps[0].error) == ("[EMAIL_1]", "[EMAIL_1]")
+    assert trace.scores == {"note": "[EMAIL_1] liked it", "n": 1.0}
+    assert trace.metadata == {"who": {"mail": ["[EMAIL_1]"]}, "order_id": "4111111111111111"}
+    assert (trace.user_id, trace.session_id, trace.tags) == ("[EMAIL_1]", "[EMAIL_1]#7", ("[EMAIL_1]",))
+    second = write(folder / "g.jsonl", record(2, input="eve@example.com and bob@example.com"))
+    assert run("import", "jsonl", second).exit_code == 0
+    assert stored(folder, "t2").input == "[EMAIL_2] and [EMAIL_1]", "the same token in another import"
+    again = run("import", "jsonl", "f.jsonl", "g.jsonl", "--json")
+    assert json.loads(again.stdout)["traces"] == {"new": 0, "updated": 0, "unchanged": 2}
+    assert json.loads(again.stdout)["redacted"] is True
+
+
+def test_switched_on_later_the_same_file_replaces_what_was_stored(folder: Path) -> None:
+    file = write(folder / "f.jsonl", FULL)
+    first = run("import", "jsonl", file)
+    assert "[import.redact] in replay.toml replaces it" in first.output
+    assert "[import.redact]" not in run("import", "jsonl", file).output, "advice is given once"
+    assert "bob@example.com" in everything(folder)
+    write(folder / "replay.toml", ON)
+    result = run("import", "jsonl", file, "--json")
+    assert json.loads(result.stdout)["traces"]["updated"] == 1
+    assert "bob@example.com" not in everything(folder)
+
+
+def test_rejects_are_redacted_too(folder: Path) -> None:
+    write(folder / "replay.toml", ON)
+    bad = {"trace_id": "x", "started_at": "no time of bob@example.com", "input": "I am bob@example.com"}
+    result = run("import", "jsonl", write(folder / "f.jsonl", bad, '{"cut": "bob@example.com'))
+    assert result.exit_code == 3
+    assert "bob@" not in result.output
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        first, second = list_rejects(con)
+    assert json.loads(first.record or "") == {
+        "trace_id": "x",
+        "started_at": "no time of [EMAIL_1]",
+        "input": "I am [EMAIL_1]",
+    }
+    assert second.record == second.excerpt == '{"cut": "[EMAIL_1]'
+    assert "bob@" not in everything(folder)
+
+
+def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
+    (folder / "own.py").write_text(
+        "import re\n"
+        "def names(text):\n"
+        "    return [(m.start(), m.end(), 'NAME') for m in re.finditer('Eve|Mallory', text)]\n"
+    )
+    settings_text = """
+        [import.redact]
+        kinds = ["email"]
+        ids = true
+        hook = "HOOK"
+        patterns = { CUSTOMER = 'C-\\d{4}', SEAT = 'seat (\\d+[A-F])' }
+    """
+    text = "Eve C-1234 seat 12A bob@example.com 415-555-0123 and Mallory, Eve"
+    for number, hook in enumerate(("./own.py:names", "own:names")):
+        write(folder / "replay.toml", settings_text.replace("HOOK", hook))
+        file = write(folder / "f.jsonl", record(number, input=text, user_id="u7", session_id="s7"))
+        result = run("import", "jsonl", file)
+        assert result.exit_code == 0, result.output
+        trace = stored(folder, f"t{number}")
+        assert trace.input == (
+            "[NAME_1] [CUSTOMER_1] seat [SEAT_1] [EMAIL_1] 415-555-0123 and [NAME_2], [NAME_1]"
+        )
+        assert (trace.user_id, trace.session_id) == ("[USER_1]", "[SESSION_1]")
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ('hook = "./own.py:fails"', "the hook ./own.py:fails of [import.redact] failed: ValueError: no"),
+        ('hook = "./own.py:wrong"', "gave (0, 99, 'NAME'); it must give (start, end, WORD) within the text"),
+        ('hook = "./own.py:slow"', "took longer than 0.2 s on a text"),
+        ("patterns = { SLOW = '(a+)+$' }", "the pattern SLOW of [import.redact] took longer than 0.2 s"),
+    ],
+)
+def test_a_text_that_cannot_be_searched_is_not_stored(
+    lines: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importers.redact.own.SECONDS", 0.2)
+    (folder / "own.py").write_text(
+        "def fails(text): raise ValueError('no')\n"
+        "def wrong(text): return [(0, 99, 'NAME')]\n"
+        "def slow(text):\n"
+        "    while True: pass\n"
+    )
+    write(folder / "replay.toml", ON + lines)
+    result = run("import", "jsonl", write(folder / "f.jsonl", record(1, input="a" * 40 + "!")))
+    assert result.exit_code == 3, result.output
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        (reject,) = list_rejects(con)
+    assert (reject.id, reject.record, reject.alone) == ("t1", None, False)
+    assert reason in reject.reason
+    assert "aaaa" not in everything(folder)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('hook = "nowhere"', "names no function; write module:function or ./file.py:function"),
+        ('hook = "./none.py:x"', "cannot be loaded: there is no file"),
+        ('hook = "json:none"', "cannot be loaded: module 'json' has no attribute 'none'"),
+        ("patterns = { A = '(' }", "patterns.A is no regular expression"),
+        ("patterns = { a-b = 'x' }", "'a-b' can be no word of a token"),
+        ('kinds = ["mail"]', "'mail' is none of"),
+        ("enabled = true", "replay.toml:2: unknown key 'enabled' in [import.redact]"),
+    ],
+)
+def test_a_wrong_setting_stops_before_anything_is_stored(lines: str, says: str, folder: Path) -> None:
+    write(folder / "replay.toml", ON + lines)
+    result = run("import", "jsonl", write(folder / "f.jsonl", record(1, input=BOB)))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert says in result.stderr
+    with open_store(folder / ".replay" / "replay.duckdb") as con:
+        assert con.execute("SELECT count(*) FROM traces").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("settings_text", "line"),
+    [
+        ("", "note   redaction    off: texts are stored as they were recorded; [import.redact] turns it on"),
+        (ON, "ok     redaction    on: email, phone, card, iban, key"),
+        (ON + "on = false", "note   redaction    off: "),
+        (ON + 'hook = "a:b"\npatterns = { X = "y" }', "on: email, phone, card, iban, key, X, hook a:b"),
+    ],
+)
+def test_doctor_says_whether_it_is_on(settings_text: str, line: str, folder: Path) -> None:
+    write(folder / "replay.toml", settings_text)
+    assert line in run("doctor").stdout
+
+
+def test_the_environment_turns_it_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLAY_IMPORT_REDACT_KINDS", '["email"]')
+    assert "ok     redaction    on: email" in run("doctor").stdout
