@@ -4,7 +4,8 @@ How it may answer: JSON; `text/plain`, the response itself; or a stream, `text/e
 `application/x-ndjson`, whose events are `{"delta": "text"}` and at the end what JSON would be.
 
 How its failures are told apart: 429, 502, 503, 504 and 529, and an address that cannot be reached, are not
-the agent's doing; any other error status is. A connection that ends before its answer is a crash.
+the agent's doing; any other error status is. A connection that ends before its answer is a crash where
+nothing listens there any more, else the infrastructure's doing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from replay.model import Item, Json, JsonObject, Status, Version
 if TYPE_CHECKING:
     import httpx
 
+DYING_S = 0.2
+"""Seconds after which a process that is dying listens no more."""
 REACH_S = 10.0
 """Seconds that connecting may take."""
 _STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq")
@@ -111,29 +114,40 @@ class HttpAgent:
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             return exchange.failed(Status.INFRA_ERROR, f"{self._url} cannot be reached: {_said(error)}", None)
         except httpx.HTTPError as error:
+            took = ms()
             reason = f"the connection ended before the answer was there: {_said(error)}"
-            return exchange.failed(Status.CRASHED, reason, ms())
+            # One that still listens has dropped this connection alone, as a service with too many does.
+            await asyncio.sleep(DYING_S)
+            lives = await self._refusal() is None
+            return exchange.failed(Status.INFRA_ERROR if lives else Status.CRASHED, reason, took)
         except ValueError as error:
             return exchange.failed(Status.AGENT_ERROR, str(error), ms())
         return exchange.answered(answer, ms())
 
     async def _reach(self) -> None:
+        refusal = await self._refusal()
+        if refusal is not None:
+            raise VersionError(
+                f"version {self._version.name!r} does not start: nothing answers at {refusal}; start the "
+                "agent first, or mend its URL"
+            )
+
+    async def _refusal(self) -> str | None:
+        """Where nothing listens, and why; None where something does, or a proxy stands before it."""
         parts = urlsplit(self._url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not is_loopback(self._url) and any(os.environ.get(name) for name in _PROXIES):
             # What a proxy can reach cannot be told from here.
-            return
+            return None
         try:
             async with asyncio.timeout(REACH_S):
                 _, writer = await asyncio.open_connection(parts.hostname, port)
         except (OSError, TimeoutError) as error:
-            raise VersionError(
-                f"version {self._version.name!r} does not start: nothing answers at {parts.hostname}:{port} "
-                f"({_said(error)}); start the agent first, or mend its URL"
-            ) from None
+            return f"{parts.hostname}:{port} ({_said(error)})"
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+        return None
 
     def _secret(self, header: str, source: str) -> str:
         value = os.environ.get(source)

@@ -181,3 +181,10 @@ def test_a_service_that_is_not_there_is_refused_at_once() -> None:
     with pytest.raises(VersionError, match=r"nothing answers at 127\.0\.0\.1:9 .*start the agent first"):
         asyncio.run(start())
     assert time.monotonic() - began < 5
+
+
+def test_a_service_that_drops_a_connection_and_lives_has_not_crashed() -> None:
+    with service(JSON, '{"text": "cut', **{"content-length": "100"}) as server:
+        outcome = ask(server)
+    assert outcome.status is Status.INFRA_ERROR
+    assert (outcome.reason or "").startswith("the connection ended before the answer was there")

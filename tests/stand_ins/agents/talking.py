@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 STATUSES = {"overloaded": 529, "limited": 429, "refused": 400}
 
 
-class Told(Exception):
+class ToldError(Exception):
     def __init__(self, status_code):
         super().__init__("as the test wants it")
         self.status_code = status_code
@@ -41,12 +41,12 @@ def behave(text, tool):
     if word == "careful":
         try:
             return str(tool("get_order_status", {"order_id": rest}))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it says what it was
             return f"it said: {error}"
     if word == "raise":
         raise KeyError(rest)
     if word in STATUSES:
-        raise Told(STATUSES[word])
+        raise ToldError(STATUSES[word])
     if word == "swell":
         swollen = bytearray(300 * 2**20)
         swollen[::4096] = b"x" * len(swollen[::4096])
@@ -92,11 +92,11 @@ def answer_to(request):
     """The answer to a request, and the HTTP status around it."""
     try:
         answer = behave(request["input"], over_http(request["tools_url"]))
-    except Told as told:
+    except ToldError as told:
         return {
             "error": {"message": str(told), "status": told.status_code, "retry_after_s": 3}
         }, told.status_code
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - the caller is told
         return {"error": f"{type(error).__name__}: {error}"}, 500
     return answer, 200
 
