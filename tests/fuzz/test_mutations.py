@@ -21,7 +21,7 @@ from replay.model import Trace
 from replay.store.text import encode
 from tests.fuzz.mutation import ODD, mutated, samples
 
-RECORDS = 400
+RECORDS = 300
 """Mutated records for each importer."""
 SECONDS = 20.0
 """What reading them may take; it takes one or two."""
