@@ -56,8 +56,9 @@ class Events:
         """
         if self._query.users:
             # A user's name may stand on one observation of a trace alone: it chooses traces, not rows.
+            span = reaching_back(self._query, self._span)
             for user in self._query.users:
-                self._trace_ids(f"user {user}", self._span, Others.WANT, userId=user)
+                self._trace_ids(f"user {user}", span, Others.WANT, userId=user)
         else:
             walk(self._answers, "observations", self._span, LIMITS, self._full_page, self._keep)
             self._edges()
@@ -140,6 +141,11 @@ class Events:
         else:
             self._answers.mark(_EXPANDED, msgspec.json.encode(keys).decode())
         return page
+
+
+def reaching_back(query: Query, span: Span) -> Span:
+    """Where to look for chosen traces: further back, where those that ran into the span are wanted, too."""
+    return Span(start=span.start - NEAR, end=span.end) if query.updates else span
 
 
 def _cut_keys(rows: Iterable[Json]) -> set[str]:

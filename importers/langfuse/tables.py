@@ -15,7 +15,7 @@ from importers.base import Query, Told
 from importers.http import HttpError, JsonClient
 from importers.langfuse.answers import Answers, Others
 from importers.langfuse.client import GONE, Page, iso, numbered_page
-from importers.langfuse.events import EDGE, Asked
+from importers.langfuse.events import EDGE, Asked, reaching_back
 from importers.langfuse.ratings import Ratings
 from importers.langfuse.rows import rows
 from importers.langfuse.walk import Span, walk
@@ -40,8 +40,10 @@ class Tables:
             CredentialsError, HttpError: the server refuses.
         """
         query, span = self._query, self._span
-        walk(self._answers, "traces", span, LIMITS, self._traces, partial(self._answers.keep, where=TRACES))
-        if query.environments or query.releases or query.tags or query.names or query.users:
+        filtered = query.environments or query.releases or query.tags or query.names or query.users
+        chosen = reaching_back(query, span) if filtered else span
+        walk(self._answers, "traces", chosen, LIMITS, self._traces, partial(self._answers.keep, where=TRACES))
+        if filtered:
             self._answers.once("filtered", self._answers.want_all)
         else:
             others = Others.WANT if query.updates else Others.LEAVE

@@ -67,26 +67,31 @@ def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
     assert stored(tmp_path) == before
 
 
+@pytest.mark.parametrize("chosen", [(), ("--user", "u1"), ("--name", "barista")])
 @pytest.mark.parametrize("generation", ["events", "tables"])
-def test_since_last_brings_what_is_new_and_what_changed(generation: str, tmp_path: Path) -> None:
+def test_since_last_brings_what_is_new_and_what_changed(
+    generation: str, chosen: tuple[str, ...], tmp_path: Path
+) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     old = observations("old", now - timedelta(days=3))
     rated = observations("rated", now - timedelta(days=2))
     running = observations("running", now - timedelta(hours=3), length=timedelta(minutes=170))
     first = score("rated", "clarity", 3, now - timedelta(days=1))
     with reading(rows=[*old, *rated, *running[:2]], scores=[first], generation=generation) as stand_in:
-        refused = ask(tmp_path, stand_in, "--since", "last")
+        refused = ask(tmp_path, stand_in, "--since", "last", *chosen)
         assert refused.code == 2
         assert "nothing was imported completely from there yet" in refused.err
         since = moment(now - timedelta(days=7))
-        assert ask(tmp_path, stand_in, "--from", since).out.startswith("3 traces from langfuse: 3 new")
+        assert ask(tmp_path, stand_in, "--from", since, *chosen).out.startswith(
+            "3 traces from langfuse: 3 new"
+        )
         assert len(stored(tmp_path)["running"].steps) == 2
 
         stand_in.rows += [*running[2:], *observations("new", now - timedelta(minutes=1))]
         running[0]["updatedAt"] = moment(now)
         stand_in.scores.append(score("rated", "thumbs", 1, now - timedelta(minutes=2)))
         before = len(stand_in.asked)
-        done = ask(tmp_path, stand_in, "--since", "last")
+        done = ask(tmp_path, stand_in, "--since", "last", *chosen)
         questions = stand_in.asked[before:]
     assert done.out.startswith("3 traces from langfuse: 1 new, 2 updated, 0 unchanged")
     found = stored(tmp_path)
