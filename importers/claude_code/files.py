@@ -19,12 +19,12 @@ from pathlib import Path
 from importers import fields
 from importers.base import InputFile, Item, Skipped
 from importers.claude_code.lines import BOOKKEEPING, is_bookkeeping, is_message, is_of_subagent, session_of
-from importers.claude_code.session import taken_back, turns
+from importers.claude_code.session import Turn, taken_back, turns
 from importers.claude_code.trace import notes, trace
 from importers.convert import guarded, refused, reject
 from importers.reading import Broken, Record, records
 from importers.spool import Group, Spool
-from replay.model import Json, Message
+from replay.model import Json, Message, Trace
 
 NAME = "claude-code"
 SUMMARY = "Claude Code and Agent SDK sessions: files of ~/.claude/projects, stream-json output"
@@ -104,11 +104,25 @@ def _traces(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
         if not turn.is_answered:
             yield Skipped("prompts that were not answered")
             continue
-        made = trace(NAME, group.key, number, before, turn, file)
-        yield from notes(turn)
-        yield made
+        made = list(_made(group, number, before, turn, file))
+        yield from made
         # What was said, without the tools between: a session would be stored once for each of its turns.
-        before += [one for one in (_said("user", made.input), _said("assistant", made.final_response)) if one]
+        for one in made:
+            if isinstance(one, Trace):
+                told = (_said("user", one.input), _said("assistant", one.final_response))
+                before += [message for message in told if message]
+
+
+def _made(
+    group: Group, number: int, before: Sequence[Message], turn: Turn, file: InputFile
+) -> Iterator[Item]:
+    """The trace of a turn with its notes; a field that cannot be read costs its own turn alone."""
+
+    def convert(_value: Json, file: InputFile) -> Iterator[Item]:
+        yield from notes(turn)
+        yield trace(NAME, group.key, number, before, turn, file)
+
+    return guarded(NAME, file, Record(group.line, turn.first), convert)
 
 
 def _said(role: str, text: str | None) -> Message | None:

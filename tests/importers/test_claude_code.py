@@ -12,6 +12,7 @@ from importers.base import Note, Reject, Skipped, importer
 from importers.collect import collected
 from importers.detect import detect
 from importers.ingest import Report, ingest
+from replay.model import Trace
 from replay.store.connection import open_store
 from replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
@@ -108,6 +109,21 @@ def test_odd_fields_never_stop_the_other_sessions(tmp_path: Path) -> None:
             odd += [{**line("user", "u", "Hi"), "sessionId": f"{number}{value}"}, fields]
     found = traces("claude-code", _file(tmp_path / "f.jsonl", *odd, *good))
     assert [one.trace_id for one in found if one.session_id == "s"] == ["s:u"]
+
+
+def test_a_field_that_cannot_be_read_costs_its_turn_alone(tmp_path: Path) -> None:
+    lines = [
+        line("user", "u", "Hi"),
+        line("assistant", "a", "Ho"),
+        line("user", "v", "More"),
+        line("assistant", "b", "No"),
+    ]
+    lines[1]["message"]["usage"] = {"input_tokens": "many"}
+    found = items("claude-code", _file(tmp_path / "f.jsonl", *lines))
+    assert [one.trace_id for one in found if isinstance(one, Trace)] == ["s:v"]
+    (reject,) = others(found)
+    assert isinstance(reject, Reject)
+    assert reject.reason.startswith("input_tokens must be a number")
 
 
 def test_stream_json_says_that_the_prompt_is_not_in_it() -> None:
