@@ -204,14 +204,12 @@ def _write(
     """
     batch = _Batch(con, report, redactor, strict=strict)
     limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
-    try:
-        for number, item in enumerate(items, start=1):
-            batch.take(item)
-            if progress and number % _PROGRESS_EVERY == 0:
-                progress(report.traces + batch.waiting, report.rejected)
-        batch.write()
-    finally:
-        con.execute(f"SET memory_limit = '{limit}'")
+    for number, item in enumerate(items, start=1):
+        batch.take(item)
+        if progress and number % _PROGRESS_EVERY == 0:
+            progress(report.traces + batch.waiting, report.rejected)
+    batch.write()
+    con.execute(f"SET memory_limit = '{limit}'")
     return report
 
 

@@ -31,6 +31,11 @@ _CONFIG = {
     "checkpoint_threshold": "128MB",
 }
 _LOCK_WAIT_S = 1.0
+_UNWRITTEN = re.compile(
+    r"No space left on device|File too large|Disk quota exceeded|Input/output error|Read-only file system",
+    re.IGNORECASE,
+)
+"""What DuckDB says of a disk that takes no more, whatever class its error has."""
 _within: set[int] = set()
 """Connections with an open transaction: DuckDB gives one up where another is begun within it."""
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -80,7 +85,11 @@ def settle(con: DuckDBPyConnection) -> None:
 
 @contextmanager
 def transaction(con: DuckDBPyConnection) -> Iterator[None]:
-    """All that is written within is there, or none of it. Within another one it is a part of that."""
+    """All that is written within is there, or none of it. Within another one it is a part of that.
+
+    Raises:
+        StoreError: the disk is full, or cannot be written for another reason.
+    """
     if id(con) in _within:
         yield
         return
@@ -89,10 +98,15 @@ def transaction(con: DuckDBPyConnection) -> Iterator[None]:
     try:
         yield
         con.commit()
-    except BaseException:
+    except BaseException as error:
         # Where the disk is full, DuckDB has rolled back by itself.
         with suppress(duckdb.Error):
             con.rollback()
+        if isinstance(error, duckdb.Error) and (unwritten := _UNWRITTEN.search(str(error))):
+            raise StoreError(
+                f"the store could not be written ({unwritten[0]}); what was committed before is kept: make "
+                "room, or name another place with --db, and do the same again"
+            ) from None
         raise
     finally:
         _within.discard(id(con))
