@@ -138,26 +138,6 @@ def test_wrong_input_changes_nothing(args: list[str], sentence: str, tmp_path: P
     assert not store(tmp_path).exists()
 
 
-def test_an_importer_of_another_distribution_is_found_by_its_entry_point(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "acme.py").write_text(
-        "from importers import jsonl\n"
-        "NAME, SUMMARY, TELL = 'acme', 'Acme logs', 'records are of Acme'\n"
-        "def recognises(record): return 0.0\n"
-        "read_files = jsonl.read_files\n"
-    )
-    info = tmp_path / "acme-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[replaydiff.importers]\nacme = acme\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    file = write(tmp_path / "f.jsonl", good_record("jsonl", 1))
-    code, out, err = replay(tmp_path, "import", "acme", file)
-    assert (code, err) == (0, "")
-    assert out.startswith("1 trace from 1 file (acme): 1 new")
-
-
 def test_an_update_is_told_from_what_is_new(tmp_path: Path) -> None:
     replay(
         tmp_path, "import", "jsonl", write(tmp_path / "f.jsonl", *(good_record("jsonl", n) for n in range(3)))
