@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cases.golden import add_cases, take_back
 from cases.promote import now
 from replay.model import Action, Case, Decision, Item
 from replay.store.connection import open_store
 from replay.store.decisions import add_decision
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 @dataclass(slots=True)
@@ -33,22 +37,27 @@ class Desk:
         Raises:
             InputError: a case, or one like it, is there already.
         """
-        add_cases(self.golden, [case for _, case in promoted], force=force)
-        for item, case in promoted:
-            self._decide(Action.PROMOTE, item, case.provenance.run, case=case)
+        # Opened first: where another process has the store, the golden set stays as it is.
+        with open_store(self.store) as con:
+            add_cases(self.golden, [case for _, case in promoted], force=force)
+            for item, case in promoted:
+                self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)
 
     def dismiss(self, items: Sequence[Item], run_id: str | None, reason: str) -> None:
         """Put items aside, with a reason."""
-        for item in items:
-            self._decide(Action.DISMISS, item, run_id, reason=reason)
+        with open_store(self.store) as con:
+            for item in items:
+                self._decide(con, Action.DISMISS, item, run_id, reason=reason)
 
     def skip(self, item: Item, run_id: str | None) -> None:
         """Leave an item for later."""
-        self._decide(Action.SKIP, item, run_id)
+        with open_store(self.store) as con:
+            self._decide(con, Action.SKIP, item, run_id)
 
     def label(self, item: Item, run_id: str | None, label: int) -> None:
         """Say how good the new lane's answer is: 1 poor, 2 fair, 3 good."""
-        self._decide(Action.LABEL, item, run_id, label=label)
+        with open_store(self.store) as con:
+            self._decide(con, Action.LABEL, item, run_id, label=label)
 
     def undo(self) -> Decision | None:
         """Take back the last decision made here that decided something; None where there is none.
@@ -61,10 +70,10 @@ class Desk:
             if decision.action is Action.LABEL:
                 self.done.pop()
                 continue
-            if case is not None:
-                take_back(self.golden, case)
-            self.done.pop()
             with open_store(self.store) as con:
+                if case is not None:
+                    take_back(self.golden, case)
+                self.done.pop()
                 add_decision(
                     con,
                     Decision(
@@ -80,6 +89,7 @@ class Desk:
 
     def _decide(
         self,
+        con: DuckDBPyConnection,
         action: Action,
         item: Item,
         run_id: str | None,
@@ -98,6 +108,5 @@ class Desk:
             case_id=case.id if case else None,
             label=label,
         )
-        with open_store(self.store) as con:
-            add_decision(con, decision)
+        add_decision(con, decision)
         self.done.append((decision, case))

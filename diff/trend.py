@@ -57,6 +57,21 @@ class Point:
         return "up" if self.change > 0 else "down"
 
 
+def series(runs: Sequence[Run], cases: str | None = None, *, samples: bool = False) -> list[Run]:
+    """The finished runs of a golden set, or of samples; else those of the kind that the latest is of."""
+    done = [run for run in runs if run.finished_at is not None]
+    if cases:
+        return [run for run in done if run.golden_path == cases]
+    if done and (samples or done[-1].sample):
+        return [run for run in done if run.sample]
+    return [run for run in done if run.golden_path == done[-1].golden_path]
+
+
+def kind(run: Run) -> str:
+    """Which series a run belongs to: `samples`, or the path of its golden set."""
+    return "samples" if run.sample else str(run.golden_path)
+
+
 @dataclass(frozen=True, slots=True)
 class _Scores:
     point: Point

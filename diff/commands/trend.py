@@ -11,7 +11,6 @@ from replay.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
     from diff.trend import Point
-    from replay.model import Run
 
 _PLOT = 24
 
@@ -45,6 +44,7 @@ def trend(
     """
     from dataclasses import asdict
 
+    from diff.trend import kind, series
     from diff.trend import trend as follow
     from replay.errors import InputError
     from replay.model import Lane
@@ -55,37 +55,23 @@ def trend(
     if cases and samples:
         raise InputError("--cases and --samples are two series; give one of them")
     with open_store(app.store_path, read_only=True) as con:
-        runs = _series(list_runs(con), cases, samples)
+        runs = series(list_runs(con), cases, samples=samples)
         if not runs:
             raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
         points = follow(con, runs[-last:], metric, Lane(lane), app.settings)
     if not points:
-        raise InputError(f"no run of {_kind(runs[-1])} has a {metric} score in lane {lane}")
+        raise InputError(f"no run of {kind(runs[-1])} has a {metric} score in lane {lane}")
     if as_json:
         print_json(
             {
                 "metric": metric,
                 "lane": lane,
-                "of": _kind(runs[-1]),
+                "of": kind(runs[-1]),
                 "runs": [asdict(point) | {"drift": point.drift} for point in points],
             }
         )
     else:
-        show(_text(metric, lane, _kind(runs[-1]), points, terminal_width()))
-
-
-def _series(runs: Sequence[Run], cases: str | None, samples: bool) -> list[Run]:
-    """The finished runs of the series that was asked for, else of the kind of the latest."""
-    done = [run for run in runs if run.finished_at is not None]
-    if cases:
-        return [run for run in done if run.golden_path == cases]
-    if done and (samples or done[-1].sample):
-        return [run for run in done if run.sample]
-    return [run for run in done if run.golden_path == done[-1].golden_path]
-
-
-def _kind(run: Run) -> str:
-    return "samples" if run.sample else str(run.golden_path)
+        show(_text(metric, lane, kind(runs[-1]), points, terminal_width()))
 
 
 def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) -> str:

@@ -90,13 +90,13 @@ def draw(found: Sequence[Judged], size: int, seed: int) -> list[Judged]:
 
 def sheet_text(drawn: Sequence[Judged], *, lines: bool) -> str:
     """The sheet: CSV, or JSON Lines with `lines`."""
-    rows = [_row(one) for one in drawn]
+    drawn_rows = [_row(one) for one in drawn]
     if lines:
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in drawn_rows)
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, quoting=csv.QUOTE_ALL)
     writer.writeheader()
-    writer.writerows({name: _cell(text) for name, text in row.items()} for row in rows)
+    writer.writerows({name: _cell(text) for name, text in row.items()} for row in drawn_rows)
     return out.getvalue()
 
 
@@ -107,7 +107,7 @@ def read_sheet(path: Path) -> dict[str, int]:
         InputError: it cannot be read, is no such sheet, or has a label that is none.
     """
     labels: dict[str, int] = {}
-    for line, row in _rows(path):
+    for line, row in rows(path):
         key, label = row.get("key"), row.get("label")
         if not isinstance(key, str) or "label" not in row:
             raise InputError(f"{path}:{line}: no key or label; it is no sheet of `replay calibrate --draw`")
@@ -121,7 +121,27 @@ def read_sheet(path: Path) -> dict[str, int]:
     return labels
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def relabelled(path: Path, key: str, label: int | None, note: str) -> str:
+    """The text of a JSON Lines sheet with this label (None: none yet) and note in the row of this key.
+
+    Raises:
+        InputError: it cannot be read, or has no such row.
+    """
+    found = [dict(row) for _, row in rows(path)]
+    if key not in [row.get("key") for row in found]:
+        raise InputError(f"{path} has no row {key[:20]!r}; it was drawn anew, or from another run")
+    for row in found:
+        if row.get("key") == key:
+            row |= {"label": "" if label is None else str(label), "note": note}
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+
+
+def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows of a sheet, each with its line.
+
+    Raises:
+        InputError: it cannot be read, or is neither CSV nor JSON Lines.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -26,6 +26,7 @@ from replay.engine.observed import Pairing
 from replay.engine.report import Progress, RunReport
 from replay.engine.schedule import Pace, provider_of
 from replay.engine.starting import crew_of, rules_of, start_crew
+from replay.engine.tally import Tally
 from replay.engine.versions import changes, resolve
 from replay.errors import InputError, Interrupted, StoreError, VersionError
 from replay.llm import prices
@@ -203,14 +204,18 @@ class _Batch:
 
     async def _replay(self, con: DuckDBPyConnection) -> None:
         """Every missing trial, block by block, until nothing is missing or the budget is spent."""
-        with closing(Journal(self.store, self.run.id, con)) as journal:
+        with (
+            closing(Journal(self.store, self.run.id, con)) as journal,
+            closing(Tally(self.store, self.run.id)) as tally,
+        ):
             self._count(con)
+            tally.tell(self._progress)
             # Drawn from by a fixed set of tasks: a task a trial would cost more than all else here.
             slots = self._slots(con)
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(self._settings.run.concurrency, self._total - self._done)):
-                        group.create_task(self._work(slots, journal))
+                        group.create_task(self._work(slots, journal, tally))
             except BaseExceptionGroup as failures:
                 raise _first(failures) from None
         if self._done == self._total:
@@ -249,7 +254,7 @@ class _Batch:
             for slot in missing:
                 yield item, slot
 
-    async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal) -> None:
+    async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal, tally: Tally) -> None:
         for item, slot in slots:
             outcome, tries = await self._tried(item, slot)
             if outcome.status is Status.CANCELLED:
@@ -279,9 +284,12 @@ class _Batch:
             self._failed += outcome.status.is_error
             self._unpriced += known is None
             self._spent += cost or 0.0
-            self._hooks.progress(
-                Progress(done=self._done, total=self._total, failed=self._failed, spent_usd=self._spent)
-            )
+            tally.tell(self._progress)
+            self._hooks.progress(self._progress)
+
+    @property
+    def _progress(self) -> Progress:
+        return Progress(done=self._done, total=self._total, failed=self._failed, spent_usd=self._spent)
 
     async def _tried(self, item: Item, slot: plan.Slot) -> tuple[Outcome, int]:
         """One trial, tried again where the provider or the network failed; with how often it was tried."""

@@ -13,6 +13,7 @@ from replay.store.where import guarded, selection
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_SEARCHED = ("trace_id", "session_id", "user_id", "input", "final_response", "tool_path", "error")
 _read_scores = bulk.reader(dict[str, Score])
 
 
@@ -40,9 +41,18 @@ class Listed:
 
 
 def list_traces(
-    con: DuckDBPyConnection, where: str | None = None, *, month: str | None = None, limit: int
+    con: DuckDBPyConnection,
+    where: str | None = None,
+    *,
+    month: str | None = None,
+    text: str | None = None,
+    limit: int,
+    offset: int = 0,
 ) -> tuple[list[Listed], int]:
     """The newest `limit` traces that fit, newest first, and how many fit altogether.
+
+    With `text` only those that hold it, in any case of its letters: in their id, session, user, input,
+    response, tool path or error. `offset` leaves out so many of the newest.
 
     Raises:
         InputError: the condition or the month cannot be used.
@@ -50,8 +60,13 @@ def list_traces(
     names = list(Listed.__dataclass_fields__)
     with guarded(con, where) as cursor:
         chosen, values = selection(cursor, where, month)
+        if text:
+            values["text"] = text.lower()
+            held = " OR ".join(f"contains(lower({name}), $text)" for name in _SEARCHED)
+            chosen = f"(SELECT * FROM {chosen}) AS traces WHERE {held}"
         rows = cursor.execute(
-            f"SELECT {', '.join(names)} FROM {chosen} ORDER BY started_at DESC, trace_id LIMIT {int(limit)}",
+            f"SELECT {', '.join(names)} FROM {chosen} ORDER BY started_at DESC, trace_id"
+            f" LIMIT {int(limit)} OFFSET {int(offset)}",
             values,
         ).fetchall()
         counted = cursor.execute(f"SELECT count(*) FROM {chosen}", values).fetchone()
