@@ -34,19 +34,12 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
     from cases.promote import person
     from cases.queue import document, queue, text
     from cases.session import Session
-    from replay.errors import InputError
     from replay.store.connection import open_store
-    from replay.store.runs import latest_run
+    from replay.store.runs import chosen_run
     from replay.terminal.table import show, terminal_width
 
     with open_store(app.store_path, read_only=True) as con:
-        if run is None:
-            latest = latest_run(con)
-            if latest is None:
-                raise InputError(
-                    "there is no run in the store; start one with `replay run` or `replay compare`"
-                )
-            run = latest.id
+        run = chosen_run(con, run).id
         found = queue(con, run, app.settings, everything=everything, again=again)
     if as_json:
         print_json(document(found))

@@ -67,16 +67,12 @@ def calibrate(
     from diff.judge import sheet
     from diff.stored import JUDGE
     from replay.store.connection import open_store
-    from replay.store.runs import latest_run
+    from replay.store.runs import chosen_run
 
     if bool(draw) == bool(filled):
         raise InputError("say either --draw FILE, to write a sheet, or --read FILE, to read a filled one")
     with open_store(app.store_path, read_only=True) as con:
-        if run is None:
-            latest = latest_run(con)
-            if latest is None:
-                raise InputError("there is no run yet; `replay run` with a [judge] model makes one")
-            run = latest.id
+        run = chosen_run(con, run).id
         result = compute(con, run, app.settings)
     found = sheet.judged(result)
     if not found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replay.errors import ExitCode, InputError
+from replay.errors import ExitCode
 from replay.options import App, command, json_option, print_json
 
 _EPILOG = """\b
@@ -48,18 +48,12 @@ def diff(
     from diff.document import to_json
     from replay.errors import worst_exit
     from replay.store.connection import open_store
-    from replay.store.runs import latest_run
+    from replay.store.runs import chosen_run
     from reports import terminal
 
     gates.check_form(gate)
     with open_store(app.store_path, read_only=True) as con:
-        if run is None:
-            latest = latest_run(con)
-            if latest is None:
-                raise InputError(
-                    "there is no run in the store; start one with `replay run` or `replay compare`"
-                )
-            run = latest.id
+        run = chosen_run(con, run).id
         result = compute(con, run, app.settings, metrics=metrics, gate=gate or None)
     if as_json:
         print_json(to_json(result))

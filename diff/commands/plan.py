@@ -59,18 +59,14 @@ def plan(
     from diff.plan import items_for, seen, size
     from replay.errors import InputError
     from replay.store.connection import open_store
-    from replay.store.runs import latest_run
+    from replay.store.runs import chosen_run
     from replay.terminal.table import show, terminal_width
 
     wanted = app.settings.gate.tolerance if effect is None else effect
     if wanted <= 0:
         raise InputError(f"--effect must be above 0, not {wanted:g}")
     with open_store(app.store_path, read_only=True) as con:
-        if run is None:
-            latest = latest_run(con)
-            if latest is None:
-                raise InputError("there is no run yet to plan from; `replay run --trials 3 --aa` makes one")
-            run = latest.id
+        run = chosen_run(con, run).id
         known = seen(compute(con, run, app.settings, metrics=(metric,)), metric)
     lanes, confidence = 3 if aa else 2, app.settings.gate.confidence
     given = sorted(set(trials)) or [1, 3, 5]

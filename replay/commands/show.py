@@ -89,14 +89,11 @@ def _find(
 def _item(
     con: Any, name: str, run_id: str, lane: str | None, trial: int | None, transcript: Any
 ) -> tuple[Any, str]:
-    from replay.errors import InputError
     from replay.store.grades import iter_grades
-    from replay.store.runs import get_item, get_run, latest_run
+    from replay.store.runs import chosen_run, get_item
     from replay.store.trials import trials_of
 
-    run = get_run(con, run_id) if run_id else latest_run(con)
-    if run is None:
-        raise InputError("there is no run yet; `replay run` makes one")
+    run = chosen_run(con, run_id)
     item = get_item(con, run.id, name)
     trials = [
         one

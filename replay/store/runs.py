@@ -107,6 +107,21 @@ def latest_run(con: DuckDBPyConnection, *, unfinished: bool = False) -> Run | No
     return found[0] if found else None
 
 
+def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> Run:
+    """The run that a command is about: by its id or a unique beginning of it, else the newest.
+
+    Raises:
+        UnknownNameError: there is none of that id.
+        InputError: several begin with it, or there is no run at all.
+    """
+    if run_id:
+        return get_run(con, run_id)
+    latest = latest_run(con)
+    if latest is None:
+        raise InputError("there is no run in the store; start one with `replay run` or `replay compare`")
+    return latest
+
+
 def list_runs(con: DuckDBPyConnection) -> list[Run]:
     """All runs, oldest first."""
     return _runs(con, "ORDER BY created_at, run_id")

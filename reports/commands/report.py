@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from replay.errors import InputError
 from replay.options import App, command, say
 
 _EPILOG = """\b
@@ -52,7 +51,7 @@ def report(
     """
     from diff.compute import compute
     from replay.store.connection import open_store
-    from replay.store.runs import latest_run
+    from replay.store.runs import chosen_run
     from replay.terminal.plain import encodable
     from reports import base, files, terminal
 
@@ -60,13 +59,7 @@ def report(
     if output not in (None, "-"):
         files.check_target(Path(output))
     with open_store(app.store_path, read_only=True) as con:
-        if run is None:
-            latest = latest_run(con)
-            if latest is None:
-                raise InputError(
-                    "there is no run in the store; start one with `replay run` or `replay compare`"
-                )
-            run = latest.id
+        run = chosen_run(con, run).id
         result = compute(con, run, app.settings, metrics=metrics)
     known = base.BUILTIN.get(format_)
     if output is None and known and known.to_file:
