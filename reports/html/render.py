@@ -27,41 +27,45 @@ _HERE = Path(__file__).parent
 _CHOICES = 200
 """Strata and tags that a filter offers, the most frequent ones."""
 
-_TONE = {Answer.SHIP: "better", Answer.HOLD: "worse", Answer.CANNOT_TELL: "unsure"}
+TONE = {Answer.SHIP: "better", Answer.HOLD: "worse", Answer.CANNOT_TELL: "unsure"}
+"""How an answer is coloured."""
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
     """The page as one text."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = asset("report.css"), asset("report.js")
+    page = environment().get_template("report.html.j2")
+    return page.render(**parts(result), policy=_policy(style, script), style=style, script=script)
+
+
+def parts(result: DiffResult) -> dict[str, Any]:
+    """What the template of a result shows, by the names it knows."""
     limit, whole = transcripts.text_limit(result), transcripts.shows_all(result)
     data = {
         "check": words.is_check(result),
         "cases": [transcripts.case(result, item, limit, whole=whole) for item in result.items],
     }
-    page = _environment().get_template("report.html.j2")
-    return page.render(
-        result=result,
-        check=words.is_check(result),
-        tone=_TONE[result.answer],
-        policy=_policy(style, script),
-        style=style,
-        script=script,
-        data=_embedded(data),
-        about=_about(result),
-        verdicts=_verdicts(result),
-        metrics=_metrics(result),
-        lanes=_lanes(result),
-        filters=_filters(result),
-        rows=_rows(result),
-        shortened=limit < transcripts.MOST,
-        whole=whole,
-    )
+    return {
+        "result": result,
+        "check": words.is_check(result),
+        "tone": TONE[result.answer],
+        "data": embedded(data),
+        "about": _about(result),
+        "verdicts": _verdicts(result),
+        "metrics": _metrics(result),
+        "lanes": _lanes(result),
+        "filters": _filters(result),
+        "rows": _rows(result),
+        "shortened": limit < transcripts.MOST,
+        "whole": whole,
+    }
 
 
 @cache
-def _environment() -> Environment:
+def environment(*folders: Path) -> Environment:
+    """The templates of the report, after those of other folders, with the filters they share."""
     environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+        loader=FileSystemLoader([*folders, _HERE / "templates"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -86,7 +90,8 @@ def _environment() -> Environment:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of the report's own style or script."""
     return (_HERE / "assets" / name).read_text(encoding="utf-8")
 
 
@@ -101,7 +106,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def embedded(data: dict[str, Any]) -> str:
     """JSON that is safe inside a script element: nothing in it can end the element or begin a comment."""
     text = msgspec.json.encode(data).decode()
     for character in "<>&\u2028\u2029":

@@ -4,7 +4,8 @@
   "use strict";
   const PAGE = 200;
   const form = document.querySelector(".filters");
-  if (!form) return;
+  const alone = document.querySelector(".alone");
+  if (!form && !alone) return;
   const rows = [...document.querySelectorAll(".row")];
   const more = document.querySelector(".more");
   let limit = PAGE;
@@ -265,9 +266,7 @@
     grid.replaceChildren(table);
   };
 
-  const panelOf = (item) => {
-    const cell = el("td");
-    cell.colSpan = 4;
+  const fill = (cell, item) => {
     if (item.facts.length || item.links.length) {
       const facts = el("ul", "facts-line");
       for (const [name, value] of item.facts) facts.append(el("li", "", `${name} `, el("b", "", value)));
@@ -306,8 +305,20 @@
     cell.append(grid);
     if (item.lanes.length) draw(item, item.lanes.map((lane) => lane.show), grid);
     else grid.append(el("p", "quiet", "No trial of this item has finished."));
+  };
+
+  const panelOf = (item) => {
+    const cell = el("td");
+    cell.colSpan = 4;
+    fill(cell, item);
     return el("tr", "case", cell);
   };
+
+  // A page of one item has no list to open it from.
+  if (alone) {
+    fill(alone, data().cases[0]);
+    return;
+  }
 
   const toggle = (row, open = row.querySelector(".open").getAttribute("aria-expanded") !== "true") => {
     const button = row.querySelector(".open");
