@@ -1,8 +1,10 @@
 """The one write path of every importer: batches, redaction, rejects, counts.
 
 A batch is one commit: its traces, its rejects and the tokens in them are there together or not at all. So an
-import that is killed, or meets a full disk, leaves whole batches, and the same import again completes it. A
-strict import is one commit altogether.
+import that is killed, or meets a full disk, leaves whole batches, and the same import again completes it.
+
+A strict import reads everything twice, and writes nothing before the end of the first time: one commit of
+everything would need memory for everything.
 """
 
 from __future__ import annotations
@@ -94,16 +96,11 @@ def ingest(
     *,
     progress: Progress | None = None,
     redactor: Redactor | None = None,
-    strict: bool = False,
 ) -> Report:
-    """Read the files and write what is in them; then forget the rejects of earlier imports of them.
-
-    Raises:
-        InputError: `strict`, and a record cannot be taken. Within a transaction nothing was written then.
-    """
+    """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    _write(con, report, importer.read_files(files), progress, redactor, strict)
+    _write(con, report, importer.read_files(files), progress, redactor)
     forget_rejects(con, [file.name for file in files], began)
     return report
 
@@ -127,7 +124,7 @@ def ingest_rejects(
                 for number, found in enumerate(files.values())
             ]
             report = Report(name, len(kept))
-            reports.append(_write(con, report, find(name).read_files(kept), None, redactor, strict=False))
+            reports.append(_write(con, report, find(name).read_files(kept), None, redactor))
         return reports
 
 
@@ -160,7 +157,7 @@ def ingest_live(
     there already, the query that began it goes on: "now" was another moment then.
 
     Raises:
-        InputError: `strict`, and a record cannot be taken. Within a transaction nothing was written then.
+        InputError: `strict`, and a record cannot be taken; nothing was written then.
     """
     report = Report(importer.NAME, 0)
     before = begun(folder)
@@ -169,10 +166,31 @@ def ingest_live(
         folder.mkdir(parents=True)
         (folder / _QUERY).write_bytes(msgspec.json.encode(query))
     query = before or query
-    _write(con, report, importer.read_live(query, folder, told), None, redactor, strict)
+    if strict:
+        check(importer.read_live(query, folder, told), redactor)
+    _write(con, report, importer.read_live(query, folder, told), None, redactor)
     mark_read(con, importer.NAME, importer.origin(query), asked(query), query.end)
     shutil.rmtree(folder)
     return report
+
+
+def check(items: Iterable[Item], redactor: Redactor | None) -> None:
+    """Read what an importer yields and write nothing: the first part of a strict import.
+
+    Raises:
+        InputError: a record cannot be taken; says which, and why.
+    """
+    for item in items:
+        reject = item if isinstance(item, Reject) else None
+        if redactor is not None and reject is not None:
+            reject = _redacted(reject, redactor)
+        elif redactor is not None and isinstance(item, Trace):
+            try:
+                redactor.trace(item)
+            except RedactionError as error:
+                reject = _unsearched(item, str(error))
+        if reject is not None:
+            raise InputError(f"{place(reject)}: {reject.reason}; nothing was imported (--strict)")
 
 
 def begun(folder: Path) -> Query | None:
@@ -195,14 +213,13 @@ def _write(
     items: Iterable[Item],
     progress: Progress | None,
     redactor: Redactor | None,
-    strict: bool,
 ) -> Report:
     """Write what an importer yields, a batch at a time.
 
     Memory is that of one batch, and some 80 bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
-    batch = _Batch(con, report, redactor, strict=strict)
+    batch = _Batch(con, report, redactor)
     limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
     for number, item in enumerate(items, start=1):
         batch.take(item)
@@ -216,10 +233,8 @@ def _write(
 class _Batch:
     """Traces and rejects that wait to be written."""
 
-    def __init__(
-        self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None, *, strict: bool
-    ) -> None:
-        self._con, self._report, self._redactor, self._strict = con, report, redactor, strict
+    def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
+        self._con, self._report, self._redactor = con, report, redactor
         self._traces: dict[str, Trace] = {}
         self._rejects: list[Reject] = []
         self._characters = 0
@@ -261,8 +276,6 @@ class _Batch:
     def _refuse(self, reject: Reject) -> None:
         if self._redactor is not None:
             reject = _redacted(reject, self._redactor)
-        if self._strict:
-            raise InputError(f"{place(reject)}: {reject.reason}; nothing was imported (--strict)")
         self._report.rejected += 1
         self._report.first_reject = self._report.first_reject or reject
         self._rejects.append(reject)

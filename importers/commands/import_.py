@@ -58,7 +58,7 @@ def _live_options(function: Any) -> Any:
 @click.argument("source", required=False)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @_live_options
-@click.option("--strict", is_flag=True, help="Stop at the first record that cannot be taken; change nothing.")
+@click.option("--strict", is_flag=True, help="Read all first; a record that cannot be taken stops it.")
 @click.option("--rejects", is_flag=True, help="List the records that could not be taken, with the reasons.")
 @click.option("--retry", is_flag=True, help="Try those again, after an upgrade or a mended setting.")
 @json_option
@@ -183,13 +183,6 @@ def _is_empty(con: DuckDBPyConnection) -> bool:
     return count_traces(con) == 0
 
 
-def _one_commit(con: DuckDBPyConnection, strict: bool) -> AbstractContextManager[None]:
-    """A strict import changes nothing where it stops; others keep what came before."""
-    from replay.store.connection import transaction
-
-    return transaction(con) if strict else nullcontext()
-
-
 def _flag(name: str) -> str:
     special = {"all_environments": "--all-environments", "project": "--project"}
     return name if name.startswith("--") else special.get(name, f"--{name.removesuffix('s')}")
@@ -199,7 +192,7 @@ def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tu
     from importers.base import importer
     from importers.collect import collected
     from importers.detect import detect
-    from importers.ingest import ingest
+    from importers.ingest import check, ingest
     from replay.terminal.plain import one_line
 
     chosen = None if source == AUTO else importer(source)
@@ -210,10 +203,12 @@ def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tu
             if chosen is None:
                 say(f"{one_line(file.name)}: taken for {reader.NAME} ({reader.TELL})")
             groups.setdefault(reader.NAME, (reader, []))[1].append(file)
-        with _store(app) as (con, redactor), _progress(files) as progress, _one_commit(con, strict):
+        with _store(app) as (con, redactor), _progress(files) as progress:
             first = _is_empty(con)
+            for reader, own in groups.values() if strict else ():
+                check(reader.read_files(own), redactor)
             reports = [
-                ingest(con, reader, own, progress=progress, redactor=redactor, strict=strict)
+                ingest(con, reader, own, progress=progress, redactor=redactor)
                 for reader, own in groups.values()
             ]
         return reports, first
@@ -232,7 +227,7 @@ def _live(
         raise InputError(
             f"no file to import; name one, a folder, or - for standard input: `replay import {source} FILE`"
         )
-    with _store(app) as (con, redactor), _one_commit(con, strict):
+    with _store(app) as (con, redactor):
         first = _is_empty(con)
         query = span(con, reader, spans, filters)
         origin = reader.origin(query)

@@ -13,7 +13,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from replay.store import bulk
-from replay.store.connection import transaction
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,7 +25,9 @@ class Tokens:
     """The tokens of a store: some 200 bytes of memory for each distinct value."""
 
     def __init__(self, con: DuckDBPyConnection) -> None:
-        self._key = _key(con)
+        stored = con.execute("SELECT key FROM redaction_key").fetchone()
+        self._key = bytes(stored[0]) if stored else secrets.token_bytes(32)
+        self._is_key_stored = stored is not None
         self._known: dict[tuple[str, bytes], int] = {}
         self._last: Counter[str] = Counter()
         self._new: list[tuple[str, int, bytes]] = []
@@ -49,21 +50,8 @@ class Tokens:
 
     def save(self, con: DuckDBPyConnection) -> None:
         """Keep the new ones; in one transaction with what they stand in."""
+        if self._new and not self._is_key_stored:
+            con.execute("INSERT INTO redaction_key VALUES (?)", [self._key])
+            self._is_key_stored = True
         bulk.insert(con, "redactions", _COLUMNS, self._new)
         self._new = []
-
-
-def count_tokens(con: DuckDBPyConnection) -> int:
-    """How many values were replaced in this store."""
-    found = con.execute("SELECT count(*) FROM redactions").fetchone()
-    return int(found[0]) if found else 0
-
-
-def _key(con: DuckDBPyConnection) -> bytes:
-    with transaction(con):
-        found = con.execute("SELECT key FROM redaction_key").fetchone()
-        if found:
-            return bytes(found[0])
-        made = secrets.token_bytes(32)
-        con.execute("INSERT INTO redaction_key VALUES (?)", [made])
-        return made

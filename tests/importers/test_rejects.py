@@ -133,7 +133,7 @@ def test_listing_and_trying_again_stand_alone(args: list[str]) -> None:
 
 def snapshot() -> dict[str, Any]:
     with open_store(store(), read_only=True) as con:
-        tables = ("traces", "tool_calls", "rejects", "redactions", "import_marks")
+        tables = ("traces", "tool_calls", "rejects", "redactions", "redaction_key", "import_marks")
         return {table: con.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall() for table in tables}
 
 
