@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from importers import fields
+from importers import definitions, fields
 from importers.base import InputFile, Item, Note, RecordError
 from importers.batches import REQUESTS, batch_spool
 from importers.convert import guarded, reject
@@ -176,6 +176,8 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
     for key in ("task_id", "trial"):
         if key in record and key not in metadata:
             metadata[key] = record[key]
+    if definitions.KEY not in metadata and (tools := definitions.definitions(request, record)):
+        metadata[definitions.KEY] = tools
     return Trace(
         trace_id=_trace_id(record, answer),
         source=source,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from importers import fields
+from importers import definitions, fields
 from importers.base import Item, Note, RecordError
 from importers.langfuse.calls import tool_calls, tool_runs
 from importers.langfuse.observations import Observation, observations
@@ -73,6 +73,8 @@ def trace(group: Group, source: str) -> Trace:
     corrected = correction(group, {one.id for one in roots})
     if corrected is not None:
         metadata[CORRECTION] = corrected
+    if definitions.KEY not in metadata and (tools := _tools(found)):
+        metadata[definitions.KEY] = tools
     asked, answered = _input(own, tops, given), _final_response(own, tops, found, said)
     models = [one.model for one in found if one.is_model_call and one.model]
     costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
@@ -102,6 +104,16 @@ def trace(group: Group, source: str) -> Trace:
         scores=scores(group),
         metadata=metadata,
     )
+
+
+def _tools(found: Sequence[Observation]) -> list[Json]:
+    """The tools that the model calls were offered."""
+    places: list[Json] = []
+    for one in found:
+        if one.is_model_call:
+            places += [one.input, one.attributes.get("gen_ai.tool.definitions")]
+            places.append(list(definitions.by_name(one.row.get("toolDefinitions"))))
+    return definitions.definitions(*places)
 
 
 def _first_time(found: Sequence[Observation], roots: Sequence[Observation], own: JsonObject) -> datetime:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from importers import definitions
 from importers.base import Item, Note, Skipped
 from importers.spans import contents, facts, kinds
 from importers.spans.raw import RawSpan
 from importers.spans.trace import SDK_SCOPE, Span, of_spans
-from replay.model import Score, StepKind
+from replay.model import Json, Score, StepKind
 
 NO_AGENT = "traces without a model call, a tool or an agent in them"
 EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"
 
+_DEFINITIONS = (
+    "gen_ai.tool.definitions",
+    "llm.tools",
+    "llm.request.functions",
+    "ai.prompt.tools",
+    "llm.invocation_parameters",
+    "input.value",
+)
+"""Attributes of a model call under which the offered tools stand."""
 _SETTINGS = (
     (SDK_SCOPE, "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=content"),
     ("openinference.", "leaving OPENINFERENCE_HIDE_INPUTS, …_OUTPUTS and …_MESSAGES unset"),
@@ -43,7 +54,18 @@ def trace(trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str
         yield Note(f"no contents were recorded; they are turned on by {_setting(ordered)}")
     elif calls and not made.input:
         yield Note("no input was recorded: contents may be switched off where the traces are made")
+    if definitions.KEY not in made.metadata and (tools := _tools(ordered)):
+        made = replace(made, metadata={**made.metadata, definitions.KEY: tools})
     yield made
+
+
+def _tools(spans: Sequence[RawSpan]) -> list[Json]:
+    """The tools that the model calls were offered."""
+    places: list[Json] = []
+    for span in spans:
+        if kinds.kind(span) is StepKind.LLM:
+            places += [span.nested(name) for name in _DEFINITIONS]
+    return definitions.definitions(*places)
 
 
 def understood(span: RawSpan) -> Span:

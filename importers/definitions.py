@@ -1,0 +1,74 @@
+"""The tools a model was offered, wherever a source keeps their definitions.
+
+They go into the trace's metadata under `tools`, as name, description and JSON Schema of the parameters: a
+version without code (`messages`) offers them again when it replays the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replay.messages import decode
+from replay.model import Json, JsonObject
+
+KEY = "tools"
+_SCHEMAS = ("input_schema", "parameters", "inputSchema", "schema")
+_WRAPPED = ("tools", "functions")
+_INNER = ("function", "json_schema", "tool", "custom")
+_DEPTH = 4
+
+
+def definitions(*places: Json) -> list[Json]:
+    """Every tool that is defined in one of these places, each name once.
+
+    A place is a list of definitions (of OpenAI, Anthropic, OpenInference, the AI SDK; each may be JSON text),
+    a request that holds one under `tools` or `functions`, or an object of name → definition.
+    """
+    found: dict[str, JsonObject] = {}
+    for place in places:
+        for definition in _read(place, 0):
+            found.setdefault(str(definition["name"]), definition)
+    return list(found.values())
+
+
+def _read(place: Json, depth: int) -> Iterator[JsonObject]:
+    value = decode(place)
+    if isinstance(value, list):
+        for entry in value:
+            definition = _definition(entry, 0)
+            if definition is not None:
+                yield definition
+    elif isinstance(value, dict) and depth < _DEPTH:
+        for key in _WRAPPED:
+            if key in value:
+                yield from _read(value[key], depth + 1)
+
+
+def by_name(place: Json) -> Iterator[JsonObject]:
+    """Definitions in an object of name → definition without the name, as Langfuse exports them."""
+    value = decode(place)
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        inner = decode(entry)
+        if isinstance(inner, dict):
+            yield {"name": name, **inner}
+
+
+def _definition(entry: Json, depth: int) -> JsonObject | None:
+    value = decode(entry)
+    if not isinstance(value, dict) or depth > _DEPTH:
+        return None
+    schema = next((decode(value[key]) for key in _SCHEMAS if key in value), None)
+    name = value.get("name")
+    if isinstance(name, str) and name and isinstance(schema, dict):
+        about = value.get("description")
+        return {
+            "name": name,
+            "description": about if isinstance(about, str) else "",
+            "parameters": schema,
+        }
+    for key in _INNER:
+        if key in value:
+            found = _definition(value[key], depth + 1)
+            if found is not None:
+                return found
+    return None
