@@ -12,7 +12,10 @@ from importers.base import BUILTIN, Reject, importer
 from importers.collect import collected
 from importers.detect import detect
 from importers.ingest import Report, ingest
+from importers.redact import redactor
+from replay.settings import RedactSection
 from replay.store.connection import open_store
+from replay.store.redactions import Tokens
 from replay.store.rejects import list_rejects
 from replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
@@ -61,6 +64,20 @@ def test_what_is_stored_comes_back_as_it_was_read(source: str, tmp_path: Path) -
     _import(tmp_path / "s.duckdb", source, *samples)
     with open_store(tmp_path / "s.duckdb", read_only=True) as con:
         assert {trace.trace_id: trace for trace in iter_traces(con, read)} == read
+
+
+def test_redacted_twice_changes_nothing_either(source: str, tmp_path: Path) -> None:
+    samples = [str(file) for file in SAMPLE_FILES if file.parent.name == source]
+    reports = []
+    for _ in range(2):
+        with collected(samples) as files, open_store(tmp_path / "s.duckdb") as con:
+            on = redactor(RedactSection(ids=True), tmp_path, Tokens(con))
+            reports.append(ingest(con, importer(source), files, redactor=on))
+    first, again = reports
+    assert (again.new, again.updated, again.unchanged) == (0, 0, first.new)
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        ids = con.execute("SELECT DISTINCT user_id FROM traces WHERE user_id IS NOT NULL").fetchall()
+    assert all(user_id.startswith("[USER_") for (user_id,) in ids)
 
 
 def test_order_of_the_file_is_kept(source: str, tmp_path: Path) -> None:
