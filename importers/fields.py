@@ -15,7 +15,9 @@ from importers.base import RecordError
 from replay.model import Json, JsonObject, Score, Usage
 
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
+_NO_USAGE = Usage()
 _EPOCH = datetime(1970, 1, 1)
+_SECONDS = re.compile(r"[+-]?\d{9,}(\.\d*)?")
 _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
 """Numbers from this size on count nano-, micro-, milliseconds: as seconds they would be past year 5138."""
 
@@ -105,10 +107,10 @@ def usage(value: Json) -> Usage | None:
     if not isinstance(value, dict):
         return None
     details = value.get("prompt_tokens_details", value.get("input_tokens_details"))
-    details = details if isinstance(details, dict) else {}
-    cache_read = count({**details, **value}, "cache_read_tokens", "cached_tokens", "cache_read_input_tokens")
+    every = {**details, **value} if isinstance(details, dict) else value
+    cache_read = count(every, "cache_read_tokens", "cached_tokens", "cache_read_input_tokens")
     cache_write = count(
-        {**details, **value}, "cache_write_tokens", "cache_creation_input_tokens", "cache_write_input_tokens"
+        every, "cache_write_tokens", "cache_creation_input_tokens", "cache_write_input_tokens"
     )
     given = count(value, "input_tokens", "prompt_tokens")
     apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
@@ -118,7 +120,7 @@ def usage(value: Json) -> Usage | None:
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
     )
-    return found if found != Usage() else None
+    return found if found != _NO_USAGE else None
 
 
 def total(usages: Iterable[Usage | None]) -> Usage | None:
@@ -146,7 +148,7 @@ def parse_time(value: Json, key: str = "time") -> datetime:
     """ISO 8601 (without an offset: UTC) or a number of seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, str):
         stripped = value.strip()
-        if not re.fullmatch(r"[+-]?\d{9,}(\.\d*)?", stripped):
+        if not _SECONDS.fullmatch(stripped):
             return _iso(stripped, key)
         value = float(stripped)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -167,6 +169,8 @@ def _iso(value: str, key: str) -> datetime:
         ) from None
     if found.tzinfo is None:
         return found
+    if found.tzinfo is UTC:
+        return found.replace(tzinfo=None)
     try:
         return found.astimezone(UTC).replace(tzinfo=None)
     except OverflowError:

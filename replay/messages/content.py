@@ -163,15 +163,15 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> tuple[ToolCall | None, 
 
 def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     """A requested tool call, as a part of a content or as an entry of `tool_calls`; None where it is none."""
-    for key in ("functionCall", "function_call", "toolUse"):
-        inner = part.get(key)
-        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            return _call(inner["name"], _first(inner, "args", "input", "arguments"), inner)
     kind = part.get("type")
     function = part.get("function", part.get("custom"))
     # Without arguments it is the definition of a tool, not a call.
     if isinstance(function, dict) and isinstance(function.get("name"), str) and _ARGS & function.keys():
         return _call(function["name"], function.get("arguments", function.get("input")), part)
+    for key in ("functionCall", "function_call", "toolUse"):
+        inner = part.get(key)
+        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+            return _call(inner["name"], _first(inner, "args", "input", "arguments"), inner)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
         if _is_one_of(kind, _RESULT_TYPES) or "result" in part or "output" in part:
             return None
@@ -274,4 +274,8 @@ def _bedrock(content: Json) -> Json:
 
 def _first(value: Mapping[str, Any], *keys: str) -> Any:
     """The first of the keys that is there and not null."""
-    return next((value[key] for key in keys if value.get(key) is not None), None)
+    for key in keys:
+        found = value.get(key)
+        if found is not None:
+            return found
+    return None

@@ -42,6 +42,9 @@ _LANGCHAIN_TYPES = _ROLES.keys() - {"model", "developer"} | {"tool", "system"}
 _PAIR_ROLES = {"system", "user", "human", "assistant", "ai"}
 """Who may speak in LangChain's short form of a message: `["human", "Hello"]`."""
 _PLAIN_KEYS = ("input", "question", "query", "prompt", "text", "message", "content", "answer", "output")
+_SPEAKERS = ("user", "assistant", "system")
+_REQUEST_KEYS = {"role", "content", "tool_calls"}
+_RESULT_KEYS = {"role", "content", "tool_call_id"}
 _WRAPPERS = ("output", "update", "generations", "message", "new_message", "candidates", "input", "response")
 """Keys of an object under which its messages may stand, in the order in which they are looked at."""
 _MAX_DEPTH = 8
@@ -94,9 +97,27 @@ def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
     for item in values:
         item = decode(item)
         if isinstance(item, dict):
-            yield from _read_object(item, depth + 1)
+            plain = _plain(item)
+            if plain is None:
+                yield from _read_object(item, depth + 1)
+            else:
+                yield plain
         elif isinstance(item, list):
             yield from _pair(item) or _read(item, depth + 1)
+
+
+def _plain(item: dict[str, Json]) -> Message | None:
+    """The message, where it is as the chat API writes it and needs no closer look: most messages are."""
+    role, content = item.get("role"), item.get("content")
+    if not isinstance(content, str):
+        if content is None and role == "assistant" and item.keys() == _REQUEST_KEYS:
+            return Message(role="assistant", tool_calls=tuple(read_calls(item["tool_calls"])))
+        return None
+    if not content or content.startswith("[{"):
+        return None
+    if role == "tool":
+        return result_message(content, item["tool_call_id"], None) if item.keys() == _RESULT_KEYS else None
+    return Message(role=role, text=content) if role in _SPEAKERS and len(item) == 2 else None
 
 
 def _pair(item: list[Json]) -> list[Message]:
