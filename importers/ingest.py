@@ -38,7 +38,8 @@ from replay.store import clock, rejects
 from replay.store.connection import transaction
 from replay.store.marks import mark_read
 from replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
-from replay.store.traces import is_older, write_traces
+from replay.store.trace_row import TraceRow, encode_trace
+from replay.store.traces import is_older, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,6 +53,7 @@ DATABASE_BYTES = 200_000_000
 """What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
 DATABASE_BYTES_A_CHARACTER = 16
 """… but a batch of one huge trace needs this much for each character."""
+_LONGEST_HALF = 100
 _PROGRESS_EVERY = 250
 _QUERY = "query.json"
 
@@ -235,7 +237,7 @@ class _Batch:
 
     def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
         self._con, self._report, self._redactor = con, report, redactor
-        self._traces: dict[str, Trace] = {}
+        self._traces: dict[str, TraceRow] = {}
         self._rejects: list[Reject] = []
         self._characters = 0
         self._calls_of: dict[int, int] = {}
@@ -263,13 +265,16 @@ class _Batch:
             except RedactionError as error:
                 self._refuse(_unsearched(trace, str(error)))
                 return
-        before = self._traces.get(trace.trace_id)
+        self._keep(encode_trace(trace))
+
+    def _keep(self, row: TraceRow) -> None:
+        before = self._traces.get(row.source_id)
         if before is not None:
             self._report.duplicates += 1
-            if is_older(trace.updated_at, before.updated_at):
+            if is_older(row.updated_at, before.updated_at):
                 return
-        self._traces[trace.trace_id] = trace
-        self._characters += _characters(trace)
+        self._traces[row.source_id] = row
+        self._characters += row.characters
         if len(self._traces) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
             self.write()
 
@@ -290,10 +295,10 @@ class _Batch:
         known = {trace_id for trace_id in self._traces if hash(trace_id) in self._calls_of}
         report = self._report
         with transaction(self._con):
-            written = write_traces(self._con, [t for key, t in self._traces.items() if key not in known])
+            written = write_rows(self._con, [row for key, row in self._traces.items() if key not in known])
             if known:
                 # An earlier batch of this import had these ids: they are replaced, and counted once.
-                again = write_traces(self._con, [t for key, t in self._traces.items() if key in known])
+                again = write_rows(self._con, [row for key, row in self._traces.items() if key in known])
                 report.older += again.older
             write_rejects(self._con, self._rejects)
             if self._redactor is not None:
@@ -303,11 +308,11 @@ class _Batch:
         report.updated += written.updated
         report.unchanged += written.unchanged
         report.older += written.older
-        for key, trace in self._traces.items():
-            report.tool_calls += len(trace.tool_calls) - self._calls_of.get(hash(key), 0)
-            self._calls_of[hash(key)] = len(trace.tool_calls)
+        for key, row in self._traces.items():
+            report.tool_calls += row.call_count - self._calls_of.get(hash(key), 0)
+            self._calls_of[hash(key)] = row.call_count
             if key not in known:
-                report.states[trace.state] += 1
+                report.states[row.state] += 1
         self._traces, self._rejects, self._characters = {}, [], 0
 
 
@@ -324,14 +329,14 @@ def _unsearched(trace: Trace, reason: str) -> Reject:
 
 def _redacted(reject: Reject, redactor: Redactor) -> Reject:
     """A reject without the personal data in it; without the record, where that cannot be searched."""
+    redactor.forget()
     try:
         record = None if reject.record is None else _redacted_record(reject.record, redactor)
-        return replace(
-            reject,
-            reason=redactor.text(reject.reason),
-            excerpt=redactor.text(reject.excerpt) if record is None else record[:EXCERPT_CHARACTERS],
-            record=record,
-        )
+        excerpt = redactor.text(reject.excerpt) if record is None else record[:EXCERPT_CHARACTERS]
+        if record is None and len(reject.excerpt) == EXCERPT_CHARACTERS:
+            # It was cut, maybe within an address, of which half is not known for one.
+            excerpt = excerpt[:-_LONGEST_HALF]
+        return replace(reject, reason=redactor.text(reject.reason), excerpt=excerpt, record=record)
     except RedactionError as error:
         return replace(reject, reason=str(error), excerpt="", record=None, alone=False)
 
@@ -342,12 +347,3 @@ def _redacted_record(text: str, redactor: Redactor) -> str:
     except (msgspec.DecodeError, RecursionError):
         return redactor.text(text)
     return msgspec.json.encode(redactor.value(value)).decode()
-
-
-def _characters(trace: Trace) -> int:
-    """About how much text a trace holds."""
-    texts = sum(len(message.text) for message in trace.messages)
-    results = sum(len(call.result) for call in trace.tool_calls if isinstance(call.result, str))
-    steps = sum(len(step.output) for step in trace.steps if isinstance(step.output, str))
-    asked = sum(len(message.text) for step in trace.steps for message in step.messages)
-    return 500 + texts + results + steps + asked + len(trace.input)

@@ -77,7 +77,7 @@ class Redactor:
         Raises:
             RedactionError: the user's own pattern or hook failed on a text.
         """
-        self._seen = {}
+        self.forget()
         return replace(
             trace,
             name=self._or_none(trace.name),
@@ -96,6 +96,10 @@ class Redactor:
             },
             metadata=self._object(trace.metadata),
         )
+
+    def forget(self) -> None:
+        """Begin a new trace or record: texts are remembered within one alone."""
+        self._seen = {}
 
     def text(self, text: str) -> str:
         """The text with a token for each piece that was found."""

@@ -353,6 +353,16 @@ def test_rejects_are_redacted_too(folder: Path) -> None:
     assert "bob@" not in everything(folder)
 
 
+def test_a_record_that_is_cut_shows_no_half_of_an_address(folder: Path) -> None:
+    write(folder / "replay.toml", ON)
+    text = "x" * 150 + " and bob.and.his.long.name@a-company-with-a-long-name.example.com " + "y" * 2_000_000
+    assert run("import", "jsonl", write(folder / "f.jsonl", {"input": text})).exit_code == 3
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        (reject,) = list_rejects(con)
+    assert (reject.record, reject.excerpt[:20]) == (None, '{"input":"xxxxxxxxxx')
+    assert "bob" not in everything(folder)
+
+
 def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
     (folder / "own.py").write_text(
         "import re\n"
