@@ -113,7 +113,8 @@ class VersionEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedactSection:
     """`[import.redact]`: personal data and secrets become stable tokens, like `[EMAIL_1]`, before a trace is
-    stored. Off where the section is not there."""
+    stored. Off where the section is not there. Ids of traces, names of tools and times stay; what a live
+    import has read waits as it is in `.replay/imports` until the import is complete."""
 
     on: bool = True
     kinds: tuple[Literal["email", "phone", "card", "iban", "key"], ...] = (
