@@ -172,6 +172,8 @@ class RunSection:
     """Seconds for one trial."""
     budget: float | None = None
     """US dollars; no new block of lanes starts once it is spent."""
+    max_tokens: int | None = None
+    """Tokens that the agents may read and write together; no new block of lanes starts once they have."""
     memory_mb: int | None = None
     """Megabytes that one worker or program and its children may hold; it is ended beyond them (Linux)."""
     retries: int = 3
@@ -189,7 +191,7 @@ class RunSection:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials", "concurrency")
-        _at_least(self, 0, "retries", "budget")
+        _at_least(self, 0, "retries", "budget", "max_tokens")
         if self.timeout <= 0:
             raise ValueError("timeout must be more than 0 seconds")
         if self.per_minute is not None and self.per_minute <= 0:

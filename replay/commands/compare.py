@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.commands import replaying
+from replay.commands import replaying, telling
 from replay.commands.replaying import GOLDEN, Asked, run_options
 from replay.commands.sample import LATEST, draw_as_asked
 from replay.errors import ExitCode, InputError, SettingsError
@@ -172,7 +172,7 @@ def _free_name(app: App, drawn: Draw, *, given: bool) -> str:
 
 def _tell(
     app: App,
-    done: replaying.Done,
+    done: telling.Done,
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
     html: str | None,

@@ -1,16 +1,17 @@
-"""What `run` and `compare` share: the options of a run, lanes and items, running, judging, telling."""
+"""What `run` and `compare` share: the options of a run, lanes and items, running, judging."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.errors import ExitCode, Interrupted, ReplayError, SettingsError
+from replay.commands.telling import Done, notes_on
+from replay.errors import Interrupted, ReplayError, SettingsError
 from replay.options import App, say
 from replay.settings import Settings, override
 
@@ -19,14 +20,11 @@ if TYPE_CHECKING:
     from replay.engine.items import SampleSource, Source
     from replay.engine.report import RunReport
     from replay.engine.run import Hooks
-    from replay.engine.steps import Parting
     from replay.model import Lane, Mode, Version
 
 GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
 _INT64 = 2**63
-_SHOWN_PARTINGS = 10
-"""Traces whose lanes part that are listed for people."""
 
 _OPTIONS = (
     click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
@@ -37,6 +35,7 @@ _OPTIONS = (
     click.option("--aa/--no-aa", default=None, help="Run the old version once more, to learn the noise."),
     click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
     click.option("--budget", type=float, metavar="USD", help="No new item starts once this is spent."),
+    click.option("--max-tokens", type=int, metavar="N", help="No new item starts once so many are taken."),
     click.option("--timeout", type=float, metavar="SECONDS", help="For one trial; default 120."),
     click.option(
         "--seed", type=click.IntRange(-_INT64, _INT64 - 1), help="Another seed, another order (and sample)."
@@ -98,6 +97,7 @@ class Asked:
     pair_by: str | None
     mode: str | None
     judge: bool | None
+    max_tokens: int | None
 
     def settings(self, base: Settings) -> Settings:
         """The settings with these flags laid over `[run]`.
@@ -111,6 +111,7 @@ class Asked:
             aa=self.aa,
             concurrency=self.concurrency,
             budget=self.budget,
+            max_tokens=self.max_tokens,
             timeout=self.timeout,
             seed=self.seed,
             retries=self.retries,
@@ -132,7 +133,7 @@ class Asked:
         Raises:
             SettingsError: another flag was given.
         """
-        free = ("concurrency", "budget", "retries", "judge")
+        free = ("concurrency", "budget", "max_tokens", "retries", "judge")
         for name in self.__dataclass_fields__:
             if name not in free and getattr(self, name) is not None:
                 raise SettingsError(
@@ -141,9 +142,9 @@ class Asked:
                 )
 
 
-def with_budget(settings: Settings, budget: float | None) -> Settings:
-    """The settings with this budget in the place of theirs: one in replay.toml is for new runs."""
-    return replace(settings, run=replace(settings.run, budget=budget))
+def with_limits(settings: Settings, asked: Asked) -> Settings:
+    """The settings with these limits in the place of theirs: those in replay.toml are for new runs."""
+    return replace(settings, run=replace(settings.run, budget=asked.budget, max_tokens=asked.max_tokens))
 
 
 def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
@@ -238,22 +239,6 @@ def choose_judge(asked: Asked, settings: Settings) -> Judge | None:
     return judge_from(settings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A run and what its judge said of it."""
-
-    report: RunReport
-    grading: GradingReport | None
-
-    @property
-    def code(self) -> ExitCode:
-        """3 where a trial ended in an error or the judge failed, else 0."""
-        from replay.model import GradeState
-
-        failed = self.grading is not None and self.grading.states[GradeState.ERROR] > 0
-        return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK
-
-
 def replay_and_judge(
     app: App,
     judge: Judge | None,
@@ -264,35 +249,12 @@ def replay_and_judge(
     from replay.terminal.progress import progress
 
     with progress("replaying", "trials") as tell:
-        report = start(Hooks(announce=say, progress=tell))
+        report = start(Hooks(announce=say, progress=tell, judged=judge is not None))
     for note in notes_on(report):
         say(note)
     if judge is None:
         return Done(report=report, grading=None)
     return Done(report=report, grading=_grade(app, judge, report))
-
-
-def notes_on(report: RunReport) -> list[str]:
-    """What a person should know about a run that has ended, in sentences."""
-    run, notes = report.run, []
-    observed: Any = run.settings.get("observed") or {}
-    for lane, counted in observed.items():
-        if counted["items_without_trace"]:
-            notes.append(
-                f"note: {counted['items_without_trace']} items have no trace in lane {lane} "
-                f"({run.lanes[lane].name}) and are left out of every figure"
-            )
-    if report.missing:
-        notes.append(
-            f"the budget of ${run.budget_usd:.2f} is spent (${report.cost_usd or 0:.2f}): {report.missing} "
-            f"trials were not begun; go on with `replay run --resume {run.id} --budget USD`"
-        )
-    if run.budget_usd is not None and report.unpriced:
-        notes.append(
-            f"note: {report.unpriced} trials have no known cost and did not count against the budget: they "
-            "ended before the agent reported its usage, or it reports none, or no model is named in `args`"
-        )
-    return notes
 
 
 def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
@@ -322,95 +284,3 @@ def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
     if grading.first_failure:
         say(f"the judge failed on some trials ({grading.first_failure}); {again}")
     return grading
-
-
-def partings_of(app: App, report: RunReport) -> list[Parting]:
-    """In step mode, where the lanes part for the first time, trace by trace; else nothing."""
-    from replay.engine.steps import partings
-    from replay.model import Mode
-    from replay.store.connection import open_store
-
-    if report.run.mode is not Mode.STEP:
-        return []
-    with open_store(app.store_path, read_only=True) as con:
-        return list(partings(con, report.run))
-
-
-def document(done: Done, parted: Sequence[Parting] = ()) -> dict[str, Any]:
-    """A run that has ended, for `--json`."""
-    report, grading = done.report, done.grading
-    run = report.run
-    return {
-        "run": run.id,
-        "sample": run.sample,
-        "cases": run.golden_path,
-        "mode": run.mode.value,
-        "partings": [
-            {
-                "trace_id": parting.trace_id,
-                "decision": parting.decision,
-                "actions": {lane.value: action for lane, action in parting.actions.items()},
-            }
-            for parting in parted
-        ],
-        "created_at": run.created_at.isoformat(),
-        "finished": run.finished_at is not None,
-        "trials": run.trials,
-        "lanes": {
-            lane.value: {
-                "version": version.name,
-                "commit": version.commit,
-                "statuses": {status.value: n for status, n in report.statuses.get(lane, {}).items()},
-            }
-            for lane, version in run.lanes.items()
-        },
-        "missing": report.missing,
-        "cost_usd": report.cost_usd,
-        "judge": None
-        if grading is None
-        else {
-            "graded": grading.graded,
-            "kept": grading.kept,
-            "left": grading.left,
-            "states": {state.value: count for state, count in grading.states.items()},
-            "cost_usd": grading.cost_usd,
-        },
-        "next": f"replay diff {run.id}",
-    }
-
-
-def summary(done: Done, parted: Sequence[Parting] = ()) -> str:
-    """A run that has ended, in a few lines."""
-    from replay.terminal.plain import one_line
-
-    report, grading = done.report, done.grading
-    run = report.run
-    of = f"sample {run.sample}" if run.sample else f"cases of {run.golden_path}"
-    width = max(len(one_line(version.name, 40)) for version in run.lanes.values())
-    lines = [
-        f"run {run.id}: {one_line(of, 60)}, {run.trials} trial{'s' * (run.trials != 1)} an item and lane"
-    ]
-    for lane, version in run.lanes.items():
-        counts = [f"{count} {status.value}" for status, count in report.statuses.get(lane, {}).items()]
-        lines.append(
-            f"  {lane.value:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
-        )
-    for parting in parted[:_SHOWN_PARTINGS]:
-        actions = "; ".join(
-            f"{lane.value} {one_line(action, 60)}" for lane, action in sorted(parting.actions.items())
-        )
-        lines.append(f"  parts at decision {parting.decision} of {one_line(parting.trace_id, 40)}: {actions}")
-    if len(parted) > _SHOWN_PARTINGS:
-        lines.append(f"  and in {len(parted) - _SHOWN_PARTINGS} more traces: --json lists them")
-    if grading is not None:
-        counts = [f"{count} {state.value}" for state, count in grading.states.items()]
-        kept = f", {grading.kept} were there" if grading.kept else ""
-        lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{kept}")
-    costs = [
-        f"{what} {'of unknown cost' if cost is None else f'${cost:.4f}'}"
-        for what, cost in (("agents", report.cost_usd), ("judge", grading.cost_usd if grading else None))
-        if cost is not None or (what == "judge" and grading is not None and grading.calls)
-    ]
-    if costs:
-        lines.append(f"  cost: {', '.join(costs)}")
-    return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replay.commands import replaying
+from replay.commands import replaying, telling
 from replay.commands.replaying import GOLDEN, Asked, run_options
 from replay.errors import ExitCode, SettingsError
 from replay.options import App, command, json_option, print_json, say
@@ -59,8 +59,8 @@ def run(
         asked.refuse_beside_resume()
         if sample is not None or cases is not None:
             raise SettingsError("--resume goes on with the items of its run; leave --sample and --cases out")
-        # A budget of the settings is for new runs; a resumed one has its own.
-        settings = replaying.with_budget(settings, asked.budget)
+        # Limits of the settings are for new runs; a resumed one has its own.
+        settings = replaying.with_limits(settings, asked)
     judge = replaying.choose_judge(asked, settings)
     if resume is not None:
         done = replaying.replay_and_judge(
@@ -85,10 +85,10 @@ def run(
             ),
         )
     if as_json:
-        print_json(replaying.document(done, replaying.partings_of(app, done.report)))
+        print_json(telling.document(done, telling.partings_of(app, done.report)))
     else:
         from replay.terminal.table import show
 
-        show(replaying.summary(done, replaying.partings_of(app, done.report)))
+        show(telling.summary(done, telling.partings_of(app, done.report)))
         say(f"next: replay diff {done.report.run.id}")
     return done.code

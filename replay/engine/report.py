@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from replay.engine.forecast import Forecast
 from replay.model import Lane, Run, Status
 
 
@@ -30,9 +31,15 @@ class RunReport:
     cost_usd: float | None
     """What all replayed trials cost, as far as it is known; None where nothing is."""
     missing: int
-    """Trials that were not begun because the budget was spent."""
+    """Trials that were not begun because the budget or the tokens were spent."""
     unpriced: int
     """Trials of this process whose cost is not known."""
+    tokens: int = 0
+    """What the agents read and wrote in all replayed trials, as far as they say."""
+    uncounted: int = 0
+    """Trials of this process whose tokens are not known."""
+    forecast: Forecast | None = None
+    """What was foretold before the trials of this process began; None where nothing was to be run."""
 
     @property
     def errors(self) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from replay import __version__
 from replay.agents import Outcome
 from replay.engine import observed, plan
+from replay.engine.forecast import Forecast, forecast
 from replay.engine.interrupt import interruptible
 from replay.engine.items import Source
 from replay.engine.journal import Journal
@@ -35,7 +36,7 @@ from replay.settings import Settings
 from replay.store.clock import utc_now
 from replay.store.connection import open_store, settle
 from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
-from replay.store.trials import count_statuses, finished_keys, spent_usd, write_trials
+from replay.store.trials import count_statuses, finished_keys, spent_tokens, spent_usd, write_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -54,6 +55,8 @@ class Hooks:
     """Gets sentences a person should read at once."""
     progress: Callable[[Progress], None] = lambda _: None
     """Told after every trial."""
+    judged: bool = False
+    """A judge will grade the trials, which is part of what the run will cost."""
 
 
 def execute(
@@ -95,6 +98,7 @@ def execute(
         golden_path=source.golden_path,
         mode=mode,
         budget_usd=settings.run.budget,
+        max_tokens=settings.run.max_tokens,
         settings={
             **rules,
             "concurrency": settings.run.concurrency,
@@ -120,7 +124,8 @@ def resume(store: Path, run_id: str | None, settings: Settings, *, hooks: Hooks 
     Args:
         store: path of the store.
         run_id: the run, or a unique beginning of its id; None for the latest that has not finished.
-        settings: concurrency, retries and budget count; a budget that is None is the run's own.
+        settings: concurrency, retries, budget and max_tokens count; the last two are the run's own where
+            they are None.
         hooks: who is told.
 
     Raises:
@@ -138,6 +143,8 @@ def resume(store: Path, run_id: str | None, settings: Settings, *, hooks: Hooks 
         run = replace(run, lanes=_as_before(run, settings))
     if settings.run.budget is not None:
         run = replace(run, budget_usd=settings.run.budget)
+    if settings.run.max_tokens is not None:
+        run = replace(run, max_tokens=settings.run.max_tokens)
     return _go(_Batch(store, run, settings, run.settings, hooks or Hooks()), None)
 
 
@@ -180,8 +187,9 @@ class _Batch:
             for lane in self._replayed
         }
         self._finished: set[tuple[str, str, int]] = set()
-        self._done = self._total = self._failed = self._unpriced = 0
+        self._done = self._total = self._failed = self._unpriced = self._uncounted = self._tokens = 0
         self._spent = 0.0
+        self._forecast: Forecast | None = None
 
     async def go(self, write_down: Callable[[DuckDBPyConnection, Run], None] | None) -> RunReport:
         """Start the agents, write the run down if it is new, and replay what is missing."""
@@ -229,10 +237,20 @@ class _Batch:
         lanes = {lane.value for lane in self._replayed}
         self._finished = {key for key in finished_keys(con, self.run.id) if key[1] in lanes}
         self._spent = spent_usd(con, self.run.id, self._replayed) or 0.0
+        self._tokens = spent_tokens(con, self.run.id, self._replayed)
         self._total = items * len(self._replayed) * self.run.trials
         self._done = len(self._finished)
-        if not self._replayed:
-            return
+        foretold = forecast(
+            con, self.run, self._replayed, self._finished, self._settings, judged=self._hooks.judged
+        )
+        if foretold.trials or foretold.votes:
+            self._forecast = foretold
+        if self._replayed:
+            self._tell_what_runs(items)
+        if self._forecast is not None:
+            self._hooks.announce(self._forecast.sentence())
+
+    def _tell_what_runs(self, items: int) -> None:
         self._hooks.announce(
             f"run {self.run.id}: {items} items, {' and '.join(lane.value for lane in self._replayed)}, "
             f"{self.run.trials} trial{'s' * (self.run.trials > 1)} each"
@@ -244,15 +262,19 @@ class _Batch:
                     self._hooks.announce(f"note: {doubt}")
 
     def _slots(self, con: DuckDBPyConnection) -> Iterator[tuple[Item, plan.Slot]]:
-        """What is to be replayed, in order. Once the budget is spent, no block begins any more."""
-        budget = self.run.budget_usd
+        """What is to be replayed, in order. Once the budget or the tokens are spent, no block begins."""
         for item in iter_items(con, self.run.id):
             block = plan.block(item.id, self._replayed, self.run.trials, self.run.seed)
             missing = [slot for slot in block if (item.id, slot.lane.value, slot.trial) not in self._finished]
-            if missing and budget is not None and self._spent >= budget:
+            if missing and self._is_spent:
                 return
             for slot in missing:
                 yield item, slot
+
+    @property
+    def _is_spent(self) -> bool:
+        budget, most = self.run.budget_usd, self.run.max_tokens
+        return (budget is not None and self._spent >= budget) or (most is not None and self._tokens >= most)
 
     async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal, tally: Tally) -> None:
         for item, slot in slots:
@@ -284,6 +306,10 @@ class _Batch:
             self._failed += outcome.status.is_error
             self._unpriced += known is None
             self._spent += cost or 0.0
+            if outcome.usage is None:
+                self._uncounted += 1
+            else:
+                self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
             tally.tell(self._progress)
             self._hooks.progress(self._progress)
 
@@ -317,6 +343,9 @@ class _Batch:
             cost_usd=spent_usd(con, self.run.id, self._replayed),
             missing=self._total - self._done,
             unpriced=self._unpriced,
+            tokens=spent_tokens(con, self.run.id, self._replayed),
+            uncounted=self._uncounted,
+            forecast=self._forecast,
         )
 
 

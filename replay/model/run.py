@@ -44,6 +44,8 @@ class Run:
     """Path of the golden set as it was given; None for a sample."""
     mode: Mode = Mode.ROLLOUT
     budget_usd: float | None = None
+    max_tokens: int | None = None
+    """What its agents may read and write together; None for any number."""
     settings: JsonObject = field(default_factory=dict)
     """What else decided the outcome: time-out, concurrency, ignored arguments, rule on a miss, pairing."""
     finished_at: datetime | None = None

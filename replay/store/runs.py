@@ -17,7 +17,10 @@ from replay.store.text import clean_text, encode
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_RUN = "run_id, created_at, sample, golden_path, mode, lanes, trials, seed, budget_usd, settings, finished_at"
+_RUN = (
+    "run_id, created_at, sample, golden_path, mode, lanes, trials, seed, budget_usd, max_tokens,"
+    " settings, finished_at"
+)
 _ITEM = {
     "run_id": "VARCHAR",
     "item_id": "VARCHAR",
@@ -72,7 +75,7 @@ def create_run(con: DuckDBPyConnection, run: Run, items: Iterable[Item]) -> None
     if not seen:
         raise InputError("there is nothing to replay: the sample or golden set has no items")
     con.execute(
-        f"INSERT INTO runs ({_RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO runs ({_RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             run.id,
             run.created_at,
@@ -83,6 +86,7 @@ def create_run(con: DuckDBPyConnection, run: Run, items: Iterable[Item]) -> None
             run.trials,
             run.seed,
             run.budget_usd,
+            run.max_tokens,
             encode(run.settings),
             run.finished_at,
         ],
@@ -188,6 +192,7 @@ def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -
             trials=trials,
             seed=seed,
             budget_usd=budget_usd,
+            max_tokens=max_tokens,
             settings=_read_settings(settings),
             finished_at=finished_at,
         )
@@ -201,6 +206,7 @@ def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -
             trials,
             seed,
             budget_usd,
+            max_tokens,
             settings,
             finished_at,
         ) in rows

@@ -105,6 +105,16 @@ def spent_usd(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> 
     return found[0] if found else None
 
 
+def spent_tokens(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> int:
+    """What the agents of these lanes read and wrote together, as far as they say."""
+    [(found,)] = con.execute(
+        "SELECT sum((usage->>'$.input_tokens')::HUGEINT + (usage->>'$.output_tokens')::HUGEINT)"
+        " FROM trials WHERE run_id = ? AND lane IN (SELECT unnest(?::VARCHAR[]))",
+        [run_id, [lane.value for lane in lanes]],
+    ).fetchall()
+    return int(found or 0)
+
+
 def _row(trial: Trial) -> tuple[Any, ...]:
     return (
         trial.run_id,

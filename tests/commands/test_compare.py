@@ -42,6 +42,8 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
     assert done.err == (
         "latest complete month with traces: 2026-10 (6 traces)\n"
         f"run {run.id}: 5 items, old and new, 2 trials each\n"
+        "likely cost: agents of unknown cost; 20 of 20 trials are not counted: their traces name no tokens or no "
+        "model\n"
         f"HTML report of run {run.id} written to report.html\n"
     )
     assert samples(project) == [("2026-10", 5)]

@@ -37,7 +37,9 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
         "  cost: agents $0.2400\n"
     )
     assert done.err == (
-        f"run {run.id}: 4 items, old and old2 and new, 2 trials each\nnext: replay diff {run.id}\n"
+        f"run {run.id}: 4 items, old and old2 and new, 2 trials each\n"
+        "likely cost: agents of unknown cost; 24 of 24 trials are not counted: their traces name no tokens or no "
+        f"model\nnext: replay diff {run.id}\n"
     )
     trials = project.trials()
     assert len(trials) == 4 * 3 * 2
@@ -81,6 +83,17 @@ def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project)
             "new": {"version": "model=large", "statuses": {"ok": 4}},
         },
         "missing": 0,
+        "forecast": {
+            "trials": 8,
+            "tokens": None,
+            "cost_usd": None,
+            "guessed_trials": 0,
+            "unpriced_trials": 8,
+            "unpriced_models": [],
+            "judge_votes": 0,
+            "judge_usd": None,
+        },
+        "tokens": 0,
         "judge": None,
         "next": f"replay diff {run.id}",
     }

@@ -113,6 +113,7 @@ CREATE TABLE runs (
     trials      INTEGER NOT NULL,
     seed        BIGINT NOT NULL,
     budget_usd  DOUBLE,
+    max_tokens  BIGINT,                   -- what the agents may read and write together
     settings    JSON NOT NULL,
     finished_at TIMESTAMP
 );

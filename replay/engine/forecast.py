@@ -1,0 +1,246 @@
+"""What a run will likely cost, told before it starts: from what the items' traces took, at the prices of the
+versions' models.
+
+A trial is taken to read and write as many tokens as its trace did. Where the version asks the model that
+production asked, the cost that was recorded counts; elsewhere the tokens at the price of the version's model.
+Trials of items without recorded tokens are taken to be like the mean of the others. What has no known price
+is said and never counted as free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from replay.llm import prices
+from replay.llm.anthropic import is_loopback
+from replay.model import JsonObject, Lane, Mode, Run, Usage, Version, VersionKind
+from replay.settings import Settings
+from replay.store import bulk
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+JUDGE_TOKENS = 700
+"""What a vote reads beside the item: the judge's instructions and rubric."""
+VOTE_TOKENS = 150
+"""What a vote writes."""
+LETTERS_A_TOKEN = 4
+_READ = 5000
+
+_read_usage = bulk.reader(Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the trials that are missing will likely cost, and their judge."""
+
+    trials: int
+    """Trials that are to be run."""
+    tokens: int | None
+    """What they will read and write; None where no trace says."""
+    cost_usd: float | None
+    """As far as prices are known; None where none is."""
+    guessed: int
+    """Trials whose item has no recorded tokens, taken to be like the others."""
+    unpriced: int
+    """Trials that are not in `cost_usd`."""
+    models: tuple[str, ...]
+    """Models without a known price."""
+    votes: int
+    """What the judge will be asked, at most."""
+    judge_usd: float | None
+    """None without a judge, and where the price of its model is not known."""
+    judge_model: str | None = None
+    """None without a judge."""
+
+    def document(self) -> JsonObject:
+        """For `--json`."""
+        return {
+            "trials": self.trials,
+            "tokens": self.tokens,
+            "cost_usd": self.cost_usd,
+            "guessed_trials": self.guessed,
+            "unpriced_trials": self.unpriced,
+            "unpriced_models": list(self.models),
+            "judge_votes": self.votes,
+            "judge_usd": self.judge_usd,
+        }
+
+    def sentence(self) -> str:
+        """For people, on one line."""
+        parts = []
+        if self.trials:
+            parts.append(f"agents {_dollars(self.cost_usd)}{self._tokens_told()}")
+        if self.judge_model is not None and self.votes:
+            parts.append(f"judge {_dollars(self.judge_usd)} for {self.votes:,} votes")
+        said = f"likely cost: {', '.join(parts)}"
+        if self.unpriced:
+            why = (
+                f"no known price of {', '.join(self.models)}"
+                if self.models
+                else "their traces name no tokens or no model"
+            )
+            said += f"; {self.unpriced:,} of {self.trials:,} trials are not counted: {why}"
+        if self.guessed and self.cost_usd is not None:
+            said += f"; {self.guessed:,} trials without recorded tokens are taken to be like the others"
+        if self.judge_model is not None and self.votes and self.judge_usd is None:
+            said += f"; the price of the judge's model {self.judge_model} is not known"
+        return said
+
+    def _tokens_told(self) -> str:
+        return "" if self.tokens is None else f" for {self.tokens:,} tokens"
+
+
+@dataclass(slots=True)
+class _Count:
+    """Of one lane."""
+
+    cost_usd: float = 0.0
+    priced: int = 0
+    tokens: int = 0
+    measured: int = 0
+    unmeasured: int = 0
+    unpriced: int = 0
+    models: set[str] = field(default_factory=set)
+
+
+def forecast(
+    con: DuckDBPyConnection,
+    run: Run,
+    replayed: Collection[Lane],
+    finished: Collection[tuple[str, str, int]],
+    settings: Settings,
+    *,
+    judged: bool,
+) -> Forecast:
+    """What is still to be spent on a run.
+
+    Args:
+        con: a connection that sees the run's items and traces.
+        run: the run.
+        replayed: its lanes that are run.
+        finished: item id, lane and index of the trials that are there.
+        settings: with the judge and the user's own prices.
+        judged: a judge will grade the trials.
+    """
+    done: dict[tuple[str, str], int] = {}
+    for item_id, lane, _ in finished:
+        done[item_id, lane] = done.get((item_id, lane), 0) + 1
+    counts = {lane: _Count() for lane in replayed}
+    model = settings.judge.model if judged else None
+    votes, judge_usd = 0, 0.0 if model is not None else None
+    a_trace = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
+    rows = con.cursor().execute(
+        f"SELECT i.item_id, length(i.item), t.usage, t.input_tokens, t.output_tokens, t.cost_usd, t.model,"
+        f" {a_trace} FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id WHERE i.run_id = ?",
+        [run.id],
+    )
+    while batch := rows.fetchmany(_READ):
+        for item_id, letters, usage, read, written, cost_usd, recorded, parts in batch:
+            took = _took(usage, read, written, parts)
+            paid = None if cost_usd is None else cost_usd / parts
+            for lane, count in counts.items():
+                missing = run.trials - done.get((item_id, lane.value), 0)
+                if missing > 0:
+                    _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
+            if model is not None:
+                asked = len(run.lanes) * run.trials * settings.judge.votes
+                votes += asked
+                vote = Usage(
+                    input_tokens=letters // LETTERS_A_TOKEN + JUDGE_TOKENS, output_tokens=VOTE_TOKENS
+                )
+                price = _vote_cost(model, vote, settings)
+                judge_usd = None if judge_usd is None or price is None else judge_usd + asked * price
+    return _sum(counts.values(), votes, judge_usd, model)
+
+
+def _sum(
+    counts: Collection[_Count], votes: int, judge_usd: float | None, judge_model: str | None
+) -> Forecast:
+    cost, tokens = 0.0, 0.0
+    known = measured = guessed = unpriced = trials = 0
+    for count in counts:
+        trials += count.priced + count.unpriced + count.unmeasured
+        measured += count.measured
+        known += count.priced
+        unpriced += count.unpriced
+        mean = count.cost_usd / count.priced if count.priced else None
+        cost += count.cost_usd + (mean or 0.0) * count.unmeasured
+        tokens += count.tokens
+        if count.measured:
+            tokens += count.tokens / count.measured * count.unmeasured
+        if mean is None:
+            unpriced += count.unmeasured
+        else:
+            guessed += count.unmeasured
+    return Forecast(
+        trials=trials,
+        tokens=round(tokens) if measured else None,
+        cost_usd=cost if known else None,
+        guessed=guessed,
+        unpriced=unpriced,
+        models=tuple(sorted({model for count in counts for model in count.models})),
+        votes=votes,
+        judge_usd=judge_usd,
+        judge_model=judge_model,
+    )
+
+
+def _add(
+    count: _Count,
+    trials: int,
+    version: Version,
+    took: Usage | None,
+    paid: float | None,
+    recorded: str | None,
+    settings: Settings,
+) -> None:
+    """So many trials of an item."""
+    model = version.model or recorded
+    if took is not None:
+        count.measured += trials
+        count.tokens += trials * (took.input_tokens + took.output_tokens)
+    cost = None
+    if version.kind is VersionKind.MESSAGES and is_loopback(version.env.get("ANTHROPIC_BASE_URL")):
+        cost = 0.0
+    elif paid is not None and model == recorded:
+        cost = paid
+    elif took is None:
+        count.unmeasured += trials
+        return
+    elif model is not None:
+        cost = prices.cost(model, took, settings.prices)
+        if cost is None:
+            count.models.add(model)
+    if cost is None:
+        count.unpriced += trials
+    else:
+        count.priced += trials
+        count.cost_usd += trials * cost
+
+
+def _took(usage: str | None, read: int | None, written: int | None, parts: int) -> Usage | None:
+    """The tokens of an item; a decision has its share of its trace's."""
+    whole = _read_usage(usage) if usage else Usage(input_tokens=read or 0, output_tokens=written or 0)
+    if not whole.input_tokens and not whole.output_tokens:
+        return None
+    return Usage(
+        input_tokens=whole.input_tokens // parts,
+        output_tokens=whole.output_tokens // parts,
+        cache_read_tokens=whole.cache_read_tokens // parts,
+        cache_write_tokens=whole.cache_write_tokens // parts,
+    )
+
+
+def _vote_cost(model: str, vote: Usage, settings: Settings) -> float | None:
+    if is_loopback(settings.judge.base_url):
+        return 0.0
+    return prices.cost(model, vote, settings.prices)
+
+
+def _dollars(usd: float | None) -> str:
+    if usd is None:
+        return "of unknown cost"
+    return f"${usd:.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
