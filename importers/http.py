@@ -227,9 +227,9 @@ class JsonClient:
                 tries += 1
                 weight += 2 if found.slow else 1
                 if not found.again or weight >= (heavy_attempts if found.heavy else attempts):
-                    tried = f", after {tries} tries" if tries > 1 else ""
+                    tried = f" {tries} times" if tries > 1 else ""
                     raise HttpError(
-                        f"{where} {found.text}{tried} (asked for {path})",
+                        f"{where} {found.text} (asked{tried} for {path})",
                         status=found.status,
                         heavy=found.heavy,
                     )
@@ -257,7 +257,7 @@ class JsonClient:
                 return self._read(answer, bytes(content))
         except httpx.TimeoutException as error:
             if isinstance(error, httpx.ConnectTimeout):
-                return _Fault("cannot be reached (no connection in time); is the address right?", slow=True)
+                return _Fault("cannot be reached (no connection in time): is the address right?", slow=True)
             return _Fault(f"was silent for {self._timeout:.0f} s", heavy=True, slow=True)
         except httpx.ConnectError as error:
             return self._unreachable(error)
@@ -282,7 +282,7 @@ class JsonClient:
                     again=False,
                 )
             cause = cause.__cause__ or cause.__context__
-        return _Fault(f"cannot be reached ({one_line(str(error))}); is the address right?", slow=True)
+        return _Fault(f"cannot be reached ({one_line(str(error))}): is the address right?", slow=True)
 
     def _read(self, answer: httpx.Response, content: bytes) -> _Answer | _Fault:
         status = answer.status_code

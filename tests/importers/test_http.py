@@ -24,7 +24,7 @@ def test_waits_grow_between_tries_and_end() -> None:
     with serving(lambda _request: (200, {})) as server, _client(server, waits) as client:
         server.stumbles = iter([500] * ATTEMPTS)
         with pytest.raises(
-            HttpError, match=r"Acme at http://127.*answered HTTP 500.*after 6 tries"
+            HttpError, match=r"Acme at http://127.*answered HTTP 500.*asked 6 times"
         ) as failed:
             client.get("/things")
         assert (failed.value.status, failed.value.heavy) == (500, True)
