@@ -32,6 +32,12 @@ def insert(
     con.execute(f"INSERT INTO {table} ({names}) SELECT {values} {conflict}", lists)
 
 
+def json_type(columns: Mapping[str, str]) -> str:
+    """The type of a JSON object with these columns (name → SQL type), as `json_transform` wants it."""
+    types = {name: [kind[:-2]] if kind.endswith("[]") else kind for name, kind in columns.items()}
+    return msgspec.json.encode(types).decode()
+
+
 def reader(type_: type[T]) -> Callable[[str], T]:
     """A function that reads stored JSON text as that type."""
     return partial(_decode, msgspec.json.Decoder(type_))

@@ -12,7 +12,6 @@ says when it changed a record last, an earlier state never replaces a later one.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,58 +21,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from replay.errors import UnknownNameError
 from replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
 from replay.store import bulk
+from replay.store.bulk import json_type
 from replay.store.clock import utc_now
 from replay.store.connection import transaction
 from replay.store.ids import resolve
-from replay.store.text import clean_text, encode
+from replay.store.trace_row import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_TRACE = {
-    "trace_id": "VARCHAR",
-    "source": "VARCHAR",
-    "source_id": "VARCHAR",
-    "content_hash": "VARCHAR",
-    "imported_at": "TIMESTAMP",
-    "updated_at": "TIMESTAMP",
-    "started_at": "TIMESTAMP",
-    "ended_at": "TIMESTAMP",
-    "incomplete": "BOOLEAN",
-    "state": "VARCHAR",
-    "name": "VARCHAR",
-    "session_id": "VARCHAR",
-    "user_id": "VARCHAR",
-    "environment": "VARCHAR",
-    "release": "VARCHAR",
-    "model": "VARCHAR",
-    "tags": "VARCHAR[]",
-    "tool_path": "VARCHAR",
-    "input": "VARCHAR",
-    "final_response": "VARCHAR",
-    "input_tokens": "BIGINT",
-    "output_tokens": "BIGINT",
-    "cost_usd": "DOUBLE",
-    "latency_ms": "DOUBLE",
-    "error": "VARCHAR",
-    "usage": "VARCHAR",
-    "scores": "VARCHAR",
-    "metadata": "VARCHAR",
-    "messages": "VARCHAR",
-    "steps": "VARCHAR",
-}
-_CALL = {
-    "trace_id": "VARCHAR",
-    "index": "INTEGER",
-    "name": "VARCHAR",
-    "args": "VARCHAR",
-    "call_id": "VARCHAR",
-    "result": "VARCHAR",
-    "error": "VARCHAR",
-    "answered": "BOOLEAN",
-    "started_at": "TIMESTAMP",
-    "duration_ms": "DOUBLE",
-}
+_SHORT = json_type(COLUMNS)
+_CALLS = f"[{json_type(CALL_COLUMNS)}]"
+_INSERT = f"""
+INSERT INTO traces BY NAME
+SELECT * EXCLUDE (short), unnest(json_transform(short, '{_SHORT}'))
+FROM (SELECT unnest($ids::VARCHAR[]) AS trace_id, unnest($sources::VARCHAR[]) AS source,
+    unnest($source_ids::VARCHAR[]) AS source_id, unnest($digests::VARCHAR[]) AS content_hash,
+    $now::TIMESTAMP AS imported_at, unnest($updated::TIMESTAMP[]) AS updated_at,
+    unnest($short::VARCHAR[]) AS short, unnest($metadata::VARCHAR[]) AS metadata,
+    unnest($messages::VARCHAR[]) AS messages, unnest($steps::VARCHAR[]) AS steps)
+"""
+_INSERT_CALLS = f"""
+INSERT INTO tool_calls BY NAME
+SELECT trace_id, unnest(call)
+FROM (SELECT trace_id, unnest(json_transform(calls, '{_CALLS}')) AS call
+    FROM (SELECT unnest($ids::VARCHAR[]) AS trace_id, unnest($calls::VARCHAR[]) AS calls))
+"""
 _READ_BATCH = 200
 _HINT = "see `replay traces`"
 
@@ -96,46 +69,45 @@ class Written:
     """Those of the unchanged that were left as they are because what came was older."""
 
 
-def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
+def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
+    """Store a batch of traces; see `write_rows`."""
+    return write_rows(con, map(encode_trace, traces))
+
+
+def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
     """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
     """
-    latest: dict[tuple[str, str], Trace] = {}
-    for trace in traces:
-        key = (clean_text(trace.source), clean_text(trace.trace_id))
-        if key not in latest or not is_older(trace.updated_at, latest[key].updated_at):
-            latest[key] = trace
-    now = utc_now()
-    rows: list[list[Any]] = []
-    calls: list[tuple[Any, ...]] = []
+    latest: dict[tuple[str, str], TraceRow] = {}
+    for row in rows:
+        key = (row.source, row.source_id)
+        if key not in latest or not is_older(row.updated_at, latest[key].updated_at):
+            latest[key] = row
+    changed: list[tuple[str, TraceRow]] = []
     touched: list[tuple[str, datetime]] = []
     with transaction(con):
         names = _Names(con, latest)
         new = updated = older = 0
         replaced: list[str] = []
-        for (source, source_id), trace in latest.items():
-            payload, trace_calls = _encode(trace)
-            digest = _digest(payload, trace_calls)
+        for (source, source_id), row in latest.items():
             trace_id, stored = names.of(source, source_id)
             if stored is None:
                 new += 1
-            elif is_older(trace.updated_at, stored.updated_at):
-                older += stored.digest != digest
+            elif is_older(row.updated_at, stored.updated_at):
+                older += stored.digest != row.digest
                 continue
-            elif stored.digest == digest:
-                if trace.updated_at is not None and trace.updated_at != stored.updated_at:
-                    touched.append((trace_id, trace.updated_at))
+            elif stored.digest == row.digest:
+                if row.updated_at is not None and row.updated_at != stored.updated_at:
+                    touched.append((trace_id, row.updated_at))
                 continue
             else:
                 updated += 1
                 replaced.append(trace_id)
-            rows.append([trace_id, source, source_id, digest, now, trace.updated_at, *payload])
-            calls.extend((trace_id, *call) for call in trace_calls)
+            changed.append((trace_id, row))
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
-        bulk.insert(con, "traces", _TRACE, rows)
-        bulk.insert(con, "tool_calls", _CALL, calls)
+        _insert(con, changed)
         if touched:
             con.execute(
                 "UPDATE traces SET updated_at = known.at FROM"
@@ -144,6 +116,29 @@ def write_traces(con: DuckDBPyConnection, traces: Sequence[Trace]) -> Written:
                 [list(column) for column in zip(*touched, strict=True)],
             )
     return Written(new=new, updated=updated, unchanged=len(latest) - new - updated, older=older)
+
+
+def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:
+    """Insert rows under these ids."""
+    if rows:
+        con.execute(
+            _INSERT,
+            {
+                "now": utc_now(),
+                "ids": [trace_id for trace_id, _ in rows],
+                "sources": [row.source for _, row in rows],
+                "source_ids": [row.source_id for _, row in rows],
+                "digests": [row.digest for _, row in rows],
+                "updated": [row.updated_at for _, row in rows],
+                "short": [row.columns for _, row in rows],
+                "metadata": [row.metadata for _, row in rows],
+                "messages": [row.messages for _, row in rows],
+                "steps": [row.steps for _, row in rows],
+            },
+        )
+    calls = [(trace_id, row.calls) for trace_id, row in rows if row.calls]
+    if calls:
+        con.execute(_INSERT_CALLS, {"ids": [one for one, _ in calls], "calls": [text for _, text in calls]})
 
 
 def is_older(one: datetime | None, other: datetime | None) -> bool:
@@ -244,64 +239,6 @@ class _Names:
         self._known.update({name: _Stored(*stored) for name, *stored in rows})
 
 
-def _encode(trace: Trace) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """The columns of a trace after `updated_at`, and its tool calls' columns after `trace_id`."""
-    usage = trace.usage
-    payload = [
-        trace.started_at,
-        trace.ended_at,
-        trace.incomplete,
-        trace.state.value,
-        _text(trace.name),
-        _text(trace.session_id),
-        _text(trace.user_id),
-        _text(trace.environment),
-        _text(trace.release),
-        _text(trace.model),
-        [clean_text(tag) for tag in trace.tags],
-        clean_text(trace.tool_path),
-        clean_text(trace.input),
-        _text(trace.final_response),
-        bulk.whole(usage.input_tokens) if usage else None,
-        bulk.whole(usage.output_tokens) if usage else None,
-        bulk.real(trace.cost_usd),
-        bulk.real(trace.latency_ms),
-        _text(trace.error),
-        encode(usage) if usage else None,
-        encode(trace.scores),
-        encode(trace.metadata),
-        encode(trace.messages),
-        encode(trace.steps),
-    ]
-    calls = [
-        (
-            index,
-            clean_text(call.name),
-            encode(call.args),
-            _text(call.call_id),
-            None if call.result is None else encode(call.result),
-            _text(call.error),
-            call.answered,
-            call.started_at,
-            bulk.real(call.duration_ms),
-        )
-        for index, call in enumerate(trace.tool_calls)
-    ]
-    return payload, calls
-
-
-def _text(value: str | None) -> str | None:
-    return None if value is None else clean_text(value)
-
-
-def _digest(payload: list[Any], calls: list[tuple[Any, ...]]) -> str:
-    hashed = hashlib.blake2b(digest_size=16)
-    hashed.update(repr((payload[:-5], calls)).encode())
-    for text in payload[-5:]:
-        hashed.update(b"\x00" + (text or "").encode())
-    return f"blake2b:{hashed.hexdigest()}"
-
-
 _ALL = (0, 2**62)
 
 
@@ -311,7 +248,7 @@ def _read(
     rows: tuple[int, int] = _ALL,
     call_rows: tuple[int, int] = _ALL,
 ) -> Iterator[Trace]:
-    call_names = [name for name in _CALL if name != "trace_id"]
+    call_names = list(CALL_COLUMNS)
     calls: dict[str, list[ToolCall]] = {}
     for trace_id, *values in con.execute(
         f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
@@ -322,11 +259,7 @@ def _read(
         fields["args"] = _read_object(fields["args"])
         fields["result"] = None if fields["result"] is None else _read_value(fields["result"])
         calls.setdefault(trace_id, []).append(ToolCall(**fields))
-    names = [
-        name
-        for name in _TRACE
-        if name in _FIELDS and name not in ("tool_path", "input_tokens", "output_tokens")
-    ]
+    names = [field.name for field in dataclasses.fields(Trace) if field.name != "tool_calls"]
     for row in con.execute(
         f"SELECT {', '.join(names)} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
@@ -339,7 +272,6 @@ def _read(
         yield Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields)
 
 
-_FIELDS = {field.name for field in dataclasses.fields(Trace)}
 _JSON_FIELDS: dict[str, Any] = {
     "usage": _read_usage,
     "scores": _read_scores,

@@ -176,7 +176,7 @@ def test_rejects_of_an_earlier_import_go_once_the_file_is_read_anew(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(module, "write_traces", killed)
+        broken.setattr(module, "write_rows", killed)
         assert run("import", "jsonl", "f.jsonl").exit_code == 130
     assert [reject.line for reject in rejects()] == [1, 2], "an import that did not end loses none"
     run("import", "jsonl", "f.jsonl")

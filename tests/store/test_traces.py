@@ -162,7 +162,7 @@ def test_an_id_that_looks_like_a_renamed_one_is_kept_apart(con: DuckDBPyConnecti
 
 def test_a_batch_that_fails_leaves_nothing(con: DuckDBPyConnection) -> None:
     bad = trace("bad", started_at="no time")
-    with pytest.raises(Exception, match=r"no time|TIMESTAMP"):
+    with pytest.raises(Exception, match="started_at"):
         write_traces(con, [trace("good"), bad])
     assert count_traces(con) == 0
     assert write_traces(con, [trace("good")]) == Written(new=1)
