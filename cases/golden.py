@@ -34,6 +34,8 @@ def case_to_json(case: Case) -> dict[str, Any]:
     if expected.match != Match():
         plain = msgspec.to_builtins(Match())
         record["match"] = {k: v for k, v in msgspec.to_builtins(expected.match).items() if v != plain[k]}
+        if "tools" in record["match"]:
+            record["match"]["tools"] = _said(record["match"]["tools"])
     optional = {
         "expected_tools": None if expected.tools is None else list(expected.tools),
         "expected_response_traits": list(expected.response_traits) or None,
@@ -198,3 +200,10 @@ def _replace(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _said(value: Any) -> Any:
+    """What is there of an object, without the keys that say nothing."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _said(item) for key, item in value.items() if item is not None and item != {}}

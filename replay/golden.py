@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 from replay.errors import InputError
-from replay.messages import canonical_args, conversation, read_messages
+from replay.messages import canonical_args, conversation, decode, read_messages
 from replay.model import (
     Case,
     Expectation,
@@ -19,8 +19,11 @@ from replay.model import (
     Item,
     JsonObject,
     Match,
+    NamedRule,
+    PathRule,
     Provenance,
     ToolCall,
+    ToolMatch,
 )
 
 _CASE_KEYS = {
@@ -92,7 +95,10 @@ def content_id(case: Case) -> str:
     held: JsonObject = {
         "input": case.input,
         "messages": [[message.role, message.text] for message in case.messages],
-        "expectation": msgspec.to_builtins(case.expectation),
+        # What is not expected does not count, so that a new kind of expectation leaves old ids as they are.
+        "expectation": {
+            key: value for key, value in msgspec.to_builtins(case.expectation).items() if value is not None
+        },
     }
     return f"sha256:{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
 
@@ -205,7 +211,7 @@ class _Reader:
         for index, call in enumerate(calls):
             if not isinstance(call, dict) or not isinstance(call.get("name"), str):
                 raise self._wrong(f"{field}[{index}]", 'an object with a "name"')
-            args = call.get("args", call.get("arguments"))
+            args = decode(call.get("args", call.get("arguments")))
             if args is not None and not isinstance(args, dict):
                 raise self._wrong(f"{field}[{index}].args", "an object")
             yield call["name"], args, call
@@ -218,10 +224,7 @@ class _Reader:
             match = {"mode": match}
         if not isinstance(match, dict):
             raise self._wrong("match", f"a mode ({', '.join(_MODES)}) or an object")
-        known = {field.name for field in fields(Match)}
-        for key in match:
-            if key not in known:
-                raise self._wrong(f"match.{key}", f"left out; known are {', '.join(sorted(known))}")
+        self._only("match", match, Match)
         self._one_of("match.mode", match.get("mode"), _MODES)
         self._one_of("match.args", match.get("args"), _ARGS)
         given: dict[str, Any] = {}
@@ -231,12 +234,48 @@ class _Reader:
                     raise self._wrong(f"match.{key}", "a list of names")
                 given[key] = tuple(value)
             elif key == "tools":
-                if not isinstance(value, dict) or not all(mode in _ARGS for mode in value.values()):
-                    raise self._wrong("match.tools", f"an object of tool → one of {', '.join(_ARGS)}")
-                given[key] = value
+                if not isinstance(value, dict):
+                    raise self._wrong("match.tools", "an object of tool → how its arguments are compared")
+                given[key] = {
+                    tool: self._tool_match(f"match.tools.{tool}", said) for tool, said in value.items()
+                }
             else:
                 given[key] = value
         return Match(**given)
+
+    def _tool_match(self, field: str, said: Any) -> str | ToolMatch:
+        if isinstance(said, str) and said in _ARGS:
+            return said
+        if not isinstance(said, dict):
+            raise self._wrong(field, f"one of {', '.join(_ARGS)}, or an object of args, paths and function")
+        self._only(field, said, ToolMatch)
+        self._one_of(f"{field}.args", said.get("args"), _ARGS)
+        paths = said.get("paths", {})
+        if not isinstance(paths, dict):
+            raise self._wrong(f"{field}.paths", "an object of dotted path → rule")
+        rules = {path: self._path_rule(f"{field}.paths.{path}", rule) for path, rule in paths.items()}
+        try:
+            return ToolMatch(args=said.get("args"), paths=rules, function=said.get("function"))
+        except ValueError as error:
+            raise InputError(f"{self._where}: {field}: {error}") from None
+
+    def _path_rule(self, field: str, rule: Any) -> NamedRule | PathRule:
+        if not isinstance(rule, dict):
+            named = get_args(NamedRule)
+            if not isinstance(rule, str) or rule not in named:
+                raise self._wrong(field, f"one of {', '.join(named)}, or an object with a rule")
+            return cast("NamedRule", rule)
+        self._only(field, rule, PathRule)
+        try:
+            return PathRule(**rule)
+        except ValueError as error:
+            raise InputError(f"{self._where}: {field}: {error}") from None
+
+    def _only(self, field: str, found: dict[str, Any], kind: type) -> None:
+        known = {one.name for one in fields(kind)}
+        for key in found:
+            if key not in known:
+                raise self._wrong(f"{field}.{key}", f"left out; known are {', '.join(sorted(known))}")
 
     def _tape(self) -> tuple[ToolCall, ...]:
         calls = self._get("tape", list, "a list of {name, args, result}") or []

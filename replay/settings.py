@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from replay.errors import SettingsError
+from replay.model.case import PathRule, ToolMatch
 from replay.model.json import JsonObject
 
 FILE_NAME = "replay.toml"
@@ -86,6 +87,10 @@ class Tool:
     """A read tool may also be answered from another trace's recording of the same call; a write tool only
     ever from the item's own tape. Where it is not said, no other trace answers."""
     ignore_args: tuple[str, ...] = ()
+    match: Literal["exact", "subset", "ignore"] | ToolMatch | None = None
+    """How arguments are compared where neither the case nor `[match]` says it: a mode, or a table of `args`,
+    `paths` (dotted path → `exact`, `ignore`, `ignore_case`, `date`, `time`, or a table with `tolerance`,
+    `relative`, `regex` or `function`) and `function`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +224,8 @@ class MatchSection:
     args: Literal["exact", "subset", "ignore"] = "exact"
     only_tools: tuple[str, ...] = ()
     ignore_tools: tuple[str, ...] = ()
-    tools: dict[str, Literal["exact", "subset", "ignore"]] = field(default_factory=dict)
+    tools: dict[str, Literal["exact", "subset", "ignore"] | ToolMatch] = field(default_factory=dict)
+    """Tool, or `*` for every tool → how its arguments are compared, as `match` of `[tools.NAME]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,12 +433,28 @@ def _refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
             for inner, type_ in SUBTABLES.get(name, {}).items():
                 if isinstance(value.get(inner), dict):
                     _refuse(value[inner], _keys(type_), (name, inner), file, text)
+            if name == "match" and isinstance(value.get("tools"), dict):
+                for tool, said in value["tools"].items():
+                    _refuse_in_match(said, (name, "tools", tool), file, text)
             continue
         for entry, keys in value.items():
             if not isinstance(keys, dict):
                 where = _place(file, text, (name, entry))
                 raise SettingsError(f"{where}: {name}.{entry} must be a table, [{name}.{entry}]")
             _refuse(keys, _keys(NAMED_TABLES[name]), (name, entry), file, text)
+            if name == "tools":
+                _refuse_in_match(keys.get("match"), (name, entry, "match"), file, text)
+
+
+def _refuse_in_match(said: Any, path: tuple[str, ...], file: Path | None, text: str) -> None:
+    """The keys of a `ToolMatch`, and of the rules in it."""
+    if not isinstance(said, dict):
+        return
+    _refuse(said, _keys(ToolMatch), path, file, text)
+    paths = said.get("paths")
+    for place, rule in paths.items() if isinstance(paths, dict) else ():
+        if isinstance(rule, dict):
+            _refuse(rule, _keys(PathRule), (*path, "paths", place), file, text)
 
 
 def _keys(section: type) -> set[str]:

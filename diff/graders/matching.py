@@ -2,14 +2,17 @@
 
 What counts
     Two calls *fit* when their names are equal and their arguments agree. Arguments agree by one of three
-    rules, per tool if asked (`Match.tools`):
+    rules, per tool if asked (`Match.tools`; what is said of a tool goes before what is said of `*`):
 
     exact    equal JSON objects
     subset   every key of the expected call is there with an equal value; other keys do not count
     ignore   names alone (so too where an expected call names no arguments)
 
     Values are equal as JSON: 1 equals 1.0, true is not 1, the order of keys never counts, the order of lists
-    does. `ignore_args` are taken out of both sides first. `only_tools` and `ignore_tools` take calls out of
+    does; a string that is a JSON object or array counts as what it says. A tool's `paths` give single values
+    a rule of their own, and its `function` decides alone (`diff.graders.arguments`).
+
+    `ignore_args` are taken out of both sides first. `only_tools` and `ignore_tools` take calls out of
     both lists before anything is compared, so positions in a reason count the calls that are left.
 
 When a list matches (E expected calls, A actual ones)
@@ -37,10 +40,11 @@ Example: expected `get_order_status(order_id='1') > cancel_order(order_id='1')`,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from replay.messages import canonical_args
+from diff.graders.arguments import ANY, Rules, canonical, equal, laid_over
 from replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
 _VALUE_WIDTH = 40
@@ -62,6 +66,7 @@ Expected = Sequence[ExpectedCall | ToolCall]
 """What is expected: a case's calls, or the recorded calls of a trace."""
 
 _NOTHING: Mapping[str, Collection[str]] = {}
+_HERE = Path()
 
 
 def match(
@@ -69,12 +74,17 @@ def match(
     actual: Sequence[ToolCall],
     rules: Match,
     ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
+    root: Path = _HERE,
 ) -> Matched:
     """Compare the calls an agent made with the expected ones.
 
-    `ignore_by_tool` names arguments that never count in calls of one tool, beside `rules.ignore_args`.
+    `ignore_by_tool` names arguments that never count in calls of one tool, beside `rules.ignore_args`;
+    `root` is the folder where functions that `rules` names are found.
+
+    Raises:
+        ReplayError: such a function cannot be loaded, or failed.
     """
-    pair = _Pair.of(expected, actual, rules, ignore_by_tool)
+    pair = _Pair.of(expected, actual, rules, ignore_by_tool, root)
     if pair.passes():
         return Matched(passed=True, partial=1.0, reason="")
     return Matched(passed=False, partial=pair.partial(), reason=pair.reason())
@@ -85,12 +95,13 @@ def can_still_match(
     actual: Sequence[ToolCall],
     rules: Match,
     ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
+    root: Path = _HERE,
 ) -> bool:
     """Whether calls that were cut short could have become a match had they gone on.
 
     False is certain: no continuation of `actual` matches.
     """
-    pair = _Pair.of(expected, actual, rules, ignore_by_tool)
+    pair = _Pair.of(expected, actual, rules, ignore_by_tool, root)
     if rules.mode == "strict":
         return len(pair.actual) <= len(pair.expected) and pair.common_prefix() == len(pair.actual)
     if rules.mode in ("unordered", "subset"):
@@ -107,9 +118,11 @@ class _Pair:
         actual: Sequence[ToolCall],
         rules: Match,
         ignore_by_tool: Mapping[str, Collection[str]],
+        root: Path,
     ) -> None:
         self.expected, self.actual, self.rules = expected, actual, rules
-        self._ignore_by_tool = ignore_by_tool
+        self._ignore_by_tool, self._root = ignore_by_tool, root
+        self._said: dict[str, tuple[str, Rules | None]] = {}
         self._known: dict[tuple[int, int], bool] = {}
         self._keys: dict[int, str] = {}
         self._wanted: dict[int, str] = {}
@@ -121,17 +134,29 @@ class _Pair:
         actual: Sequence[ToolCall],
         rules: Match,
         ignore_by_tool: Mapping[str, Collection[str]],
+        root: Path,
     ) -> _Pair:
         """The lists without the calls that do not count."""
         if rules.only_tools or rules.ignore_tools:
             only, ignored = frozenset(rules.only_tools), frozenset(rules.ignore_tools)
             expected = [call for call in expected if _counts(call.name, only, ignored)]
             actual = [call for call in actual if _counts(call.name, only, ignored)]
-        return cls(expected, actual, rules, ignore_by_tool)
+        return cls(expected, actual, rules, ignore_by_tool, root)
 
     def _ignored(self, name: str) -> Collection[str]:
         own = self._ignore_by_tool.get(name)
         return (*self.rules.ignore_args, *own) if own else self.rules.ignore_args
+
+    def _how(self, name: str) -> tuple[str, Rules | None]:
+        """By which rule the arguments of a tool's calls agree, and the rules of single values if any."""
+        if not self.rules.tools:
+            return self.rules.args, None
+        if name not in self._said:
+            said = laid_over(self.rules.tools.get(name), self.rules.tools.get(ANY))
+            how = said.args if said and said.args else self.rules.args
+            own = said if said and (said.paths or said.function) else None
+            self._said[name] = how, Rules(own, how, self._ignored(name), self._root) if own else None
+        return self._said[name]
 
     def fits(self, i: int, j: int) -> bool:
         """Whether expected call i and actual call j are the same call."""
@@ -144,20 +169,22 @@ class _Pair:
         wanted, made = self.expected[i], self.actual[j]
         if wanted.name != made.name:
             return False
-        how = self.rules.tools.get(wanted.name, self.rules.args)
+        how, own = self._how(wanted.name)
         if how == "ignore" or wanted.args is None:
             return True
+        if own is not None:
+            return next(own.differences(wanted.args, made.args), None) is None
         ignored = self._ignored(wanted.name)
         if i not in self._wanted:
-            self._wanted[i] = canonical_args(wanted.args, ignored)
+            self._wanted[i] = canonical(wanted.args, ignored)
         if how == "exact":
             if j not in self._keys:
-                self._keys[j] = canonical_args(made.args, ignored)
+                self._keys[j] = canonical(made.args, ignored)
             return self._wanted[i] == self._keys[j]
         keys = [key for key in wanted.args if key not in ignored]
         if any(key not in made.args for key in keys):
             return False
-        return self._wanted[i] == canonical_args({key: made.args[key] for key in keys})
+        return self._wanted[i] == canonical({key: made.args[key] for key in keys})
 
     def passes(self) -> bool:
         e, a = len(self.expected), len(self.actual)
@@ -300,10 +327,19 @@ class _Pair:
     def _differs(self, i: int, j: int, prefix: str) -> str:
         wanted, made = self.expected[i], self.actual[j]
         wanted_args, made_args = wanted.args, made.args
+        asked = ""
         if wanted.name == made.name and wanted.args is not None:
-            how = self.rules.tools.get(wanted.name, self.rules.args)
-            wanted_args, made_args = _differing(wanted.args, made.args, self._ignored(wanted.name), how)
-        return f"{prefix}expected {_shown(wanted.name, wanted_args)}, got {_shown(made.name, made_args)}"
+            how, own = self._how(wanted.name)
+            if own is None:
+                wanted_args, made_args = _differing(wanted.args, made.args, self._ignored(wanted.name), how)
+            else:
+                differences = list(own.differences(wanted.args, made.args))
+                wanted_args = _placed((one.path, one.wanted) for one in differences)
+                made_args = _placed((one.path, one.made) for one in differences)
+                first = next((one for one in differences if one.rule), None)
+                asked = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
+        shown = f"expected {_shown(wanted.name, wanted_args)}, got {_shown(made.name, made_args)}"
+        return f"{prefix}{shown}{asked}"
 
 
 def _counts(name: str, only: frozenset[str], ignored: frozenset[str]) -> bool:
@@ -318,7 +354,7 @@ def _differing(
     different = [
         key
         for key in keys
-        if key not in ignored and (key not in wanted or key not in made or not _equal(wanted[key], made[key]))
+        if key not in ignored and (key not in wanted or key not in made or not equal(wanted[key], made[key]))
     ]
     return (
         {key: wanted[key] for key in different if key in wanted},
@@ -326,8 +362,13 @@ def _differing(
     )
 
 
-def _equal(left: Json, right: Json) -> bool:
-    return canonical_args({"": left}) == canonical_args({"": right})
+def _placed(values: Iterable[tuple[str, tuple[Json, ...]]]) -> JsonObject:
+    """Path → value, where there is one; the arguments themselves where the path is the top."""
+    placed: JsonObject = {}
+    for path, found in values:
+        for value in found:
+            placed.update(value if not path and isinstance(value, dict) else {path: value})
+    return placed
 
 
 def _shown(name: str, args: JsonObject | None) -> str:

@@ -2,7 +2,8 @@
 
 A case that expects calls is held against them, by the case's own rules (`match`). A sampled trace has no
 expectation and is held against what production did: its recorded calls, by the rules of `[match]`. Arguments
-named in `ignore_args` of `[agent]` or `[tools.NAME]` never count.
+named in `ignore_args` of `[agent]` or `[tools.NAME]` never count. `match` of `[tools.NAME]` says how a tool's
+arguments are compared where neither the case nor `[match]` does.
 
 A trial that diverged was stopped at a call the tape could not answer. It is graded on its calls up to and
 with that one: where no continuation could match any more it failed; otherwise the grade abstains.
@@ -15,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from diff.graders.arguments import laid_over
 from diff.graders.base import Grader, abstained, scored
 from diff.graders.matching import can_still_match, match
-from replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, Trial
+from replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
 from replay.settings import Settings
 
-NAME, VERSION = "tool_calls", "1"
+NAME, VERSION = "tool_calls", "2"
 TOOLS_NAME, TOOLS_VERSION = "expected_tools", "1"
 
 
@@ -36,11 +38,11 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
     expected, rules = _expected(item, settings)
     made = [served.call for served in trial.served]
     ignored = _ignored_by_tool(settings)
-    if trial.status is Status.DIVERGED and can_still_match(expected, made, rules, ignored):
+    if trial.status is Status.DIVERGED and can_still_match(expected, made, rules, ignored, settings.root):
         return abstained(
             trial, NAME, VERSION, f"stopped before it could be decided: {trial.reason or 'diverged'}"
         )
-    matched = match(expected, made, rules, ignored)
+    matched = match(expected, made, rules, ignored, settings.root)
     return scored(
         trial,
         NAME,
@@ -61,7 +63,7 @@ def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | T
             only_tools=own.only_tools,
             ignore_tools=own.ignore_tools,
             ignore_args=(*own.ignore_args, *never),
-            tools=own.tools,
+            tools=_tools(own.tools, settings),
         )
         return item.expectation.tool_calls, rules
     asked = settings.match
@@ -71,9 +73,18 @@ def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | T
         only_tools=asked.only_tools,
         ignore_tools=asked.ignore_tools,
         ignore_args=never,
-        tools=dict(asked.tools),
+        tools=_tools(asked.tools, settings),
     )
     return item.tape, rules
+
+
+def _tools(said: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
+    """What is said of single tools, with `[tools.NAME]` beneath it."""
+    tools = dict(said)
+    for name, tool in settings.tools.items():
+        if (merged := laid_over(tools.get(name), tool.match)) is not None:
+            tools[name] = merged
+    return tools
 
 
 def _ignored_by_tool(settings: Settings) -> Mapping[str, Sequence[str]]:

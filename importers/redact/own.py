@@ -6,21 +6,18 @@ limit, and a text on which it passes is not stored.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import Any
+from types import FrameType
 
 from importers.base import RedactionError
 from importers.redact.found import Found
 from replay.errors import SettingsError
+from replay.functions import load_function
 
 SECONDS = 2.0
 """How long the user's patterns, and the hook, may take for one text."""
@@ -66,7 +63,7 @@ def hook_finder(hook: str, root: Path) -> Finder:
     Raises:
         SettingsError: there is no such function.
     """
-    function = _load(hook, root)
+    function = load_function(hook, root, "[import.redact] hook")
 
     def find(text: str) -> Iterator[Found]:
         try:
@@ -91,40 +88,6 @@ def _piece(piece: object, hook: str, text: str) -> Found:
     raise RedactionError(
         f"the hook {hook} of [import.redact] gave {piece!r}; it must give (start, end, WORD) within the text"
     )
-
-
-def _load(hook: str, root: Path) -> Callable[[str], Sequence[Any]]:
-    place, _, name = hook.rpartition(":")
-    if not place or not name:
-        raise SettingsError(
-            f"[import.redact] hook = {hook!r} names no function; write module:function or ./file.py:function"
-        )
-    try:
-        module = _file_module(root / place) if place.endswith(".py") else _module(place, root)
-        function = getattr(module, name)
-    except Exception as error:  # noqa: BLE001 - the user's module may raise anything
-        raise SettingsError(f"[import.redact] hook = {hook!r} cannot be loaded: {error}") from None
-    if not callable(function):
-        raise SettingsError(f"[import.redact] hook = {hook!r} is no function")
-    return function  # type: ignore[no-any-return]
-
-
-def _module(name: str, root: Path) -> ModuleType:
-    # A module beside replay.toml is found as well as an installed one.
-    sys.path.insert(0, str(root))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(root))
-
-
-def _file_module(file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"replay_redact_{file.stem}", file)
-    if spec is None or spec.loader is None or not file.is_file():
-        raise FileNotFoundError(f"there is no file {file}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @contextmanager

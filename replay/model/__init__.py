@@ -3,7 +3,16 @@
 Times are naive UTC, costs US dollars, durations milliseconds, scores 0..1.
 """
 
-from replay.model.case import Case, Expectation, ExpectedCall, Match, Provenance
+from replay.model.case import (
+    Case,
+    Expectation,
+    ExpectedCall,
+    Match,
+    NamedRule,
+    PathRule,
+    Provenance,
+    ToolMatch,
+)
 from replay.model.decision import Action, Decision, standing
 from replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
 from replay.model.item import Item
@@ -45,6 +54,8 @@ __all__ = [
     "Match",
     "Message",
     "Mode",
+    "NamedRule",
+    "PathRule",
     "Provenance",
     "Rule",
     "Run",
@@ -56,6 +67,7 @@ __all__ = [
     "Step",
     "StepKind",
     "ToolCall",
+    "ToolMatch",
     "Trace",
     "TraceState",
     "Trial",

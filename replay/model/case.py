@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Literal
 
 from replay.model.json import Json, JsonObject
 from replay.model.trace import Message, ToolCall
@@ -16,6 +18,61 @@ class ExpectedCall:
     name: str
     args: JsonObject | None = None
     """Expected arguments; None where only the name counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathRule:
+    """How the values at one place of a call's arguments are compared: by one of these."""
+
+    tolerance: float | None = None
+    """As numbers, which may be this far apart; a text that is a number counts as one. With `relative`, too,
+    both are added."""
+    relative: float | None = None
+    """As numbers, which may be this share of the expected one apart."""
+    regex: str | None = None
+    """The value made, as text, must hold this pattern (of Python); what is expected there does not count."""
+    function: str | None = None
+    """`module:function` or `./file.py:function`, given the expected and the made value; true where they
+    agree."""
+
+    def __post_init__(self) -> None:
+        numeric = [value for value in (self.tolerance, self.relative) if value is not None]
+        if bool(numeric) + (self.regex is not None) + (self.function is not None) != 1:
+            raise ValueError("one of tolerance, relative, regex and function must be said")
+        for value in numeric:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+                raise ValueError(f"tolerance and relative must be numbers from 0 on, not {value!r}")
+        if self.regex is not None:
+            try:
+                re.compile(self.regex)
+            except (re.error, TypeError, RecursionError) as error:
+                raise ValueError(f"regex {self.regex!r} is no regular expression: {error}") from None
+        _check_function(self.function)
+
+
+NamedRule = Literal["exact", "ignore", "ignore_case", "date", "time"]
+"""`exact` (equal as JSON), `ignore` (never counts), `ignore_case` (texts, at any depth), `date` (the same
+calendar day, as written), `time` (the same moment; without an offset UTC)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolMatch:
+    """How the arguments of calls to one tool are compared."""
+
+    args: Literal["exact", "subset", "ignore"] | None = None
+    """In place of `Match.args`."""
+    paths: dict[str, NamedRule | PathRule] = field(default_factory=dict)
+    """Dotted path → the rule of what is there: `customer.email`, `items.0.price`, `items.*.price`."""
+    function: str | None = None
+    """`module:function` or `./file.py:function`, given all arguments expected and made; decides alone."""
+
+    def __post_init__(self) -> None:
+        _check_function(self.function)
+
+
+def _check_function(target: object) -> None:
+    if target is not None and not (isinstance(target, str) and all(target.rpartition(":"))):
+        raise ValueError(f"function must be module:function or ./file.py:function, not {target!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +91,8 @@ class Match:
     """Calls to these tools are left out before comparing."""
     ignore_args: tuple[str, ...] = ()
     """Arguments that never count."""
-    tools: dict[str, str] = field(default_factory=dict)
-    """Per-tool override of `args`: `{"search": "ignore"}`."""
+    tools: dict[str, str | ToolMatch] = field(default_factory=dict)
+    """Per tool, `*` for every tool: an override of `args` (`{"search": "ignore"}`), or all that differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

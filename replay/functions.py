@@ -1,0 +1,56 @@
+"""A function that the user names in settings or in a case: `module:function` or `./file.py:function`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from replay.errors import SettingsError
+
+
+def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:
+    """The function of that name.
+
+    Args:
+        target: `module:function`, or `./file.py:function` relative to `root`.
+        root: the folder of replay.toml; a module beside it is found as well as an installed one.
+        what: where it is named, for errors: "[import.redact] hook".
+
+    Raises:
+        SettingsError: there is no such function, or its module cannot be imported.
+    """
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise SettingsError(
+            f"{what} = {target!r} names no function; write module:function or ./file.py:function"
+        )
+    try:
+        module = _file_module(root / place) if place.endswith(".py") else _module(place, root)
+        function = getattr(module, name)
+    except Exception as error:  # noqa: BLE001 - the user's module may raise anything
+        raise SettingsError(f"{what} = {target!r} cannot be loaded: {error}") from None
+    if not callable(function):
+        raise SettingsError(f"{what} = {target!r} is no function")
+    return function  # type: ignore[no-any-return]
+
+
+def _module(name: str, root: Path) -> ModuleType:
+    sys.path.insert(0, str(root))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(root))
+
+
+def _file_module(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"replay_user_{file.stem}", file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
