@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from importers.redact import Redactor
 
 AUTO = "auto"
-
+_NAMED = 5
+"""Files of one source that are named one by one."""
 
 _spans = [
     click.option("--month", metavar="YYYY-MM", help="Live: traces that started in this month (UTC)."),
@@ -43,7 +44,7 @@ _filters = [
     click.option(
         "--all-environments",
         is_flag=True,
-        help="Take evaluations and experiments too; without it they are counted and left out.",
+        help="Live: evaluations and experiments too; without it they are counted and left out.",
     ),
 ]
 
@@ -108,7 +109,7 @@ def import_(
             "which source? `replay import SOURCE [PATH]`, like `replay import auto traces.jsonl`"
         )
     if paths:
-        if given and given != ["all_environments"]:
+        if given:
             raise InputError(
                 f"{_flag(given[0])} is for a live import; files are imported whole, and `replay sample "
                 "--where` chooses among traces"
@@ -200,9 +201,10 @@ def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tu
         groups: dict[str, tuple[Importer, list[InputFile]]] = {}
         for file in files:
             reader = chosen or detect(file)
-            if chosen is None:
-                say(f"{one_line(file.name)}: taken for {reader.NAME} ({reader.TELL})")
             groups.setdefault(reader.NAME, (reader, []))[1].append(file)
+        if chosen is None:
+            for reader, own in groups.values():
+                _tell(reader, [one_line(file.name) for file in own])
         with _store(app) as (con, redactor), _progress(files) as progress:
             first = _is_empty(con)
             for reader, own in groups.values() if strict else ():
@@ -212,6 +214,12 @@ def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tu
                 for reader, own in groups.values()
             ]
         return reports, first
+
+
+def _tell(reader: Importer, names: Sequence[str]) -> None:
+    """What files were taken for: each by its name, or a folder of hundreds in one line."""
+    for name in names if len(names) <= _NAMED else [f"{len(names)} files, {names[0]} to {names[-1]}"]:
+        say(f"{name}: taken for {reader.NAME} ({reader.TELL})")
 
 
 def _live(

@@ -159,3 +159,21 @@ def test_the_name_of_a_file_is_never_an_order_to_the_terminal(tmp_path: Path) ->
     assert "3 traces from 3 files" in out
     assert len(err.splitlines()) == 3
     assert "\x1b" not in out + err
+
+
+def test_a_folder_of_many_files_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for number in range(7):
+        write(tmp_path / "logs" / f"{number}.jsonl", good_record("openai", number))
+    code, _, err = replay(tmp_path, "import", "auto", "logs")
+    assert code == 0
+    assert err.splitlines()[0] == (
+        "7 files, logs/0.jsonl to logs/6.jsonl: taken for openai (records have messages with roles)"
+    )
+
+
+def test_flags_of_a_live_import_are_refused_for_files(tmp_path: Path) -> None:
+    write(tmp_path / "good.jsonl", good_record("jsonl", 1))
+    code, _, err = replay(tmp_path, "import", "jsonl", "good.jsonl", "--all-environments")
+    assert code == 2
+    assert err.startswith("error: --all-environments is for a live import")
