@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from importers.base import InputFile
-from importers.reading.lines import first_line, lines
+from importers.reading.lines import Block, blocks, first_line, lines
 from importers.reading.parquet import PARQUET_MAGIC, parquet
 from importers.reading.record import RECORD_BYTES, Broken, Record
 from importers.reading.rows import is_csv, rows
@@ -28,23 +28,32 @@ from importers.reading.unpacked import CHUNK, DAMAGED, damage, opened
 from replay.messages import parse
 from replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Broken", "Record", "records"]
+__all__ = ["RECORD_BYTES", "Block", "Broken", "Record", "lines", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """The values of a file in order, with what could not be read in its place."""
+    for piece in pieces(file):
+        if isinstance(piece, Block):
+            yield from lines(piece)
+        else:
+            yield piece
+
+
+def pieces(file: InputFile) -> Iterator[Block | Record | Broken]:
+    """The same, with JSON lines in blocks that are still to be parsed."""
     last = 0
     try:
-        for found in _values(file):
-            last = found.line
+        for found in _pieces(file):
+            last = found.last_line if isinstance(found, Block) else found.line
             yield found
     except DAMAGED as error:
         yield Broken(last + 1, damage(error), "")
 
 
-def _values(file: InputFile) -> Iterator[Record | Broken]:
+def _pieces(file: InputFile) -> Iterator[Block] | Iterator[Record | Broken]:
     if file.lines:
-        return lines(file)
+        return blocks(file)
     with opened(file) as stream:
         first = first_line(stream, CHUNK)
     if first.startswith(PARQUET_MAGIC):
@@ -52,7 +61,7 @@ def _values(file: InputFile) -> Iterator[Record | Broken]:
     if is_csv(file, first):
         return rows(file)
     layout = _layout(file, first)
-    return lines(file) if layout == "lines" else texts(file, elements=layout == "array")
+    return blocks(file) if layout == "lines" else texts(file, elements=layout == "array")
 
 
 def _layout(file: InputFile, first: bytes) -> str:
