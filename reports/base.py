@@ -42,6 +42,7 @@ BUILTIN: dict[str, Format] = {
     "terminal": Format("reports.terminal:render", ".txt", to_file=False),
     "markdown": Format("reports.markdown:render", ".md", to_file=False),
     "json": Format("reports.json_:render", ".json", to_file=False),
+    "csv": Format("reports.table:render", ".csv", to_file=False),
     "junit": Format("reports.junit:render", ".xml", to_file=True),
     "html": Format("reports.html.render:render", ".html", to_file=True),
 }

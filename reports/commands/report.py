@@ -25,7 +25,7 @@ Examples:
     metavar="NAME",
     default="terminal",
     show_default=True,
-    help="terminal, markdown, json, junit or html; or a format that a package of yours adds.",
+    help="terminal, markdown, json, csv, junit or html; or a format that a package of yours adds.",
 )
 @click.option(
     "-o",

@@ -130,7 +130,7 @@ def test_any_format_goes_to_the_file_that_is_named(folder: Path, format_: str) -
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("--format", "pdf"), "error: there is no report format 'pdf'; there are: html, json, junit"),
+        (("--format", "pdf"), "error: there is no report format 'pdf'; there are: csv, html, json, junit"),
         (("--format", "htm"), "error: there is no report format 'htm'; did you mean 'html'?"),
         (("-o", "nowhere/report.html"), "error: there is no folder nowhere to write report.html in"),
         (("-o", ".replay"), "error: .replay is a folder; name a file in it, such as -o .replay/report.html"),
