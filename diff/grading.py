@@ -24,7 +24,7 @@ from diff.judge.panel import Ballot, Panel
 from diff.judge.votes import tally
 from diff.stored import JUDGE
 from replay.errors import SettingsError
-from replay.llm import anthropic, prices
+from replay.llm import anthropic, openai_compatible, prices
 from replay.llm.base import Model
 from replay.llm.budget import Budget
 from replay.model import Grade, GradeState, Item, JudgeId, Lane, Status, Trial, Vote
@@ -115,12 +115,19 @@ def judge_from(settings: Settings) -> Judge | None:
     if section.model is None:
         return None
     model, base_url = section.model, section.base_url
-    anthropic.check_credentials(base_url)
+    chat = section.provider == "openai"
+    (openai_compatible if chat else anthropic).check_credentials(base_url)
     rubric = _rubric(settings)
-    # What answers on this machine is not the model whose name it bears: its grades are no other's.
+    # What answers on this machine is not the model whose name it bears: its grades are no other's. Nor need
+    # two hosts mean the same by a name.
     local = anthropic.is_loopback(base_url)
-    named = f"{model} on loopback" if local else model
-    notes = (None if local else prices.doubt(model, settings.prices), anthropic.retirement(model))
+    host = openai_compatible.place(base_url) if chat else None
+    named = f"{model} on loopback" if local else f"{model} at {host}" if host else model
+    notes = (
+        None if local else prices.doubt(model, settings.prices),
+        None if chat else anthropic.retirement(model),
+    )
+    connect = openai_compatible.connect if chat else anthropic.connect
     return Judge(
         id=JudgeId(model=named, prompt_hash=prompt.prompt_hash(), rubric_hash=prompt.digest(rubric)),
         model=model,
@@ -129,7 +136,7 @@ def judge_from(settings: Settings) -> Judge | None:
         votes=section.votes,
         max_tokens=section.max_tokens,
         concurrency=section.concurrency,
-        connect=lambda: anthropic.connect(base_url=base_url, prices=settings.prices),
+        connect=lambda: connect(base_url=base_url, prices=settings.prices),
         notes=tuple(note for note in notes if note),
     )
 

@@ -199,6 +199,8 @@ class RunSection:
         _at_least(self, 0, "retries", "budget", "max_tokens")
         if self.timeout <= 0:
             raise ValueError("timeout must be more than 0 seconds")
+        if self.record and self.replay_model is not None:
+            raise ValueError("record and replay_model exclude each other: only one of them asks models")
         if self.per_minute is not None and self.per_minute <= 0:
             raise ValueError(f"per_minute must be more than 0, not {self.per_minute}")
 
@@ -232,6 +234,9 @@ class MatchSection:
 class JudgeSection:
     """`[judge]`: with a model the judge grades every run; without one it is off."""
 
+    provider: Literal["anthropic", "openai"] = "anthropic"
+    """What the model answers to: the Messages API, or chat completions of OpenAI or anyone else who has them
+    (`base_url`; the key is OPENAI_API_KEY)."""
     model: str | None = None
     rubric: str | None = None
     """Path of a rubric under version control, relative to replay.toml; without it, the built-in one."""
@@ -240,7 +245,7 @@ class JudgeSection:
     concurrency: int = 8
     calibration: str = "cases/calibration.json"
     base_url: str | None = None
-    """Where the judge's Messages API answers; without it ANTHROPIC_BASE_URL, else the vendor's own.
+    """Where the judge's API answers; without it ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the vendor's own.
     On loopback no key is needed and none is sent."""
 
     def __post_init__(self) -> None:

@@ -31,6 +31,7 @@ LIBRARIES = (
 )
 KEYS = (
     ("ANTHROPIC_API_KEY", "the judge"),
+    ("OPENAI_API_KEY", 'the judge with provider = "openai"'),
     ("LANGFUSE_PUBLIC_KEY", "Langfuse"),
     ("LANGFUSE_SECRET_KEY", "Langfuse"),
 )

@@ -7,9 +7,7 @@ everything; any other refusal of a request is that call's failure.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
 import time
 import warnings
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +19,7 @@ from urllib.parse import urlsplit
 
 from replay.errors import CredentialsError, ReplayError, SettingsError
 from replay.llm import prices
+from replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
 from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
 from replay.llm.turns import as_tools, as_turns
 from replay.model import ToolCall, Usage
@@ -30,14 +29,9 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 """Where the key is looked for; the first that is set counts."""
 TIMEOUT_S = 120.0
 """Seconds for one request."""
-RETRIES = 6
-"""Tries after the first."""
-LONGEST_WAIT_S = 60.0
-"""The longest pause before a further try, whatever the provider asks for."""
 NO_KEY_NEEDED = "none-needed-on-loopback"
 
 _DIRECT = {"http://": None, "https://": None, "all://": None}
-_PASSING = {408, 409, 429}
 _STOPS = MappingProxyType(
     {
         "end_turn": Stop.END,
@@ -143,33 +137,6 @@ def retirement(model: str) -> str | None:
     return f"the model {model} reaches its end of life on {end}; name a newer one" if end else None
 
 
-class Backoff:
-    """When to try again, for all calls of one provider together.
-
-    After the n-th failure of a call it waits 0.5·2ⁿ seconds up to 8, less up to a quarter; or, where the
-    provider says how long, that long up to `LONGEST_WAIT_S`, and then every other call waits as well.
-    """
-
-    def __init__(self) -> None:
-        self._not_before = 0.0
-        # Spreads the tries of many calls; nothing is decided by it.
-        self._random = random.Random()  # noqa: S311
-
-    async def clear(self) -> None:
-        """Wait until the provider may be asked."""
-        while (wait := self._not_before - time.monotonic()) > 0:
-            await asyncio.sleep(wait)
-
-    async def pause(self, failures: int, asked_s: float | None) -> None:
-        """Wait after a failure; `failures` counts them from 1, `asked_s` is what the provider asked for."""
-        if asked_s is not None:
-            wait = min(asked_s, LONGEST_WAIT_S)
-            self._not_before = max(self._not_before, time.monotonic() + wait)
-        else:
-            wait = min(8.0, 0.25 * 2**failures) * self._random.uniform(0.75, 1.0)
-        await asyncio.sleep(wait)
-
-
 class AnthropicModel:
     """`Model` over the Messages API."""
 
@@ -196,9 +163,9 @@ class AnthropicModel:
                 message = await self._client.messages.create(**arguments)
             except anthropic.APIStatusError as error:
                 problem = _said(error)
-                if error.status_code not in _PASSING and error.status_code < 500:
+                if error.status_code not in PASSING and error.status_code < 500:
                     _refuse(error.status_code, problem, request.model, self._purpose)
-                asked_s = _retry_after(error.response.headers)
+                asked_s = retry_after(error.response.headers)
             except anthropic.APITimeoutError:
                 problem = "the model did not answer in time"
             except anthropic.APIConnectionError as error:
@@ -288,13 +255,3 @@ def _said(error: Any) -> str:
 def _cause(error: BaseException) -> str:
     cause = error.__cause__ or error
     return " ".join(str(cause).split()) or type(cause).__name__
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds asked for by `retry-after-ms` or `retry-after`; None where neither is a number of seconds."""
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        try:
-            return max(0.0, float(headers[name]) / unit)
-        except (KeyError, ValueError):
-            continue
-    return None
