@@ -16,6 +16,7 @@ from diff import gate as gates
 from diff import validity
 from diff.calibration import Standing, standing
 from diff.graders.base import free_grades
+from diff.groups import groups
 from diff.judge.family import kinship
 from diff.lanes import LaneTally
 from diff.metrics import Block, Worked, metrics_of, work
@@ -64,7 +65,7 @@ def compute(
     run = get_run(con, run_id)
     stored = StoredGrades.read(con, run)
     read = _read(con, run, settings, stored)
-    names = metrics_of(run, read.blocks, metrics, settings.gate.metrics)
+    names = metrics_of(run, read.blocks, metrics, settings)
     judge_standing = standing(settings, stored)
     worked = {
         name: work(name, run, read.blocks, settings, _may_gate(name, settings, stored, judge_standing))
@@ -116,6 +117,7 @@ def compute(
         metrics=deltas,
         items=items,
         slices=slices(items, [name for name, delta in deltas.items() if delta.gated] or names),
+        groups=groups(items) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
             gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
         ),

@@ -11,6 +11,7 @@ from diff.result import (
     DiffResult,
     Gate,
     GradedTrial,
+    Group,
     ItemVerdict,
     LaneSummary,
     MetricDelta,
@@ -34,6 +35,7 @@ def to_json(result: DiffResult) -> dict[str, Any]:
         "metrics": {name: _metric(metric) for name, metric in result.metrics.items()},
         "cases": [_case(item) for item in result.items],
         "slices": [_slice(part) for part in result.slices],
+        "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
         "warnings": list(result.warnings),
     }
@@ -118,6 +120,10 @@ def _grade(grade: Grade) -> dict[str, Any]:
 
 def _slice(part: Slice) -> dict[str, Any]:
     return _fields(part)
+
+
+def _group(part: Group) -> dict[str, Any]:
+    return _fields(part) | {"rate": part.rate}
 
 
 def _gate(gate: Gate) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diff.graders.base import SCORE_PREFIX, built_in
+from diff.graders.base import SCORE_PREFIX, graders
 from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict
 from diff.slices import cluster
 from diff.statistics import noise, paired, power
@@ -35,38 +35,39 @@ class Worked:
     null: noise.Null | None
 
 
-def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str], deciding: Sequence[str]) -> list[str]:
+def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str], settings: Settings) -> list[str]:
     """The metrics to show: those asked for and those that are to decide, else all that have grades.
 
     Raises:
         UnknownNameError: one was asked for that nothing in the run has a grade of.
     """
     lanes: dict[str, set[Lane]] = {}
+    known = graders(settings)
     for block in blocks:
         for lane, graded in block.lanes.items():
             for trial in graded:
                 for name in trial.grades:
                     lanes.setdefault(name, set()).add(lane)
-        for grader in built_in():
-            if grader.applies(block.item):
+        for grader in known:
+            if grader.applies is not None and grader.applies(block.item, settings):
                 lanes.setdefault(grader.name, set()).update(run.lanes)
     for name in asked:
         if name not in lanes and blocks:
             raise UnknownNameError("metric", name, lanes, f"in run {run.id}")
     if asked:
-        return [name for name in dict.fromkeys((*asked, *deciding)) if name in lanes]
-    order = {grader.name: place for place, grader in enumerate(built_in())}
+        return [name for name in dict.fromkeys((*asked, *settings.gate.metrics)) if name in lanes]
+    order = {grader.name: place for place, grader in enumerate(known)}
     sides = {lane for lane in _SIDES if lane in run.lanes}
     # A score that came with recorded traces alone has nothing on the replayed side to be compared with.
     comparable = [name for name, seen in lanes.items() if sides <= seen or not name.startswith(SCORE_PREFIX)]
     return sorted(comparable, key=lambda name: (order.get(name, len(order)), name))
 
 
-def _applies(name: str, block: Block) -> bool:
+def _applies(name: str, block: Block, settings: Settings) -> bool:
     """Whether a metric has anything to grade in an item."""
-    for grader in built_in():
-        if grader.name == name:
-            return grader.applies(block.item)
+    for grader in graders(settings):
+        if grader.name == name and grader.applies is not None:
+            return grader.applies(block.item, settings)
     trials = [trial for graded in block.lanes.values() for trial in graded]
     return any(name in trial.grades for trial in trials) or all(
         trial.trial.status is not Status.OK for trial in trials
@@ -95,7 +96,7 @@ def _sample(name: str, block: Block) -> Sample:
 def work(name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated: bool) -> Worked:
     """One metric over the items it applies to."""
     gate = settings.gate
-    held = [block for block in blocks if _applies(name, block)]
+    held = [block for block in blocks if _applies(name, block, settings)]
     samples = [_sample(name, block) for block in held]
     scale = Scale.of(score for sample in samples for score in (*sample.old, *sample.new, *sample.again))
     null = null_model(samples, scale)
@@ -103,11 +104,10 @@ def work(name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated
         judged = judge(samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence)
     else:
         alone = Lane.NEW if Lane.NEW in run.lanes else Lane.OLD
+        passes = _outcomes(name, held, alone)
         judged = [
-            judge_alone(sample.new, sample.new_unscored)
-            if alone is Lane.NEW
-            else judge_alone(sample.old, sample.old_unscored)
-            for sample in samples
+            judge_alone(passed, len(block.lanes[alone]) - len(passed))
+            for block, passed in zip(held, passes, strict=True)
         ]
     by_item = {
         block.item.id: ItemMetric(

@@ -147,6 +147,27 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The cases of one category or difficulty that a single lane was held against."""
+
+    by: str
+    """`category` or `difficulty`."""
+    value: str
+    items: int
+    passed: int
+    failed: int
+    undecided: int
+    not_graded: int
+    """Nothing could be held against them in this run."""
+
+    @property
+    def rate(self) -> float | None:
+        """Share that passed of those that were graded; None where none was."""
+        graded = self.items - self.not_graded
+        return self.passed / graded if graded else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateCondition:
     """One condition of the gate."""
 
@@ -182,6 +203,8 @@ class DiffResult:
     items: tuple[ItemVerdict, ...]
     """Regressed first, then mixed, inconclusive, improved, unchanged; within one by size of the delta."""
     slices: tuple[Slice, ...] = ()
+    groups: tuple[Group, ...] = ()
+    """Of a single lane: its cases by category and difficulty; empty where two lanes are compared."""
     gate: Gate = field(default_factory=Gate)
     warnings: tuple[str, ...] = ()
     """Sentences, the gravest first; whether the replay can be trusted comes before everything."""

@@ -143,16 +143,16 @@ def judge(
     ]
 
 
-def judge_alone(scores: Sequence[float], unscored: int) -> Judged:
-    """The verdict on an item of a single lane, by the expectation: a trial passes at score 1."""
-    passed = sum(score >= 1 - _TIE for score in scores)
-    if not scores:
+def judge_alone(passes: Sequence[bool], unscored: int) -> Judged:
+    """The verdict on an item of a single lane, by the expectation: which of its scored trials passed."""
+    passed = sum(passes)
+    if not passes:
         return Judged(verdict=Verdict.INCONCLUSIVE, note="no trial could be scored")
     if passed == 0 and not unscored:
         return Judged(verdict=Verdict.REGRESSED)
-    if passed == len(scores) and not unscored:
+    if passed == len(passes) and not unscored:
         return Judged(verdict=Verdict.UNCHANGED)
-    note = _unscored(unscored, len(scores) + unscored, "") if unscored else "passes come and go"
+    note = _unscored(unscored, len(passes) + unscored, "") if unscored else "passes come and go"
     return Judged(verdict=Verdict.INCONCLUSIVE, note=note)
 
 

@@ -29,7 +29,7 @@ from replay.model import (
 _CASE_KEYS = {
     "id", "input", "question", "messages", "tape", "tags", "category", "difficulty", "metadata",
     "expected_tool_calls", "match", "expected_tools", "expected_response_traits", "expected_answer",
-    "tolerance", "expected_fields", "criteria", "max_latency_ms",
+    "tolerance", "expected_fields", "criteria", "expected_state", "max_latency_ms", "max_cost_usd",
 }  # fmt: skip
 _PROVENANCE = {field.name for field in fields(Provenance)} - {"extra"}
 _MODES = ("strict", "in_order", "unordered", "subset", "superset")
@@ -176,7 +176,10 @@ class _Reader:
         return Case(**{f.name: getattr(case, f.name) for f in fields(Case)} | {"id": content_id(case)})
 
     def _expectation(self) -> Expectation:
-        answer = self._record.get("expected_answer")
+        # Sets of `question` and `answer` rows are older than the longer name.
+        older = "question" in self._record and "expected_answer" not in self._record
+        known = {*_CASE_KEYS, "answer"} if older else _CASE_KEYS
+        answer = self._record.get("answer" if older else "expected_answer")
         return Expectation(
             tool_calls=self._expected_calls(),
             match=self._match(),
@@ -190,8 +193,10 @@ class _Reader:
             ),
             fields=self._texts("expected_fields"),
             criteria=self._get("criteria", dict, "an object") or {},
+            state=self._record.get("expected_state"),
             max_latency_ms=self._get("max_latency_ms", (int, float), "a number of milliseconds"),
-            extra={key: value for key, value in self._record.items() if key not in _CASE_KEYS},
+            max_cost_usd=self._get("max_cost_usd", (int, float), "a number of US dollars"),
+            extra={key: value for key, value in self._record.items() if key not in known},
         )
 
     def _one_of(self, field: str, value: Any, allowed: tuple[str, ...]) -> Any:

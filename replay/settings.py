@@ -179,6 +179,10 @@ class RunSection:
     """US dollars; no new block of lanes starts once it is spent."""
     max_tokens: int | None = None
     """Tokens that the agents may read and write together; no new block of lanes starts once they have."""
+    record: bool = False
+    """Keep what the agents ask their models and are answered: the model gateway stands between them."""
+    replay_model: str | None = None
+    """Answer the agents' models from what this run recorded; `latest`: the last that recorded something."""
     memory_mb: int | None = None
     """Megabytes that one worker or program and its children may hold; it is ended beyond them (Linux)."""
     retries: int = 3
@@ -253,6 +257,24 @@ class JudgeSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GradingSection:
+    """`[grading]`: your own graders, and what the built-in ones leave to you."""
+
+    graders: tuple[str, ...] = ()
+    """Functions of (item, trial): `./file.py:function`, `module:function`, or an entry point's name."""
+    end_state: str | None = None
+    """Function that gives the end state of a list of tool calls, held against `expected_state` of a case."""
+    quality_threshold: float = 0.7
+    """A case with `expected_fields`, or with `grounded` or `tool_called` in `criteria`, passes from this
+    quality on."""
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field of `expected_fields` → more words by which a response shows it."""
+
+    def __post_init__(self) -> None:
+        _share(self, "quality_threshold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GateSection:
     """`[gate]`: what decides SHIP, HOLD and CAN'T TELL."""
 
@@ -324,6 +346,7 @@ class Settings:
     simulate: SimulateSection = field(default_factory=SimulateSection)
     match: MatchSection = field(default_factory=MatchSection)
     judge: JudgeSection = field(default_factory=JudgeSection)
+    grading: GradingSection = field(default_factory=GradingSection)
     gate: GateSection = field(default_factory=GateSection)
     cases: CasesSection = field(default_factory=CasesSection)
     store: StoreSection = field(default_factory=StoreSection)

@@ -81,6 +81,8 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
         items = [item for item in result.items if item.verdict is verdict]
         if items:
             yield from _items(words.verdict(result, verdict), items, shown)
+    if result.groups:
+        yield from _groups(result)
     if result.slices:
         yield from _slices(result)
     if result.lanes:
@@ -140,6 +142,17 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
         yield f"- … and {numbers.count(len(items) - shown)} more"
     yield ""
     yield "</details>"
+    yield ""
+
+
+def _groups(result: DiffResult) -> Iterator[str]:
+    yield "| group | cases | passed | failed | undecided | rate |"
+    yield "|:--|--:|--:|--:|--:|--:|"
+    for part in result.groups[:40]:
+        name = f"{part.by} {code(part.value, 80, in_table=True)}"
+        undecided = part.undecided + part.not_graded
+        rate = numbers.share(part.rate).replace("<", "&lt;")
+        yield f"| {name} | {part.items} | {part.passed} | {part.failed} | {undecided} | {rate} |"
     yield ""
 
 

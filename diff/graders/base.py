@@ -1,11 +1,11 @@
-"""What a grader is, and which are built in.
+"""What a grader is, and which there are.
 
 A grader looks at one trial of one item and returns a `Grade`, or None where it has nothing to say about the
 trial. `applies` says whether an item has anything for it to grade at all: an item it does not apply to is
 left out of its metric, a trial it could not grade is a third state that stays in the bounds.
 
-The built-in graders cost nothing and are computed whenever a diff is asked for. Grades that cost something
-(the judge's) are read from the store.
+These graders, built in or the user's own (`diff.graders.own`), cost nothing and are computed whenever a diff
+is asked for. Grades that cost something (the judge's) are read from the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ BUILTIN: dict[str, str] = {
     "tool_calls": "diff.graders.tool_calls:GRADER",
     "expected_tools": "diff.graders.tool_calls:EXPECTED_TOOLS",
     "answer": "diff.graders.answer:GRADER",
+    "quality": "diff.graders.quality:GRADER",
+    "end_state": "diff.graders.end_state:GRADER",
     "latency": "diff.graders.limits:LATENCY",
+    "cost": "diff.graders.limits:COST",
 }
 """Metric name → `module:attribute` of its `Grader`, in the order metrics are shown."""
 
@@ -37,7 +40,8 @@ class Grader:
     name: str
     version: str
     """Changes when the grader would score the same trial differently."""
-    applies: Callable[[Item], bool]
+    applies: Callable[[Item, Settings], bool] | None
+    """None where only its grades tell: it applies to the items that it graded a trial of."""
     grade: Callable[[Item, Trial, Settings], Grade | None]
     """None where this trial cannot be graded (it errored, or has no answer)."""
 
@@ -52,6 +56,19 @@ def built_in() -> tuple[Grader, ...]:
         assert isinstance(grader, Grader)  # noqa: S101 - the table is ours
         found.append(grader)
     return tuple(found)
+
+
+def graders(settings: Settings) -> tuple[Grader, ...]:
+    """The built-in graders, then the user's own.
+
+    Raises:
+        SettingsError: one of the user's cannot be loaded.
+    """
+    if not settings.grading.graders:
+        return built_in()
+    from diff.graders.own import own
+
+    return built_in() + own(settings.grading.graders, settings.root)
 
 
 def scored(
@@ -82,6 +99,15 @@ def scored(
 
 def abstained(trial: Trial, grader: str, version: str, reason: str) -> Grade:
     """A grade without a score: the grader could not decide."""
+    return _unscored(trial, grader, version, GradeState.ABSTAINED, reason)
+
+
+def failed(trial: Trial, grader: str, version: str, reason: str) -> Grade:
+    """A grade without a score: the grader itself failed, which says nothing about the trial."""
+    return _unscored(trial, grader, version, GradeState.ERROR, reason)
+
+
+def _unscored(trial: Trial, grader: str, version: str, state: GradeState, reason: str) -> Grade:
     return Grade(
         run_id=trial.run_id,
         item_id=trial.item_id,
@@ -89,7 +115,7 @@ def abstained(trial: Trial, grader: str, version: str, reason: str) -> Grade:
         trial=trial.index,
         grader=grader,
         grader_version=version,
-        state=GradeState.ABSTAINED,
+        state=state,
         reason=reason,
     )
 
@@ -99,8 +125,8 @@ def free_grades(item: Item, trial: Trial, settings: Settings) -> dict[str, Grade
     if trial.status.is_error:
         return {}
     grades: dict[str, Grade] = {}
-    for grader in built_in():
-        if not grader.applies(item):
+    for grader in graders(settings):
+        if grader.applies is not None and not grader.applies(item, settings):
             continue
         grade = grader.grade(item, trial, settings)
         if grade is not None:

@@ -1,28 +1,48 @@
-"""Budgets of a case: how long the agent may take."""
+"""Budgets of a case: how long the agent may take (`max_latency_ms`), and what it may cost (`max_cost_usd`).
+
+A trial at its limit is within it. One whose time or cost is not known has no grade: it is neither within nor
+beyond.
+"""
 
 from __future__ import annotations
 
 from diff.graders.base import Grader, scored
-from replay.model import Grade, Item, Status, Trial
+from replay.model import Expectation, Grade, Item, Status, Trial
 from replay.settings import Settings
 
-NAME, VERSION = "latency", "1"
+LATENCY_NAME, COST_NAME, VERSION = "latency", "cost", "1"
 
 
-def _limited(item: Item) -> bool:
-    return item.expectation is not None and item.expectation.max_latency_ms is not None
+def _timed(item: Item, settings: Settings) -> bool:  # noqa: ARG001
+    return _expected(item).max_latency_ms is not None
 
 
-def _grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa: ARG001
-    """Whether a finished trial stayed within `max_latency_ms`. None where its time is not known."""
-    if trial.status is not Status.OK or item.expectation is None or trial.latency_ms is None:
+def _priced(item: Item, settings: Settings) -> bool:  # noqa: ARG001
+    return _expected(item).max_cost_usd is not None
+
+
+def _grade_latency(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa: ARG001
+    limit, took = _expected(item).max_latency_ms, trial.latency_ms
+    reason = f"took {took:.0f} ms, more than {limit:.0f} ms" if took is not None and limit is not None else ""
+    return _within(trial, LATENCY_NAME, took, limit, reason)
+
+
+def _grade_cost(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa: ARG001
+    limit, cost = _expected(item).max_cost_usd, trial.cost_usd
+    return _within(trial, COST_NAME, cost, limit, f"cost ${cost}, more than ${limit}")
+
+
+def _within(trial: Trial, name: str, value: float | None, limit: float | None, beyond: str) -> Grade | None:
+    if trial.status is not Status.OK or value is None or limit is None:
         return None
-    limit = item.expectation.max_latency_ms
-    if limit is None:
-        return None
-    passed = trial.latency_ms <= limit
-    reason = None if passed else f"took {trial.latency_ms:.0f} ms, more than {limit:.0f} ms"
-    return scored(trial, NAME, VERSION, float(passed), reason=reason)
+    passed = value <= limit
+    return scored(trial, name, VERSION, float(passed), reason=None if passed else beyond)
 
 
-LATENCY = Grader(name=NAME, version=VERSION, applies=_limited, grade=_grade)
+def _expected(item: Item) -> Expectation:
+    return item.expectation or _NOTHING
+
+
+_NOTHING = Expectation()
+LATENCY = Grader(name=LATENCY_NAME, version=VERSION, applies=_timed, grade=_grade_latency)
+COST = Grader(name=COST_NAME, version=VERSION, applies=_priced, grade=_grade_cost)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from diff.graders import quality
 from diff.graders.arguments import laid_over
 from diff.graders.base import Grader, abstained, scored
 from diff.graders.matching import can_still_match, match
@@ -26,14 +27,14 @@ NAME, VERSION = "tool_calls", "2"
 TOOLS_NAME, TOOLS_VERSION = "expected_tools", "1"
 
 
-def applies(item: Item) -> bool:
+def applies(item: Item, settings: Settings) -> bool:  # noqa: ARG001
     """A sampled trace always; a case where it says which calls it expects."""
     return item.expectation is None or item.expectation.tool_calls is not None
 
 
 def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
     """Hold a trial's calls against the expectation, or against the recording. None for an errored trial."""
-    if trial.status.is_error or not applies(item):
+    if trial.status.is_error or not applies(item, settings):
         return None
     expected, rules = _expected(item, settings)
     made = [served.call for served in trial.served]
@@ -91,8 +92,10 @@ def _ignored_by_tool(settings: Settings) -> Mapping[str, Sequence[str]]:
     return {name: tool.ignore_args for name, tool in settings.tools.items() if tool.ignore_args}
 
 
-def _names_expected(item: Item) -> bool:
-    return item.expectation is not None and item.expectation.tools is not None
+def _names_expected(item: Item, settings: Settings) -> bool:
+    """A case that names tools, unless its quality is graded: there a share of them may be enough."""
+    named = item.expectation is not None and item.expectation.tools is not None
+    return named and not quality.applies(item, settings)
 
 
 def _grade_names(item: Item, trial: Trial, settings: Settings) -> Grade | None:  # noqa: ARG001

@@ -111,7 +111,10 @@ class Expectation:
     """`exact_match`, `numeric_close` or `semantic_similar`; how `answer` is compared."""
     fields: tuple[str, ...] = ()
     criteria: JsonObject = field(default_factory=dict)
+    state: Json = None
+    """What the tools' effects must come to, as the user's `[grading] end_state` works them out."""
     max_latency_ms: float | None = None
+    max_cost_usd: float | None = None
     extra: JsonObject = field(default_factory=dict)
     """Keys of the case that no built-in reads; kept and written back unchanged."""
 

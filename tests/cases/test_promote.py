@@ -119,7 +119,8 @@ def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
     assert good.returncode == 0, good.stderr
     document = json.loads(good.stdout)
     assert document["check"] == {
-        "cases": 3, "passed": 3, "failed": 0, "undecided": 0, "rate": 1.0, "threshold": 0.8, "held": True,
+        "cases": 3, "passed": 3, "failed": 0, "undecided": 0, "not_graded": 0, "rate": 1.0, "threshold": 0.8,
+        "held": True,
     }  # fmt: skip
     assert "<testsuite" in (shop / "report.xml").read_text()
     (shop / "shop.py").write_text(AGENT.replace("if c.isdigit()", "if c == '1'"))

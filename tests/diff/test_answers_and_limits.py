@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from diff.graders.answer import close, numbers
 from diff.graders.base import free_grades
 from replay.model import Status
 from replay.settings import Settings
@@ -62,6 +65,34 @@ def test_latency(took: float, passed: bool) -> None:
 def test_an_unknown_latency_is_not_graded() -> None:
     limited = case("c", max_latency_ms=500.0)
     assert "latency" not in free_grades(limited, trial("c", "new", latency_ms=None), SETTINGS)
+
+
+@pytest.mark.parametrize(("cost", "passed"), [(0.01, True), (0.0101, False)])
+def test_cost(cost: float, passed: bool) -> None:
+    found = free_grades(case("c", max_cost_usd=0.01), trial("c", "new", cost_usd=cost), SETTINGS)["cost"]
+    assert found.passed is passed
+    assert found.reason == (None if passed else "cost $0.0101, more than $0.01")
+
+
+def test_an_unknown_cost_is_not_graded() -> None:
+    assert "cost" not in free_grades(case("c", max_cost_usd=1.0), trial("c", "new"), SETTINGS)
+
+
+@given(target=st.floats(-1e9, 1e9), part=st.floats(-0.0099, 0.0099))
+def test_numbers_within_a_hundredth_are_close_and_others_are_not(target: float, part: float) -> None:
+    size = abs(target) or 1.0
+    assert close(target + part * size, target)
+    assert not close(target + 0.0101 * size, target)
+    assert close(-(target + part * size), -target)
+
+
+@given(
+    st.integers(-(10**12), 10**12),
+    st.sampled_from(["{:d}", "{:,d}", "${:,d}", "about {:d}, or so", "{:d} %"]),
+)
+def test_numbers_are_read_however_they_are_written(number: int, form: str) -> None:
+    assert numbers(form.format(abs(number))) == [float(abs(number))]
+    assert numbers(f"{number:,d}") == [float(number)]
 
 
 def test_scores_of_observed_trials_are_metrics() -> None:

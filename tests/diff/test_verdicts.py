@@ -99,20 +99,20 @@ def test_scores_beyond_0_and_1_are_scaled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "unscored", "verdict"),
+    ("passes", "unscored", "verdict"),
     [
-        ((1.0, 1.0), 0, "unchanged"),
-        ((0.0, 0.0), 0, "regressed"),
-        ((1.0, 0.0), 0, "inconclusive"),
-        ((1.0,), 1, "inconclusive"),
-        ((0.0,), 1, "inconclusive"),
+        ((True, True), 0, "unchanged"),
+        ((False, False), 0, "regressed"),
+        ((True, False), 0, "inconclusive"),
+        ((True,), 1, "inconclusive"),
+        ((False,), 1, "inconclusive"),
         ((), 2, "inconclusive"),
     ],
 )
 def test_one_lane_is_held_against_the_expectation(
-    scores: tuple[float, ...], unscored: int, verdict: str
+    passes: tuple[bool, ...], unscored: int, verdict: str
 ) -> None:
-    assert judge_alone(scores, unscored).verdict.value == verdict
+    assert judge_alone(passes, unscored).verdict.value == verdict
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Whether the world is as it should be after the trial, whichever way the agent took there.
+
+`[grading] end_state` names a function of the user: it gets the tool calls of a trial, in their order, with
+what the tools answered, and gives the state that they leave behind (any JSON value). A case is held against
+its `expected_state`; of an object only the expected keys count, at every depth. A sampled trace is held
+against the state that its recorded calls left, and that must be equal.
+
+    def end_state(calls):
+        return {"cancelled": sorted(call.args["order_id"] for call in calls if call.name == "cancel_order")}
+
+A function that raises is a failure of the grader, not of the trial.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from diff.graders.base import Grader, abstained, failed, scored
+from replay.align import same
+from replay.functions import load_function
+from replay.model import Grade, Item, Json, Status, ToolCall, Trial
+from replay.settings import Settings
+
+NAME, VERSION = "end_state", "1"
+_SETTING = "[grading] end_state"
+
+
+def applies(item: Item, settings: Settings) -> bool:
+    """A case with an `expected_state`; a sampled trace where the settings name the function."""
+    if item.expectation is None:
+        return settings.grading.end_state is not None
+    return item.expectation.state is not None
+
+
+def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
+    """Hold the state after a finished trial against the expected or recorded one."""
+    if trial.status.is_error:
+        return None
+    if trial.status is not Status.OK:
+        return abstained(trial, NAME, VERSION, f"stopped on the way: {trial.reason or trial.status.value}")
+    if settings.grading.end_state is None:
+        return failed(trial, NAME, VERSION, f"expected_state needs a function; name it as {_SETTING}")
+    work_out = _function(settings.grading.end_state, settings.root)
+    try:
+        state = work_out([served.call for served in trial.served])
+        wanted = work_out(item.tape) if item.expectation is None else item.expectation.state
+    except Exception as error:  # noqa: BLE001 - whatever the user's function does, it grades nothing
+        return failed(trial, NAME, VERSION, f"{_SETTING} failed: {type(error).__name__}: {error}")
+    reason = difference(wanted, state, whole=item.expectation is None)
+    return scored(trial, NAME, VERSION, float(reason is None), reason=reason)
+
+
+def difference(wanted: Json, state: Json, *, whole: bool, path: str = "the state") -> str | None:
+    """The first place where a state is not the wanted one; `whole` also counts keys nobody asked for."""
+    if isinstance(wanted, dict) and isinstance(state, dict):
+        for key in [*wanted, *(key for key in state if whole and key not in wanted)]:
+            inner = key if path == "the state" else f"{path}.{key}"
+            if key not in state:
+                return f"{inner} is missing"
+            if key not in wanted:
+                return f"{inner} should not be there"
+            found = difference(wanted[key], state[key], whole=whole, path=inner)
+            if found:
+                return found
+        return None
+    return None if same(wanted, state) else f"{path} should be {_clip(wanted)}, and is {_clip(state)}"
+
+
+@functools.cache
+def _function(target: str, root: Path) -> Callable[[Sequence[ToolCall]], Any]:
+    return load_function(target, root, _SETTING)
+
+
+def _clip(value: Json, width: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+GRADER = Grader(name=NAME, version=VERSION, applies=applies, grade=grade)
