@@ -51,6 +51,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "report": Entry(
             "reports.commands.report:report", "Write a run's report: terminal, HTML, Markdown, JSON, JUnit."
         ),
+        "view": Entry(
+            "reports.commands.view:view", "Show runs, traces and trends in a browser; triage there."
+        ),
         "compare": Entry("replay.commands.compare:compare", "Sample, run, diff and report in one."),
         "calibrate": Entry("diff.commands.calibrate:calibrate", "Hold the judge against labels by hand."),
         "trend": Entry("diff.commands.trend:trend", "Follow a metric over runs; name what left the noise."),

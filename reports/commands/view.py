@@ -1,0 +1,56 @@
+"""`replay view`."""
+
+from __future__ import annotations
+
+import click
+
+from replay.options import App, command
+
+
+@command("view")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1; default a free one.")
+@click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
+def view(app: App, port: int, no_browser: bool) -> None:
+    """Show runs, traces and trends in a browser; triage there.
+
+    A page on 127.0.0.1, for the browsers that are given its address: it has a token that nobody else knows.
+    The store is read for each page and not held in between, so imports and runs go on; while a run holds the
+    store, the page shows how far the run is. Triage promotes and dismisses as `replay triage` does, and
+    labels go into a sheet that `replay calibrate --read` reads. Ctrl-C ends it.
+
+    \b
+    Examples:
+      replay view
+      replay view --no-browser --port 8123
+    """
+    import threading
+    import webbrowser
+
+    from cases.desk import Desk
+    from cases.promote import person
+    from replay.errors import StoreMissingError
+    from reports.view.server import serve
+    from reports.view.shelf import Shelf
+    from reports.view.site import Site
+
+    store, settings = app.store_path, app.settings
+    if not store.exists():
+        raise StoreMissingError(
+            f"there is no store at {store.absolute()}; bring traces in with `replay import`, "
+            "or name another with --db"
+        )
+
+    def opened(address: str) -> None:
+        click.echo(address)
+        if not no_browser:
+            # Aside: a browser in the terminal does not come back before it is closed.
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    site = Site(
+        settings, Shelf(store, settings.golden_path), Desk(store, settings.golden_path, person(settings.root))
+    )
+    try:
+        serve(site, port=port, opened=opened)
+    except KeyboardInterrupt:
+        # The way a person ends it.
+        return

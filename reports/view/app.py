@@ -1,0 +1,109 @@
+"""The application: which address is which page, and what becomes of an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from replay.errors import InputError, ReplayError, StoreBusyError, StoreMissingError, UnknownNameError
+from reports.html import render
+from reports.view.guard import Guard
+from reports.view.pages import labels, runs, traces, trends, triage
+from reports.view.site import Site, asset
+
+_MOST_BODY = 1_000_000
+_ASSETS: Mapping[str, tuple[Callable[[str], str], str]] = {
+    "report.css": (render.asset, "text/css"),
+    "report.js": (render.asset, "text/javascript"),
+    "view.css": (asset, "text/css"),
+    "view.js": (asset, "text/javascript"),
+}
+
+Page = Callable[[Site, Request], Response]
+Deed = Callable[[Site, Request, Mapping[str, str]], Response]
+
+
+def build(site: Site, *, port: int, token: str) -> ASGIApp:
+    """The application, behind its guard."""
+    pages: dict[str, Page] = {
+        "/": runs.listed,
+        "/live.json": runs.live,
+        "/runs/{run}": runs.report,
+        "/runs/{run}/answer.json": runs.answer,
+        "/runs/{run}/report.html": runs.file,
+        "/runs/{run}/triage": triage.entry,
+        "/runs/{run}/labels": labels.row,
+        "/traces": traces.listed,
+        "/trace": traces.one,
+        "/trends": trends.trends,
+        "/assets/{name}": _asset,
+    }
+    deeds: dict[str, Deed] = {
+        "/runs/{run}/triage/promote": triage.promote,
+        "/runs/{run}/triage/dismiss": triage.dismiss,
+        "/runs/{run}/triage/skip": triage.skip,
+        "/runs/{run}/triage/undo": triage.undo,
+        "/runs/{run}/labels/draw": labels.draw,
+        "/runs/{run}/labels/set": labels.label,
+    }
+    app = Starlette(
+        routes=[
+            *(Route(path, partial(_answer, site, page)) for path, page in pages.items()),
+            *(Route(path, partial(_do, site, deed), methods=["POST"]) for path, deed in deeds.items()),
+        ],
+        exception_handlers={
+            ReplayError: partial(_sentence, site),
+            HTTPException: partial(_sentence, site),
+            Exception: partial(_sentence, site),
+        },
+    )
+    return Guard(app, port=port, token=token)
+
+
+async def _answer(site: Site, page: Page, request: Request) -> Response:
+    return await run_in_threadpool(page, site, request)
+
+
+async def _do(site: Site, deed: Deed, request: Request) -> Response:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BODY:
+            raise HTTPException(413, "that is more than a form of this page holds")
+    fields = dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
+    return await run_in_threadpool(deed, site, request, fields)
+
+
+async def _sentence(site: Site, request: Request, error: Exception) -> Response:
+    """An error as a page of one sentence; where the store is busy, the page tries again by itself."""
+    text, status = "this page has a fault; the terminal has its traceback", 500
+    if isinstance(error, HTTPException):
+        text, status = (
+            ("there is no such page" if error.status_code == 404 else error.detail),
+            error.status_code,
+        )
+    elif isinstance(error, ReplayError):
+        codes = {StoreBusyError: 503, UnknownNameError: 404, StoreMissingError: 404, InputError: 400}
+        text = str(error)
+        status = next((code for kind, code in codes.items() if isinstance(error, kind)), 500)
+    reading = request.method in ("GET", "HEAD")
+    return site.page(
+        "error.html.j2", status=status, text=text, again=status == 503 and reading, undone=not reading
+    )
+
+
+def _asset(_site: Site, request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise HTTPException(404)
+    read, kind = _ASSETS[name]
+    return Response(read(name), media_type=kind)

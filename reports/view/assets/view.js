@@ -1,0 +1,94 @@
+// Keys, the state of running runs, and the answers of the list. Whatever comes from the server is set as text.
+(() => {
+  "use strict";
+  const help = document.querySelector(".help");
+  const typing = (node) => node.matches("input:not([type=radio], [type=checkbox]), select, textarea");
+  const links = [...document.querySelectorAll(".list .to")];
+
+  const step = (by) => {
+    const at = links.indexOf(document.activeElement);
+    const next = links[at < 0 ? 0 : Math.min(links.length - 1, Math.max(0, at + by))];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  };
+
+  // A key presses what carries it; of the same key twice, what lies in an open fold comes first.
+  const keyed = (key) => {
+    const all = [...document.querySelectorAll("[data-key]")].filter((node) => node.dataset.key === key && !node.disabled);
+    return all.find((node) => node.closest("details[open]")) ?? all.find((node) => !node.closest("details:not([open]) > form"));
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+    const fold = event.target.closest?.("details.deed[open]") ?? document.querySelector("details.deed[open]");
+    if (event.key === "Escape") {
+      if (fold) {
+        fold.open = false;
+        fold.querySelector("summary").focus();
+      } else if (typing(event.target)) event.target.blur();
+      return;
+    }
+    if (typing(event.target)) return;
+    if (event.key === "?") {
+      help.showModal();
+      event.preventDefault();
+      return;
+    }
+    const node = keyed(event.key);
+    if (node) {
+      event.preventDefault();
+      if (node.matches("input[type=search]")) node.focus();
+      else {
+        if (node.matches("input[type=radio]")) node.focus();
+        node.click();
+      }
+    } else if (links.length && (event.key === "j" || event.key === "k")) step(event.key === "j" ? 1 : -1);
+  });
+
+  document.querySelector("[data-help]")?.addEventListener("click", () => help.showModal());
+  for (const fold of document.querySelectorAll("details.deed"))
+    fold.addEventListener("toggle", () => {
+      if (fold.open) fold.querySelector("input[type=radio]:checked, input[type=text]").focus();
+    });
+  // One decision, one form: a second Enter finds nothing to send.
+  for (const form of document.querySelectorAll("form[method=post]"))
+    form.addEventListener("submit", (event) => {
+      if (form.dataset.sent) event.preventDefault();
+      form.dataset.sent = "yes";
+    });
+
+  const answers = async () => {
+    for (const chip of document.querySelectorAll("[data-answer]")) {
+      try {
+        const found = await (await fetch(chip.dataset.answer)).json();
+        chip.textContent = found.answer;
+        chip.classList.add(found.tone);
+        chip.closest("tr").querySelector(".excerpt").textContent = found.reason;
+      } catch {
+        chip.textContent = "–";
+      }
+    }
+  };
+
+  const live = document.querySelector("[data-live]");
+  const look = async () => {
+    try {
+      const told = await (await fetch("/live.json")).json();
+      if (told.mark !== live.dataset.live) location.reload();
+      for (const one of told.running) {
+        const box = live.querySelector(`[data-run="${CSS.escape(one.run)}"]`);
+        if (!box) continue;
+        const failed = one.failed ? ` · ${one.failed.toLocaleString("en")} failed` : "";
+        box.querySelector(".count").textContent =
+          `${one.done.toLocaleString("en")} of ${one.total.toLocaleString("en")} trials${failed}`;
+        box.querySelector("progress").value = one.done;
+      }
+    } catch {
+      // The server has ended, or is busy: what is shown stays.
+    }
+    setTimeout(look, 1500);
+  };
+
+  answers();
+  if (live) look();
+})();

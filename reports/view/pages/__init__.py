@@ -1,0 +1,1 @@
+"""The pages, a module each: functions of the site and a request."""

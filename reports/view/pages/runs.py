@@ -1,0 +1,119 @@
+"""Runs: the list, how far one is that goes on now, and one run as its report."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from replay.engine.tally import running
+from replay.model import Lane, Run
+from replay.terminal.plain import one_line
+from reports import words
+from reports.html import render
+from reports.view.site import Site
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_PAGE = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A run of the list."""
+
+    run: Run
+    what: str
+    versions: str
+    items: int
+
+
+def listed(site: Site, request: Request) -> Response:
+    """The runs, newest first. Their answers are computed, so the page asks for them one by one."""
+    found = site.shelf.read("runs", None, _lines)
+    first = max(0, _number(request.query_params.get("from", "0")))
+    lines = found.value
+    return site.page(
+        "runs.html.j2",
+        found,
+        area="runs",
+        lines=lines[first : first + _PAGE],
+        total=len(lines),
+        first=first,
+        size=_PAGE,
+        mark=_mark(site),
+    )
+
+
+def live(site: Site, request: Request) -> Response:  # noqa: ARG001
+    """How far the runs are that go on now, and whether the page is still as it was; asks files alone."""
+    told = [
+        {"run": one.run, "done": one.done, "total": one.total, "failed": one.failed}
+        for one in running(site.shelf.store)
+    ]
+    return JSONResponse({"running": told, "mark": _mark(site)})
+
+
+def report(site: Site, request: Request) -> Response:
+    """A run, as its HTML report shows it."""
+    found = site.result(request.path_params["run"])
+    return site.page("run.html.j2", found, area="report", run=found.value.run.id, **render.parts(found.value))
+
+
+def answer(site: Site, request: Request) -> Response:
+    """A run's answer in a line."""
+    from diff.compute import compute
+
+    def find(con: DuckDBPyConnection) -> dict[str, str]:
+        result = compute(con, request.path_params["run"], site.settings)
+        return {
+            "answer": result.answer.value,
+            "tone": render.TONE[result.answer],
+            "reason": one_line(result.reason, 300),
+        }
+
+    return JSONResponse(site.shelf.read("answer", request.path_params["run"], find).value)
+
+
+def file(site: Site, request: Request) -> Response:
+    """The report of a run as one file, to keep or send."""
+    result = site.result(request.path_params["run"]).value
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in result.run.id)
+    return Response(
+        render.render(result, width=0, color=False),
+        media_type="text/html",
+        headers={"Content-Disposition": f'attachment; filename="replay-report-{name}.html"'},
+    )
+
+
+def _lines(con: DuckDBPyConnection) -> list[Line]:
+    from replay.store.runs import list_runs
+
+    items = dict(con.execute("SELECT run_id, count(*) FROM run_items GROUP BY run_id").fetchall())
+    return [
+        Line(
+            run=run,
+            what=run.sample or run.golden_path or "–",
+            versions=" → ".join(
+                words.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
+                for lane in (Lane.OLD, Lane.NEW)
+                if lane in run.lanes
+            ),
+            items=items.get(run.id, 0),
+        )
+        for run in reversed(list_runs(con))
+    ]
+
+
+def _mark(site: Site) -> str:
+    """Other than before, once a run has begun or ended: the page is then read anew."""
+    ids = " ".join(one.run for one in running(site.shelf.store))
+    return hashlib.sha256(ids.encode()).hexdigest()[:12]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

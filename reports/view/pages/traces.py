@@ -1,0 +1,192 @@
+"""Traces: search, and the transcript of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from replay.errors import InputError
+from replay.model import Json, ToolCall, Trace, TraceState
+from replay.terminal.plain import visible
+from reports import numbers
+from reports.view.site import Site
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from replay.store.listing import Listed
+
+_PAGE = 50
+_MOST = 100_000
+"""Characters of one text that a page shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A step of a transcript: what somebody said, or a call with its answer."""
+
+    who: str
+    text: str = ""
+    call: str | None = None
+    """The tool's name; None for what was said."""
+    args: tuple[tuple[str, str], ...] = ()
+    result: str | None = None
+    failed: bool = False
+
+
+def listed(site: Site, request: Request) -> Response:
+    """The traces that fit, newest first."""
+    asked = {name: request.query_params.get(name, "").strip() for name in ("text", "where", "month")}
+    page = request.query_params.get("page", "1")
+    place = int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1
+    wrong, status = "", 200
+    found = months = None
+
+    def find(con: DuckDBPyConnection) -> tuple[list[Listed], int]:
+        from replay.store.listing import list_traces
+
+        return list_traces(
+            con,
+            asked["where"] or None,
+            month=asked["month"] or None,
+            text=asked["text"] or None,
+            limit=_PAGE,
+            offset=(place - 1) * _PAGE,
+        )
+
+    def find_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
+        from replay.store.traces import trace_months
+
+        return trace_months(con)
+
+    months = site.shelf.read("months", None, find_months)
+    try:
+        found = site.shelf.read("traces", (*asked.values(), place), find)
+    except InputError as error:
+        wrong, status = str(error), 400
+    rows, total = found.value if found else ([], 0)
+    kept = {name: text for name, text in asked.items() if text}
+    return site.page(
+        "traces.html.j2",
+        *([found] if found else []),
+        months,
+        status=status,
+        area="traces",
+        rows=rows,
+        total=total,
+        months=[month for month, _ in reversed(months.value)],
+        asked=asked,
+        wrong=wrong,
+        first=(place - 1) * _PAGE,
+        before=f"/traces?{urlencode(kept | {'page': str(place - 1)})}" if place > 1 else None,
+        after=f"/traces?{urlencode(kept | {'page': str(place + 1)})}" if place * _PAGE < total else None,
+        states=TraceState,
+    )
+
+
+def one(site: Site, request: Request) -> Response:
+    """The transcript of a trace."""
+    trace_id = request.query_params.get("id", "")
+    if not trace_id:
+        raise HTTPException(404)
+
+    def find(con: DuckDBPyConnection) -> Trace:
+        from replay.store.traces import get_trace
+
+        return get_trace(con, trace_id)
+
+    found = site.shelf.read("trace", trace_id, find)
+    trace = found.value
+    return site.page(
+        "trace.html.j2",
+        found,
+        area="traces",
+        trace=trace,
+        facts=list(_facts(trace)),
+        parts=list(parts(trace)),
+    )
+
+
+def parts(trace: Trace) -> Iterator[Part]:
+    """The transcript: what was said, and each call beside its answer."""
+    calls = iter(trace.tool_calls)
+    if trace.messages:
+        for message in trace.messages:
+            if message.role == "tool":
+                continue
+            if message.text:
+                yield Part(who=visible(message.role), text=_cut(message.text))
+            for asked in message.tool_calls:
+                yield _call(next(calls, asked))
+    elif trace.input:
+        yield Part(who="user", text=_cut(trace.input))
+    yield from map(_call, calls)
+    last = trace.messages[-1] if trace.messages else None
+    if trace.final_response is not None and (last is None or last.text != trace.final_response):
+        yield Part(who="assistant", text=_cut(trace.final_response))
+
+
+def _call(call: ToolCall) -> Part:
+    if call.error is not None:
+        result = call.error
+    elif not call.answered:
+        result = "no result was recorded"
+    else:
+        result = _json(call.result)
+    return Part(
+        who="tool call",
+        call=visible(call.name),
+        args=tuple((visible(name), _cut(_json(value))) for name, value in call.args.items()),
+        result=_cut(result),
+        failed=call.error is not None,
+    )
+
+
+def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
+    usage = trace.usage
+    pairs: Sequence[tuple[str, str | None]] = (
+        ("source", trace.source),
+        ("started", f"{numbers.moment(trace.started_at)} UTC"),
+        ("name", trace.name),
+        ("model", trace.model),
+        ("release", trace.release),
+        ("environment", trace.environment),
+        ("session", trace.session_id),
+        ("user", trace.user_id),
+        ("tags", ", ".join(trace.tags) or None),
+        ("tool path", trace.tool_path),
+        ("latency", None if trace.latency_ms is None else numbers.duration(trace.latency_ms)),
+        ("cost", None if trace.cost_usd is None else numbers.dollars(trace.cost_usd)),
+        (
+            "tokens in / out",
+            f"{numbers.tokens(usage.input_tokens)} / {numbers.tokens(usage.output_tokens)}"
+            if usage
+            else None,
+        ),
+        *((f"score {name}", str(value)) for name, value in trace.scores.items()),
+        ("error", trace.error),
+        *trace_metadata(trace),
+    )
+    yield from ((visible(label), _cut(value)) for label, value in pairs if value)
+
+
+def trace_metadata(trace: Trace) -> list[tuple[str, str]]:
+    """What else is known of a trace, by the name a condition gives it."""
+    return [(f"metadata.{name}", _json(value)) for name, value in trace.metadata.items()]
+
+
+def _json(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST:
+        return visible(text)
+    return f"{visible(text[:_MOST])}… ({numbers.count(len(text) - _MOST)} more characters)"

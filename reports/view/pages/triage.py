@@ -1,0 +1,187 @@
+"""Triage: one entry at a time, decided at the same desk as in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from cases.attention import Entry, subject
+from cases.queue import Queue, kind
+from diff.result import Verdict
+from replay.errors import InputError
+from replay.model import Lane, Status
+from reports.html import render, transcripts
+from reports.view.shelf import Found
+from reports.view.site import Site
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+RECORDING = "recording"
+_TRAITS = 20
+
+
+def entry(site: Site, request: Request) -> Response:
+    """The entry that is asked for by its item, else the first."""
+    again = request.query_params.get("again") == "1"
+    found = _queue(site, request.path_params["run"], again=again)
+    queue, entries = found.value, _open(site, found.value)
+    run = queue.result.run.id
+    names = [one.item.item.id for one in entries]
+    asked = request.query_params.get("item")
+    place = names.index(asked) if asked in names else 0
+    shown = entries[place] if entries else None
+
+    def address(index: int) -> str | None:
+        return _address(run, names[index], again=again) if 0 <= index < len(names) else None
+
+    return site.page(
+        "triage.html.j2",
+        found,
+        area="triage",
+        run=run,
+        again=again,
+        entries=entries,
+        place=place,
+        shown=shown,
+        kind=kind,
+        address=address,
+        decided=queue.decided + len(_decided(site) & {subject(item) for item in queue.result.items}),
+        undoable=bool(site.desk.done),
+        expects=_expects(shown) if shown else [],
+        better="new" if shown and shown.item.verdict is Verdict.IMPROVED else RECORDING,
+        said=_SAID.get(request.query_params.get("said", "")),
+        golden=str(site.settings.golden_path),
+        data=_data(queue, shown) if shown else "",
+    )
+
+
+def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Make the entry a case of the golden set."""
+    from cases.golden import free_id
+    from cases.promote import now, propose
+
+    queue, one, following = _asked(site, request, fields)
+    trait = fields.get("trait", "").strip()
+    with site.shelf.writing():
+        case = propose(
+            one.item.item,
+            case_id=free_id(site.desk.golden, one.item.item.id),
+            reviewer=site.desk.person,
+            at=now(),
+            run=queue.result.run,
+            trials=tuple(graded.trial for lane in one.item.lanes.values() for graded in lane),
+            expect=fields.get("expect", RECORDING),
+            traits=(trait,) if trait else (),
+        ).case
+        site.desk.promote([(one.item.item, case)])
+    return _on(queue, following, fields, "promoted")
+
+
+def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Put the entry aside, with a reason, and with `alike` its near-duplicates too."""
+    queue, one, following = _asked(site, request, fields)
+    reason = fields.get("reason", "").strip()
+    if not reason:
+        raise InputError("nothing was put aside: say in a few words why it needs no case")
+    items = [one.item.item, *(item.item for item in one.alike if fields.get("alike") == "1")]
+    with site.shelf.writing():
+        site.desk.dismiss(items, queue.result.run.id, reason)
+    return _on(queue, following, fields, "dismissed")
+
+
+def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Leave the entry for later."""
+    queue, one, following = _asked(site, request, fields)
+    with site.shelf.writing():
+        site.desk.skip(one.item.item, queue.result.run.id)
+    return _on(queue, following, fields, "skipped")
+
+
+def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Take back the last decision made here, and show its entry again."""
+    with site.shelf.writing():
+        taken = site.desk.undo()
+    # It may have been decided before the queue was read.
+    site.shelf.forget("queue")
+    run = (taken and taken.run_id) or request.path_params["run"]
+    found = _queue(site, run, again=fields.get("again") == "1").value
+    back = [one.item.item.id for one in found.entries if taken and subject(one.item) == taken.item_id]
+    return _to(run, back[0] if back else None, fields, "undone" if taken else "nothing")
+
+
+_SAID = {
+    "promoted": "Promoted.",
+    "dismissed": "Put aside.",
+    "skipped": "Left for later.",
+    "undone": "Taken back.",
+    "nothing": "There is nothing to undo.",
+}
+
+
+def _queue(site: Site, run: str, *, again: bool) -> Found[Queue]:
+    from cases.queue import queue
+
+    def find(con: DuckDBPyConnection) -> Queue:
+        return queue(con, run, site.settings, everything=False, again=again)
+
+    return site.shelf.read("queue", (run, again), find)
+
+
+def _decided(site: Site) -> set[str]:
+    return {decision.item_id for decision, _ in site.desk.done}
+
+
+def _open(site: Site, queue: Queue) -> list[Entry]:
+    """The entries that were not decided since the queue was read."""
+    decided = _decided(site)
+    return [one for one in queue.entries if subject(one.item) not in decided]
+
+
+def _asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Queue, Entry, str | None]:
+    """The queue, the entry a form is about, and the item of the entry after it."""
+    queue = _queue(site, request.path_params["run"], again=fields.get("again") == "1").value
+    entries = _open(site, queue)
+    names = [one.item.item.id for one in entries]
+    if fields.get("item") not in names:
+        raise InputError("this entry was decided already, or is none of this run's; go back to the queue")
+    place = names.index(fields["item"])
+    following = names[place + 1] if place + 1 < len(names) else names[place - 1] if place else None
+    return queue, entries[place], following
+
+
+def _on(queue: Queue, following: str | None, fields: Mapping[str, str], said: str) -> Response:
+    return _to(queue.result.run.id, following, fields, said)
+
+
+def _to(run: str, item: str | None, fields: Mapping[str, str], said: str) -> Response:
+    return RedirectResponse(_address(run, item, again=fields.get("again") == "1", said=said), status_code=303)
+
+
+def _address(run: str, item: str | None, *, again: bool, said: str | None = None) -> str:
+    pairs = {"item": item, "again": "1" if again else None, "said": said}
+    query = urlencode({name: value for name, value in pairs.items() if value is not None})
+    return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
+
+
+def _expects(one: Entry) -> list[str]:
+    """What a case can expect: the recording, or what a lane did that has a trial that ended well."""
+    return [
+        RECORDING,
+        *(
+            lane.value
+            for lane in (Lane.OLD, Lane.NEW)
+            if any(graded.trial.status is Status.OK for graded in one.item.lanes.get(lane, ()))
+        ),
+    ]
+
+
+def _data(queue: Queue, one: Entry) -> str:
+    """What the script of the report draws: this item alone, with long texts."""
+    result = queue.result
+    check = Lane.OLD not in result.lanes
+    return render.embedded({"check": check, "cases": [transcripts.case(result, one.item, transcripts.MOST)]})

@@ -1,0 +1,52 @@
+"""What every page is handed, and how an answer is made of a template."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import HTMLResponse
+
+from replay.engine.tally import running
+from replay.settings import Settings
+from reports.html.render import environment
+from reports.view.shelf import Found, Shelf
+
+if TYPE_CHECKING:
+    from cases.desk import Desk
+    from diff.result import DiffResult
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A store, settings, and the person before the screen."""
+
+    settings: Settings
+    shelf: Shelf
+    desk: Desk
+
+    def page(
+        self, template: str, *found: Found[Any], status: int = 200, area: str = "", **values: Any
+    ) -> HTMLResponse:
+        """A page; `found` is what it stands on, `area` the part of the site it belongs to."""
+        old = next((one for one in found if one.busy), None)
+        text = (
+            environment(_HERE / "templates")
+            .get_template(template)
+            .render(area=area, old=old, running=running(self.shelf.store), **values)
+        )
+        return HTMLResponse(text, status_code=status)
+
+    def result(self, run: str) -> Found[DiffResult]:
+        """A run's result, by its id or a unique beginning of it."""
+        from diff.compute import compute
+
+        return self.shelf.read("result", run, lambda con: compute(con, run, self.settings))
+
+
+def asset(name: str) -> str:
+    """A style or script of the site."""
+    return (_HERE / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,653 @@
+"""`replay view`: over real HTTP, and in a real browser with a real keyboard."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from replay.model import Item, Lane, Message, Score, Trace
+from replay.store.connection import open_store
+from replay.store.decisions import decisions
+from replay.store.traces import write_traces
+from reports.view.pages.traces import parts
+from tests.diff.build import CALLS, RUN_ID, WHEN, item, judged, store, trial
+from tests.engine.project import two_revisions
+from tests.reports.browser import Browser, browser, in_browser
+from tests.reports.test_html import PAYLOADS
+
+HOSTILE = " ".join(PAYLOADS)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running `replay view`."""
+
+    address: str
+    """With its token."""
+    folder: Path
+    process: subprocess.Popen[str]
+
+    @property
+    def base(self) -> str:
+        return self.address.partition("/?")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.base.rpartition(":")[2])
+
+    @contextmanager
+    def client(self) -> Iterator[httpx.Client]:
+        """A browser that has opened the address."""
+        with httpx.Client(
+            base_url=self.base, trust_env=False, headers={"Origin": self.base}, timeout=30
+        ) as client:
+            assert client.get(self.address).status_code == 200
+            yield client
+
+
+@contextmanager
+def serving(folder: Path, *args: str) -> Iterator[Server]:
+    """The command in a folder, until the context ends as a person ends it."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "replay", "view", "--no-browser", *args],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        yield Server(process.stdout.readline().strip(), folder, process)
+    finally:
+        process.send_signal(2)
+        _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (0, "")
+
+
+def fill(folder: Path, items: list[Item], traces: list[Trace]) -> Path:
+    """A store in a folder: a run whose new version forgets the look-up in the first three items."""
+    (folder / "replay.toml").write_text("")
+    (folder / ".replay").mkdir(exist_ok=True)
+    done, grades = [], []
+    for place, one in enumerate(items):
+        for lane in (Lane.OLD, Lane.NEW):
+            worse = lane is Lane.NEW and place < 3
+            for index in range(3):
+                reason = HOSTILE if one.input == HOSTILE else "it says so"
+                answer = HOSTILE if one.input == HOSTILE else f"answer {place} of {lane.value}"
+                done.append(trial(one, lane, index, not worse, final_response=answer))
+                grades.append(judged(one, lane, index, 1 / 3 if worse else 1.0, reason=reason))
+    path = store(folder / ".replay", items, done, grades=grades)
+    with open_store(path) as con:
+        write_traces(con, traces)
+    return path
+
+
+def production(trace_id: str, minutes: int = 0, **fields: Any) -> Trace:
+    """A trace that looked up an order and cancelled it."""
+    given: dict[str, Any] = {
+        "input": f"cancel {trace_id}",
+        "messages": (
+            Message(role="user", text=f"cancel {trace_id}"),
+            Message(role="assistant", tool_calls=CALLS),
+            Message(role="tool", text="shipped"),
+            Message(role="assistant", text="It is cancelled."),
+        ),
+        "tool_calls": CALLS,
+        "final_response": "It is cancelled.",
+        **fields,
+    }
+    return Trace(trace_id=trace_id, source="jsonl", started_at=WHEN - timedelta(minutes=minutes), **given)
+
+
+QUESTIONS = ("cancel the order of my aunt", "send the parcel back", "the invoice is wrong", "where is it")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Eight items, of which three regressed; sixty traces."""
+    texts = [*QUESTIONS, *(f"{text} again, please, number {n}" for n, text in enumerate(QUESTIONS))]
+    items = [item(f"item-{place}", input=text) for place, text in enumerate(texts)]
+    fill(tmp_path, items, [production(f"trace-{n:02}", n) for n in range(60)])
+    return tmp_path
+
+
+@pytest.fixture
+def server(shop: Path) -> Iterator[Server]:
+    with serving(shop) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+def golden(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "cases" / "golden.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+# ---- who may ask --------------------------------------------------------------------------------------------
+
+
+def test_only_who_has_the_address_gets_in(server: Server) -> None:
+    own = f"127.0.0.1:{server.port}"
+    tries = {
+        "no token": ("GET", "/", {}),
+        "a wrong token": ("GET", "/?token=x", {}),
+        "a wrong cookie": ("GET", "/", {"Cookie": f"replay_view_{server.port}=x"}),
+        "assets too": ("GET", "/assets/view.js", {}),
+    }
+    for method, path, headers in tries.values():
+        answer = httpx.request(method, server.base + path, headers=headers, trust_env=False)
+        assert answer.status_code == 403
+        assert "replay view" in answer.text
+    with server.client() as client:
+        cookie = client.cookies[f"replay_view_{server.port}"]
+        assert cookie not in server.address
+        assert client.get("/").status_code == 200
+        # A name that somebody else lets point to 127.0.0.1, another site, another port of this host.
+        for host in (
+            f"evil.example:{server.port}",
+            "127.0.0.1",
+            f"127.0.0.1:{server.port + 1}",
+            f"{own}.evil.example",
+        ):
+            assert client.get("/", headers={"Host": host}).status_code == 403
+            assert client.get(server.address, headers={"Host": host}).status_code == 403
+        for origin in (
+            "http://evil.example",
+            "null",
+            f"https://{own}",
+            f"http://127.0.0.1:{server.port + 1}",
+        ):
+            assert client.get("/", headers={"Origin": origin}).status_code == 403
+            assert client.post(f"/runs/{RUN_ID}/triage/undo", headers={"Origin": origin}).status_code == 403
+        del client.headers["Origin"]
+        assert client.get("/").status_code == 200
+        assert client.post(f"/runs/{RUN_ID}/triage/undo").status_code == 403
+        for site in ("cross-site", "same-site"):
+            assert client.get("/", headers={"Sec-Fetch-Site": site}).status_code == 403
+
+
+def test_every_answer_is_sealed(server: Server) -> None:
+    with server.client() as client:
+        answers = [client.get(path) for path in ("/", "/nothing", "/live.json", "/assets/report.css")]
+        refused = httpx.get(server.base, trust_env=False)
+        entered = client.get(server.address + "&from=25")
+    for answer in (*answers, refused, entered):
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith(
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'"
+        )
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+    cookie = entered.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    # On to the same page, without the token.
+    assert 'content="0;url=/?from=25"' in entered.text
+    assert "token" not in entered.text
+
+
+def test_the_way_in_never_leads_elsewhere(server: Server) -> None:
+    token = server.address.partition("?")[2]
+    answer = httpx.get(f'{server.base}//evil.example/"><script>?{token}&a="><script>', trust_env=False)
+    assert "url=/evil.example/" in answer.text
+    assert "<script>" not in answer.text
+
+
+def test_a_port_that_is_taken_and_a_store_that_is_not_there_are_said_in_a_sentence(shop: Path) -> None:
+    def view(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "replay", "view", "--no-browser", *args],
+            cwd=shop, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = view("--port", str(taken.getsockname()[1]))
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: port \d+ cannot be used: Address already in use; .*\n", done.stderr)
+    done = view("--db", "nowhere.duckdb")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no store at ")
+
+
+# ---- the store ----------------------------------------------------------------------------------------------
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from replay.store.connection import open_store
+with open_store(Path(sys.argv[1])) as con:
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Another process has the store open to write."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield
+        process.communicate("\n")
+
+
+def test_others_may_write_while_pages_are_open_and_pages_wait_while_others_write(server: Server) -> None:
+    path = server.folder / ".replay" / "replay.duckdb"
+    with server.client() as client:
+        for page in ("/", f"/runs/{RUN_ID}", f"/runs/{RUN_ID}/triage", "/traces", "/trends"):
+            assert client.get(page).status_code == 200
+        with held(path):
+            # What was read before is shown, and that it may be old; what was not is waited for.
+            assert "in use by process" not in client.get(f"/runs/{RUN_ID}").text
+            later = client.get("/traces?text=nothing")
+            assert later.status_code == 503
+            assert 'http-equiv="refresh"' in later.text
+            assert "in use by process" in later.text
+            name = re.search(r'name="item" value="(.*?)"', client.get(f"/runs/{RUN_ID}/triage").text)
+            assert name is not None
+            refused = client.post(f"/runs/{RUN_ID}/triage/promote", data={"item": name[1]})
+            assert refused.status_code == 503
+            assert "Nothing was changed" in refused.text
+            assert golden(server.folder) == []
+        with open_store(path) as con:
+            write_traces(con, [production("the-new-one")])
+        with held(path):
+            old = client.get("/traces")
+            assert old.status_code == 200
+            assert "in use by process" in old.text
+        assert "the-new-one" in client.get("/traces").text
+
+
+def test_a_running_run_is_followed_while_it_holds_the_store(tmp_path: Path) -> None:
+    project = two_revisions(tmp_path / "project")
+    project.sample(8)
+    with serving(project.folder) as server, server.client() as client:
+        assert "There is no run here" in client.get("/").text
+        before = client.get("/live.json").json()
+        assert before["running"] == []
+        process = project.start(
+            "run",
+            "--sample",
+            "october",
+            "--old",
+            "git:v1",
+            "--new",
+            "git:v2",
+            "--trials",
+            "2",
+            SECONDS_A_TRIAL="0.3",
+        )
+        seen = []
+        while process.poll() is None:
+            told = client.get("/live.json").json()
+            if told["running"]:
+                assert told["mark"] != before["mark"]
+                seen.append(told["running"][0]["done"])
+                page = client.get("/")
+                assert page.status_code == 200
+                assert "of 32 trials" in page.text or not client.get("/live.json").json()["running"]
+            time.sleep(0.1)
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+        assert len(set(seen)) > 2
+        assert seen == sorted(seen)
+        assert client.get("/live.json").json() == before
+        run = project.run().id
+        assert f"/runs/{run}" in client.get("/").text
+        assert client.get(f"/runs/{run}/answer.json").json()["answer"] in ("SHIP", "HOLD", "CAN'T TELL")
+        assert not list(project.store.parent.glob("running/*"))
+
+
+def test_a_killed_run_is_not_shown_as_running(tmp_path: Path) -> None:
+    project = two_revisions(tmp_path / "project")
+    project.sample(8)
+    process = project.start(
+        "run", "--sample", "october", "--old", "git:v1", "--new", "git:v2", SECONDS_A_TRIAL="1"
+    )
+    project.wait_for_calls(1)
+    process.kill()
+    process.communicate()
+    assert list(project.store.parent.glob("running/*.json"))
+    with serving(project.folder) as server, server.client() as client:
+        assert client.get("/live.json").json()["running"] == []
+        assert "not finished" in client.get("/").text
+
+
+# ---- pages --------------------------------------------------------------------------------------------------
+
+
+def test_traces_are_searched_by_text_condition_and_month(server: Server) -> None:
+    with server.client() as client:
+
+        def ids(query: str) -> list[str]:
+            return re.findall(r'href="/trace\?id=([^"]+)"', client.get(f"/traces?{query}").text)
+
+        assert ids("") == [f"trace-{n:02}" for n in range(50)]
+        assert ids("page=2") == [f"trace-{n}" for n in range(50, 60)]
+        assert ids("text=CANCEL+TRACE-07") == ["trace-07"]
+        assert ids("text=it+is+cancelled&page=2") == [f"trace-{n}" for n in range(50, 60)]
+        assert ids("where=trace_id+IN+('trace-01','trace-58')") == ["trace-01", "trace-58"]
+        assert ids("month=2026-10") == []
+        assert ids("text=100%25_'--") == []
+        for wrong in ("where=nothing+%3D+1", "where=1%3B+DROP+TABLE+traces", "month=soon"):
+            answer = client.get(f"/traces?{wrong}")
+            assert answer.status_code == 400
+            assert 'role="alert"' in answer.text
+        assert "All traces" in client.get("/trace?id=trace-07").text
+        assert client.get("/trace?id=unknown-trace").status_code == 404
+        assert client.get("/trace").status_code == 404
+
+
+def test_a_transcript_sets_each_call_beside_its_answer() -> None:
+    told = [(part.who, part.text or part.call, part.result) for part in parts(production("t"))]
+    assert told == [
+        ("user", "cancel t", None),
+        ("tool call", "get_order_status", "shipped"),
+        ("tool call", "cancel_order", "done"),
+        ("assistant", "It is cancelled.", None),
+    ]
+    # Calls that no message asks for, and a response that is no message, are there all the same.
+    bare = [part.who for part in parts(production("t", messages=()))]
+    assert bare == ["user", "tool call", "tool call", "assistant"]
+
+
+def test_what_is_not_there_is_said_kindly(server: Server) -> None:
+    with server.client() as client:
+        for path in ("/runs/20200101-000000", "/runs/20200101-000000/triage", "/nothing", "/assets/x"):
+            answer = client.get(path)
+            assert answer.status_code == 404
+            assert "Traceback" not in answer.text
+            assert "Not this way" in answer.text
+        post = f"/runs/{RUN_ID}/triage"
+        assert client.post(f"{post}/promote", data={"item": "x"}).status_code == 400
+        assert client.post(f"{post}/dismiss", data={"item": "item-0", "reason": " "}).status_code == 400
+        assert client.post(f"{post}/skip", content=b"x" * 2_000_000).status_code == 413
+        assert client.get(f"{post}/skip").status_code == 405
+        assert client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "many"}).status_code == 400
+
+
+def test_a_run_can_be_saved_as_one_file(server: Server) -> None:
+    with server.client() as client:
+        answer = client.get(f"/runs/{RUN_ID}/report.html")
+        shown = client.get(f"/runs/{RUN_ID}").text
+    assert answer.headers["content-disposition"] == f'attachment; filename="replay-report-{RUN_ID}.html"'
+    assert "<style>" in answer.text
+    # The page is the report: the same result, without what makes it one file.
+    for text in (answer.text, shown):
+        assert text.count('<tr class="row"') == 8
+        assert '<section class="answer' in text
+    assert "<style>" not in shown
+
+
+def test_trends_are_plotted(server: Server) -> None:
+    with server.client() as client:
+        page = client.get("/trends").text
+        assert page.count('<circle class="dot') == 1
+        assert f'href="/runs/{RUN_ID}"' in page
+        assert "<option selected>judge</option>" in client.get("/trends?metric=judge&lane=old").text
+        assert "No run of" in client.get("/trends?metric=nothing").text
+
+
+# ---- in a browser -------------------------------------------------------------------------------------------
+
+
+@in_browser
+def test_the_list_tells_answers_and_a_run_is_filtered_and_stepped_through(
+    server: Server, tab: Browser
+) -> None:
+    tab.open(server.address, "document.querySelector('h1')")
+    assert "token" not in tab.eval("location.href")
+    tab.until("document.querySelector('.runs .chip').textContent === 'HOLD'")
+    tab.press("j", "Enter")
+    tab.until("document.querySelector('.answer')")
+    assert tab.eval("location.pathname") == f"/runs/{RUN_ID}"
+    assert tab.text().count("regressed") > 3
+    tab.press("/")
+    tab.type("aunt")
+    tab.until("document.querySelector('.shown').textContent === '2 of 8 items'")
+    tab.press("Escape", "j", "Enter")
+    tab.until("document.querySelector('.case')")
+    assert "answer 0 of new" in tab.text()
+    tab.press("Escape", "?")
+    assert tab.eval("document.querySelector('.help').open")
+    tab.press("Escape")
+    assert tab.console == []
+
+
+@in_browser
+def test_traces_are_searched_and_read_with_the_keyboard(server: Server, tab: Browser) -> None:
+    tab.open(server.address)
+    tab.open(server.base + "/traces", "document.querySelector('.traces')")
+    tab.press("/")
+    tab.type("trace-07")
+    tab.press("Enter")
+    tab.until("location.search.includes('trace-07')")
+    tab.press("j", "Enter")
+    tab.until("document.querySelector('.transcript')")
+    assert "get_order_status" in tab.text()
+    assert tab.console == []
+
+
+@in_browser
+def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, tab: Browser) -> None:
+    tab.open(server.address)
+    tab.open(f"{server.base}/runs/{RUN_ID}/triage", "document.querySelector('.alone table')")
+    total = int(tab.eval("document.querySelector('.where').textContent.split(' of ')[1].match(/\\d+/)[0]"))
+    assert total >= 3
+    first = tab.eval("document.querySelector('[name=item]').value")
+    assert first in ("item-0", "item-1", "item-2")
+
+    def shows(place: int, of: int, decided: int) -> None:
+        tab.until(
+            "document.querySelector('.alone table') && "
+            f"/^{place} of {of} · {decided} decided/.test(document.querySelector('.where').textContent.trim())"
+        )
+
+    def name() -> str:
+        return str(tab.eval("document.querySelector('[name=item]').value"))
+
+    tab.press("j")
+    shows(2, total, 0)
+    second = name()
+    tab.press("k")
+    shows(1, total, 0)
+    assert name() == first
+
+    # Promote what the old version did, with a trait; the fields of another deed are not in the way.
+    tab.press("p")
+    tab.until("document.activeElement.type === 'radio'")
+    tab.press("o")
+    tab.eval("document.querySelector('[name=trait]').focus()")
+    tab.type("says that <b>the order</b> is cancelled, and skips nothing")
+    tab.press("Enter")
+    shows(1, total - 1, 1)
+    assert name() == second
+    [case] = golden(server.folder)
+    assert case["input"] == QUESTIONS[int(first[-1])]
+    assert case["metadata"]["run"] == RUN_ID
+    assert [call["name"] for call in case["expected_tool_calls"]] == [call.name for call in CALLS]
+    assert case["expected_response_traits"] == ["says that <b>the order</b> is cancelled, and skips nothing"]
+
+    tab.press("u")
+    shows(1, total, 0)
+    assert name() == first
+    assert golden(server.folder) == []
+    tab.press("p")
+    tab.until("document.activeElement.type === 'radio'")
+    tab.press("Enter")
+    shows(1, total - 1, 1)
+    assert len(golden(server.folder)) == 1
+
+    tab.press("d")
+    tab.until("document.activeElement.name === 'reason'")
+    tab.type("spam")
+    tab.press("Enter")
+    shows(1, total - 2, 2)
+    tab.press("s")
+    tab.until("/3 (decided|items of this run were decided)/.test(document.body.innerText)")
+
+    left = tab.text()
+    tab.ask("Page.reload")
+    tab.until("!document.querySelector('.said') || true")
+    assert "3 decided" in left or "3 items of this run were decided" in left
+    with open_store(server.folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        told = [(one.action.value, one.item_id, one.reason) for one in decisions(con)]
+    third = told[-1][1]
+    assert told == [
+        ("promote", first, None),
+        ("undo", first, None),
+        ("promote", first, None),
+        ("dismiss", second, "spam"),
+        ("skip", third, None),
+    ]
+    # The terminal knows of it.
+    done = subprocess.run(
+        [sys.executable, "-m", "replay", "triage", RUN_ID, "--json"],
+        cwd=server.folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    listed = json.loads(done.stdout)
+    assert listed["decided"] == 3
+    assert not {first, second, third} & {one["id"] for one in listed["entries"]}
+    assert tab.console == []
+
+
+@in_browser
+def test_labels_are_given_blind_with_the_keyboard_and_calibrate_reads_them(
+    server: Server, tab: Browser
+) -> None:
+    tab.open(server.address)
+    tab.open(f"{server.base}/runs/{RUN_ID}/labels", "document.querySelector('[name=size]')")
+    tab.eval(
+        "document.querySelector('[name=size]').value = '4'; document.querySelector('main button').click()"
+    )
+
+    def shows(place: int, labelled: int) -> None:
+        tab.until(
+            f"/^{place} of 4 · {labelled} labelled/.test(document.querySelector('.where')?.textContent.trim())"
+        )
+
+    shows(1, 0)
+    text = tab.eval("document.querySelector('main').innerText").lower()
+    # Blind: what the judge said, and how, is nowhere.
+    assert "it says so" not in text
+    assert "0.33" not in text
+    tab.press("3")
+    shows(2, 1)
+    tab.press("1")
+    shows(3, 2)
+    tab.press("2")
+    shows(4, 3)
+    tab.ask("Page.reload")
+    shows(4, 3)
+    tab.press("k")
+    shows(3, 3)
+    assert tab.eval("document.querySelector('[aria-pressed=true]').value") == "2"
+    tab.press("0")
+    shows(4, 2)
+    tab.press("3")
+    shows(3, 3)
+    tab.eval("document.querySelector('[name=note]').focus()")
+    tab.type("not 1 of the best")
+    tab.eval("document.activeElement.blur()")
+    tab.press("2")
+    tab.until("document.body.innerText.includes('Every response has a label')")
+
+    path = server.folder / f"labels-{RUN_ID}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["label"] for row in rows] == ["3", "1", "2", "3"]
+    assert rows[2]["note"] == "not 1 of the best"
+    done = subprocess.run(
+        [sys.executable, "-m", "replay", "calibrate", RUN_ID, "--read", path.name, "--json"],
+        cwd=server.folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["labels"] == 4
+    assert tab.console == []
+
+
+@in_browser
+def test_no_payload_runs_on_any_page(tmp_path: Path, tab: Browser) -> None:
+    bad = HOSTILE
+    scores: dict[str, Score] = {bad: bad}
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("name", "session_id", "user_id", "environment", "release", "model", "error"), bad),
+        "input": bad,
+        "final_response": bad + bad,
+        "tags": (bad,),
+        "scores": scores,
+        "metadata": {bad: bad, "link": "javascript:document.title='pwned'"},
+    }
+    call = CALLS[0].__class__(name=bad, args={bad: bad}, result=bad)
+    said = tuple(Message(role=role, text=bad) for role in ("user", bad, "assistant"))
+    asked = Message(role="assistant", tool_calls=(call,))
+    hostile = item(
+        bad, trace_id=bad, input=bad, stratum=bad, tags=(bad,), metadata={bad: bad}, recorded_response=bad
+    )
+    fill(
+        tmp_path,
+        [hostile, item("item-1", input=bad)],
+        [production(bad, messages=(*said, asked), tool_calls=(call,), **fields)],
+    )
+    with serving(tmp_path) as server, server.client() as client:
+        client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "4"})
+        trace = re.search(r'href="(/trace\?id=[^"]+)"', client.get("/traces").text)
+        assert trace is not None
+        tab.open(server.address)
+        query = httpx.QueryParams(
+            {"text": bad, "where": bad, "month": bad, "metric": bad, "of": bad, "said": bad, "item": bad}
+        )
+        pages = [
+            *(
+                "/",
+                f"/runs/{RUN_ID}",
+                f"/runs/{RUN_ID}/triage",
+                f"/runs/{RUN_ID}/labels",
+                "/traces",
+                "/trends",
+            ),
+            trace[1].replace("&amp;", "&"),
+            *(f"{path}?{query}" for path in ("/traces", "/trends", "/trace", f"/runs/{RUN_ID}/triage")),
+            f"/runs/{bad.replace('/', '').replace(' ', '%20').replace('?', '').replace('#', '')}",
+        ]
+        for page in pages:
+            tab.open(server.base + page, "document.querySelector('main')")
+            tab.eval("document.querySelector('.row .open')?.click()")
+            found = tab.eval(
+                "({title: document.title, bad: [...document.querySelectorAll('img, iframe, math, body *[onload], "
+                "[onerror], [onfocus], [ontoggle], [style], main style')].map((node) => node.outerHTML), "
+                "scripts: [...document.scripts].filter((one) => !one.src && one.type !== 'application/json').length, "
+                "links: [...document.links].map((one) => one.protocol)})"
+            )
+            assert found["title"].endswith("· replaydiff"), page
+            assert "pwned" not in found["title"] or "document.title" in found["title"]
+            assert (found["bad"], found["scripts"]) == ([], 0), page
+            assert set(found["links"]) <= {"http:"}, page
+        # The policy was never needed: nothing was tried that it had to refuse.
+        assert not [line for line in tab.console if "Content Security Policy" in line]
+        tab.console.clear()
