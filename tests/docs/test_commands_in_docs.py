@@ -1,0 +1,219 @@
+"""The commands in README and docs/ are real: each exists with its flags, and those of the demo print what is shown.
+
+A block that begins with ```` ```console ```` or ```` ```sh ```` holds commands; in `console` they stand behind `$ `
+and what follows is their output. Every `replay …` in them, and in the text between backticks, is parsed by the real
+command line. A block that says `console demo` is run too, in the folder that `replay demo` makes, and each line
+shown must be in the output, in this order: figures may differ, since the demo's model leaves something to chance,
+and lines may be left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+
+from replay.cli import cli
+from replay.demo.stand_in import HOST, answers_at
+from replay.options import App
+
+ROOT = Path(__file__).parents[2]
+GENERATED = {"commands.md", "settings.md", "store.md"}
+PAGES = [
+    ROOT / "README.md",
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name not in GENERATED),
+]
+BLOCK = re.compile(r"^```(console demo|console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(replay [a-z][^`]*)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HASHED = re.compile(r"\b\d{8}-\d{6}-\w{4}\b|(?<=@ )[0-9a-f]{7}\b")
+FIGURE = re.compile(r"[-+−~<]?\d[\d.,]*")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and what the page shows of its output."""
+
+    text: str
+    shown: tuple[str, ...] = ()
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def commands(kind: str, body: str) -> Iterator[Command]:
+    """The commands of a block, lines that go on with a backslash joined."""
+    lines = body.replace("\\\n", " ").splitlines()
+    if kind == "sh":
+        yield from (Command(line) for line in lines if line.strip())
+        return
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
+    assert starts[:1] == [0], f"a console block begins with a command: {body[:60]!r}"
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        shown = tuple(line for line in lines[start + 1 : end] if line.strip() not in ("", "…"))
+        yield Command(lines[start][2:], shown)
+
+
+def all_of(page: Path) -> list[list[str]]:
+    """The words of every `replay …` of a page."""
+    text = page.read_text(encoding="utf-8")
+    found = [command.text for kind, body in BLOCK.findall(text) for command in commands(kind, body)]
+    found += INLINE.findall(" ".join(FENCED.sub("", text).split("\n")))
+    split = [shlex.split(line, comments=True) for line in found]
+    return [words[words.index("replay") :] for words in split if "replay" in words[:1] or _exported(words)]
+
+
+def _exported(words: list[str]) -> bool:
+    """`NAME=value replay …`."""
+    return "replay" in words and all("=" in word for word in words[: words.index("replay")])
+
+
+def resolved(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
+    """The command that the words name, and its arguments."""
+    context = click.Context(cli, info_name="replay", obj=App())
+    found: click.Command = cli
+    rest = words[1:]
+    while isinstance(found, click.Group) and rest and not rest[0].startswith("-"):
+        inner = found.get_command(context, rest[0])
+        assert inner is not None, f"there is no command {rest[0]!r} ({shlex.join(words)})"
+        context = click.Context(inner, info_name=rest[0], parent=context, obj=App())
+        found, rest = inner, rest[1:]
+    return found, context, rest
+
+
+def test_every_page_is_looked_at() -> None:
+    looked_at = {name(page) for page in PAGES}
+    assert {"README.md", "docs/importing.md", "docs/faq.md"} <= looked_at
+    assert sum(len(all_of(page)) for page in PAGES) > 100
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_flag_is_one_of_its_command(page: Path) -> None:
+    for words in all_of(page):
+        command, context, rest = resolved(words)
+        known = {
+            flag for option in command.get_params(context) for flag in (*option.opts, *option.secondary_opts)
+        }
+        flags = [word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)]
+        assert set(flags) <= known, shlex.join(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_of_a_block_parses(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for kind, body in BLOCK.findall(text):
+        for command in commands(kind, body):
+            words = shlex.split(command.text, comments=True)
+            words = words[: next((n for n, word in enumerate(words) if word in ("||", "|", ">", "&&")), None)]
+            if words[:1] != ["replay"]:
+                continue
+            found, context, rest = resolved(words)
+            assert not isinstance(found, click.Group), f"{command.text} is unfinished"
+            found.make_context(context.info_name, rest, parent=context.parent, obj=App())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, heading = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)}: {link}"
+        if heading:
+            assert heading in anchors(target), f"{name(page)}: {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub makes links of them."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that `replay demo` made, while the model stand-in serves."""
+    folder = tmp_path_factory.mktemp("docs")
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = probe.getsockname()[1]
+    done = bash(f"replay demo --port {port}", folder)
+    assert "HOLD: " in done, done
+    made = folder / "replay-demo"
+    with subprocess.Popen(
+        [sys.executable, "-m", "replay", "demo", "--serve"],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as server:
+        try:
+            deadline = time.monotonic() + 30
+            while not answers_at(port) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            yield made
+        finally:
+            server.terminate()
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("REPLAY", "ANTHROPIC", "LANGFUSE", "PYTEST", "COV"))
+    }
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**kept, "PATH": path, "COLUMNS": "100", **more}
+
+
+def bash(command: str, folder: Path, **more: str) -> str:
+    """What a command prints, for people and as data."""
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    ).stdout
+
+
+def shape(line: str) -> str:
+    """A line without its figures, ids of runs and commits, and spaces."""
+    return "".join(FIGURE.sub("0", HASHED.sub("#", line)).split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if "```console demo" in page.read_text()], ids=name)
+def test_the_demo_prints_what_is_shown(page: Path, demo: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "replay-demo"
+    shutil.copytree(demo, folder, symlinks=True)
+    run = re.search(r"run (\d{8}-\d{6}-\w+)", bash("replay diff", folder))
+    assert run is not None
+    for kind, body in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind != "console demo":
+            continue
+        for command in commands(kind, body):
+            printed = bash(command.text, folder, RUN=run[1])
+            assert "Traceback" not in printed, printed
+            left = [shape(line) for line in printed.splitlines()]
+            for line in command.shown:
+                place = next((n for n, made in enumerate(left) if shape(line) in made), None)
+                assert place is not None, f"{name(page)}: {line!r} is not in\n$ {command.text}\n{printed}"
+                left = left[place + 1 :]
