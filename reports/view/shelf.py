@@ -77,17 +77,20 @@ class Shelf:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While somebody writes what no finding but the queue tells: findings that were fresh stay so."""
+        """While a decision is written, which changes no finding: those that were fresh stay so.
+
+        The store is held for as long, so what another process wrote before is not taken for part of it.
+
+        Raises:
+            StoreError: the store cannot be written, or is held by another process; nothing was written.
+        """
         with self._lock:
-            before = self._state()
-            try:
+            with open_store(self.store):
+                before = self._state()
                 yield
-            finally:
-                after = self._state()
-                for kept in self._kept.values():
-                    kept.update(
-                        {key: (after, known) for key, (state, known) in kept.items() if state == before}
-                    )
+            after = self._state()
+            for kept in self._kept.values():
+                kept.update({key: (after, known) for key, (state, known) in kept.items() if state == before})
 
     def forget(self, kind: str) -> None:
         """Let all findings of a kind go."""
