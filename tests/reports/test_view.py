@@ -334,8 +334,8 @@ def test_a_running_run_is_followed_while_it_holds_the_store(tmp_path: Path) -> N
             "--new",
             "git:v2",
             "--trials",
-            "2",
-            SECONDS_A_TRIAL="0.3",
+            "1",
+            SECONDS_A_TRIAL="0.6",
         )
         seen = []
         while process.poll() is None:
