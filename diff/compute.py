@@ -30,7 +30,7 @@ from diff.result import (
     Verdict,
 )
 from diff.slices import slices
-from diff.stored import StoredGrades
+from diff.stored import PAIRWISE, StoredGrades
 from diff.verdicts import combine
 from diff.walk import by_item
 from replay.model import Lane, Run, Status, Trial, VersionKind
@@ -175,7 +175,8 @@ def _whole(run: Run, trials: Sequence[Trial]) -> bool:
 def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: Standing) -> bool:
     if settings.gate.metrics and name not in settings.gate.metrics:
         return False
-    return name not in stored.judges or judge.may_gate
+    # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
+    return name != PAIRWISE and (name not in stored.judges or judge.may_gate)
 
 
 def _fidelity(run: Run, lane: Lane, witnesses: dict[Lane, validity.Witness]) -> float | None:

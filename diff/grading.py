@@ -15,13 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from diff.judge import prompt
+from diff.judge import pairwise, prompt
 from diff.judge.family import kinship
 from diff.judge.panel import Ballot, Panel
 from diff.judge.votes import tally
+from diff.pairing import Comparing, Pair, pairs
 from diff.stored import JUDGE
 from replay.errors import SettingsError
 from replay.llm import anthropic, openai_compatible, prices
@@ -60,13 +61,20 @@ class Judge:
     concurrency: int
     """Calls in flight at once."""
     connect: Callable[[], AbstractAsyncContextManager[Model]]
+    pairwise: bool = False
+    """Whether it also compares old and new trials, pair by pair."""
     notes: tuple[str, ...] = ()
     """Sentences on the model: a price that is not known, an announced end."""
 
     @property
     def version(self) -> str:
         """The grader version of its grades: model, prompt and rubric. More votes are no other judge."""
-        return f"{self.id.model}/{self.id.prompt_hash}/{self.id.rubric_hash}"
+        return _version(self.id)
+
+    @property
+    def of_pairs(self) -> JudgeId:
+        """What its comparisons are bound to: the same model and rubric, another prompt."""
+        return replace(self.id, prompt_hash=pairwise.prompt_hash())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +105,8 @@ class GradingReport:
     """Trials that took the votes of another with the same material."""
     states: Counter[GradeState] = field(default_factory=Counter)
     """Of the trials that got a grade."""
+    pairs: int = 0
+    """Pairs of an old and a new trial that were compared."""
     cost_usd: float | None = 0.0
     """None where the price of the model is not known."""
     first_failure: str | None = None
@@ -136,6 +146,7 @@ def judge_from(settings: Settings) -> Judge | None:
         votes=section.votes,
         max_tokens=section.max_tokens,
         concurrency=section.concurrency,
+        pairwise=section.pairwise,
         connect=lambda: connect(base_url=base_url, prices=settings.prices),
         notes=tuple(note for note in notes if note),
     )
@@ -209,9 +220,9 @@ class _Grading:
 
     async def go(self) -> GradingReport:
         """Grade what is to be graded; connects to the model only where there is something."""
-        tasks = self._tasks()
-        first = next(tasks, None)
-        if first is None:
+        tasks, waiting = self._tasks(), self._pairs()
+        first, first_pair = next(tasks, None), next(waiting, None)
+        if first is None and first_pair is None:
             return self._report
         async with self._judge.connect() as model:
             panel = Panel(
@@ -223,11 +234,20 @@ class _Grading:
                 concurrency=self._judge.concurrency,
                 budget=self._budget,
             )
-            work = itertools.chain([first], tasks)
+            comparing = Comparing(
+                model,
+                self._judge.of_pairs,
+                name=self._judge.model,
+                rubric=self._judge.rubric,
+                max_tokens=self._judge.max_tokens,
+                budget=self._budget,
+            )
+            work = itertools.chain([first] if first else [], tasks)
+            pair_work = itertools.chain([first_pair] if first_pair else [], waiting)
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._judge.concurrency):
-                        group.create_task(self._work(panel, work))
+                        group.create_task(self._work(panel, work, comparing, pair_work))
             except BaseExceptionGroup as failures:
                 raise _first(failures) from None
             finally:
@@ -266,20 +286,44 @@ class _Grading:
             if grade.grader == JUDGE and grade.grader_version == self._judge.version
         }
 
-    async def _work(self, panel: Panel, tasks: Iterator[_Task]) -> None:
+    def _pairs(self) -> Iterator[Pair]:
+        if self._judge.pairwise:
+            yield from pairs(self._con, self._run, _version(self._judge.of_pairs), _STANDING)
+
+    async def _work(
+        self, panel: Panel, tasks: Iterator[_Task], comparing: Comparing, waiting: Iterator[Pair]
+    ) -> None:
         for task in tasks:
             text = prompt.user_prompt(prompt.document(task.item, task.trial))
             self._keep(task, await panel.vote(text, task.have))
             self._advance()
-            if len(self._unwritten) >= WRITE_AFTER or time.monotonic() - self._written_at > WRITE_AFTER_S:
-                self._write()
+            self._write_in_time()
+        for pair in waiting:
+            grades, asked, cost = await comparing.compare(pair)
+            self._unwritten += grades
+            self._report.calls += asked
+            self._report.pairs += bool(grades)
+            self._report.left += not grades
+            self._pay(cost)
+            failed = next((vote for grade in grades for vote in grade.votes if vote.score is None), None)
+            if failed is not None and failed.state is GradeState.ERROR:
+                self._report.first_failure = self._report.first_failure or failed.reason
+            self._write_in_time()
+
+    def _write_in_time(self) -> None:
+        if len(self._unwritten) >= WRITE_AFTER or time.monotonic() - self._written_at > WRITE_AFTER_S:
+            self._write()
+
+    def _pay(self, cost_usd: float | None) -> None:
+        report = self._report
+        known = report.cost_usd is not None and cost_usd is not None
+        report.cost_usd = (report.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
 
     def _keep(self, task: _Task, ballot: Ballot) -> None:
         report = self._report
         report.calls += ballot.asked
         report.shared += ballot.shared
-        known = report.cost_usd is not None and ballot.cost_usd is not None
-        report.cost_usd = (report.cost_usd or 0.0) + (ballot.cost_usd or 0.0) if known else None
+        self._pay(ballot.cost_usd)
         failed = next((vote for vote in ballot.votes if vote.state is GradeState.ERROR), None)
         report.first_failure = report.first_failure or (failed.reason if failed else None)
         report.left += len(ballot.votes) < self._judge.votes
@@ -322,6 +366,10 @@ class _Grading:
         if grades:
             write_grades(self._con, grades)
         self._written_at = time.monotonic()
+
+
+def _version(judge: JudgeId) -> str:
+    return f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}"
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 JUDGE = "judge"
 """Name of the judge's grades, and of its metric."""
+PAIRWISE = "pairwise"
+"""Name of its comparisons of old and new trials; see `diff.pairing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

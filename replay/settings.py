@@ -245,6 +245,8 @@ class JudgeSection:
     rubric: str | None = None
     """Path of a rubric under version control, relative to replay.toml; without it, the built-in one."""
     votes: int = 3
+    pairwise: bool = False
+    """Also show it old and new responses side by side, in both orders: two more calls a pair of trials."""
     max_tokens: int = 1024
     concurrency: int = 8
     calibration: str = "cases/calibration.json"

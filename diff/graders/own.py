@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from diff.graders.base import BUILTIN, Grader, failed, scored
-from diff.stored import JUDGE
+from diff.stored import JUDGE, PAIRWISE
 from replay.errors import SettingsError, UnknownNameError
 from replay.functions import load_function
 from replay.model import Grade, Item, Status, Trial
@@ -50,7 +50,7 @@ def own(targets: tuple[str, ...], root: Path) -> tuple[Grader, ...]:
     found: dict[str, Grader] = {}
     for target in targets:
         name, function = _find(target, root)
-        if name in BUILTIN or name in found or name == JUDGE or not _NAME.fullmatch(name):
+        if name in BUILTIN or name in found or name in (JUDGE, PAIRWISE) or not _NAME.fullmatch(name):
             why = "cannot name a metric" if not _NAME.fullmatch(name) else "is the name of another grader"
             raise SettingsError(f"{_SETTING} = {target!r}: {name!r} {why}; rename the function")
         if inspect.iscoroutinefunction(function):

@@ -47,7 +47,7 @@ def system_prompt(rubric: str) -> str:
 
 def prompt_hash() -> str:
     """Names the wording, the answer's schema and the layout of the data; a change makes another judge."""
-    return digest(json.dumps([_instructions(), SCHEMA, _LAYOUT], sort_keys=True))
+    return digest(json.dumps([_instructions(), SCHEMA, LAYOUT], sort_keys=True))
 
 
 @functools.cache
@@ -80,12 +80,13 @@ def user_prompt(data: JsonObject) -> str:
     return f"<data>\n{_escaped(json.dumps(data, ensure_ascii=False, indent=1))}\n</data>"
 
 
-_LAYOUT: list[Json] = [
+LAYOUT: list[Json] = [
     "conversation[role,text]; tool_calls[name,args,result|error]; response;",
     "expected_traits | reference_answer,recorded",
     LONGEST_TEXT,
     LONGEST_RESULT,
 ]
+"""What of the document's making a prompt's hash must tell apart."""
 
 
 def _standard(item: Item) -> JsonObject:

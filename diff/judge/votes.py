@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from diff.judge.prompt import PASS, POINTS
 from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
@@ -45,8 +46,16 @@ class Tally:
     spread: float | None
 
 
-async def cast(model: Model, request: ModelRequest, index: int) -> Cast:
-    """Ask for one vote. What fails becomes the vote's state; only what concerns every call is raised."""
+async def cast(
+    model: Model,
+    request: ModelRequest,
+    index: int,
+    read: Callable[[ModelReply, int], Vote] | None = None,
+) -> Cast:
+    """Ask for one vote. What fails becomes the vote's state; only what concerns every call is raised.
+
+    `read` makes the vote of an answer; without it, points do.
+    """
     try:
         reply = await model.complete(request)
         cost = reply.cost_usd
@@ -55,7 +64,7 @@ async def cast(model: Model, request: ModelRequest, index: int) -> Cast:
             cost = None if cost is None or reply.cost_usd is None else cost + reply.cost_usd
     except ModelFailure as failure:
         return Cast(vote=Vote(index=index, state=GradeState.ERROR, reason=str(failure)), cost_usd=0.0)
-    return Cast(vote=_read(reply, index), cost_usd=cost)
+    return Cast(vote=(read or _read)(reply, index), cost_usd=cost)
 
 
 def tally(votes: Sequence[Vote], asked: int) -> Tally:
@@ -81,26 +90,35 @@ def tally(votes: Sequence[Vote], asked: int) -> Tally:
     return Tally(state=state, score=None, passed=None, reason=reason, spread=None)
 
 
-def _read(reply: ModelReply, index: int) -> Vote:
+def read_answer(reply: ModelReply, index: int, key: str) -> tuple[Any, str] | Vote:
+    """What an answer has under `key`, and its reasoning; or the vote that it comes to without either."""
     if reply.stop is Stop.REFUSED:
         return Vote(index=index, state=GradeState.REFUSED, reason="the judge's model refused to grade this")
     if reply.stop is Stop.TRUNCATED:
         return Vote(index=index, state=GradeState.TRUNCATED, reason="the judge's answer was cut off twice")
     try:
         answer = json.loads(reply.text)
-    except ValueError:
-        return _wrong(index, reply.text)
-    if not isinstance(answer, dict) or not isinstance(answer.get("reasoning"), str) or "score" not in answer:
-        return _wrong(index, reply.text)
-    points, reason = answer["score"], " ".join(answer["reasoning"].split())
+    except (ValueError, RecursionError):
+        return unreadable(index, reply.text)
+    if not isinstance(answer, dict) or not isinstance(answer.get("reasoning"), str) or key not in answer:
+        return unreadable(index, reply.text)
+    return answer[key], " ".join(answer["reasoning"].split())
+
+
+def _read(reply: ModelReply, index: int) -> Vote:
+    answer = read_answer(reply, index, "score")
+    if isinstance(answer, Vote):
+        return answer
+    points, reason = answer
     if points is None:
         return Vote(index=index, state=GradeState.ABSTAINED, reason=reason)
     if isinstance(points, bool) or points not in POINTS:
-        return _wrong(index, reply.text)
+        return unreadable(index, reply.text)
     return Vote(index=index, state=GradeState.SCORED, score=points / POINTS[-1], reason=reason)
 
 
-def _wrong(index: int, text: str) -> Vote:
+def unreadable(index: int, text: str) -> Vote:
+    """The vote of an answer that is not what was asked for."""
     shown = " ".join(text.split())
     shown = shown if len(shown) <= 120 else shown[:119] + "…"
     reason = f"the judge's answer is not what was asked for: {shown or 'it is empty'}"

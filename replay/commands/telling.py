@@ -116,6 +116,7 @@ def document(done: Done, parted: Sequence[Parting] = ()) -> dict[str, Any]:
         else {
             "graded": grading.graded,
             "kept": grading.kept,
+            "pairs": grading.pairs,
             "left": grading.left,
             "states": {state.value: count for state, count in grading.states.items()},
             "cost_usd": grading.cost_usd,
@@ -150,7 +151,8 @@ def summary(done: Done, parted: Sequence[Parting] = ()) -> str:
     if grading is not None:
         counts = [f"{count} {state.value}" for state, count in grading.states.items()]
         kept = f", {grading.kept} were there" if grading.kept else ""
-        lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{kept}")
+        pairs = f", {grading.pairs} pairs compared" if grading.pairs else ""
+        lines.append(f"  judge: {', '.join(counts) or 'nothing to grade'}{kept}{pairs}")
     costs = [
         f"{what} {'of unknown cost' if cost is None else f'${cost:.4f}'}"
         for what, cost in (("agents", report.cost_usd), ("judge", grading.cost_usd if grading else None))
