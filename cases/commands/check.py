@@ -70,7 +70,7 @@ def check(
     asked = replaying.Asked(
         old=None, new=new, trials=trials, aa=None, concurrency=concurrency, budget=budget, timeout=timeout,
         seed=None, retries=None, on_miss=None, no_network=None, pair_by=None, mode=None, judge=judge,
-        max_tokens=None,
+        max_tokens=None, record=None, replay_model=None,
     )  # fmt: skip
     settings = asked.settings(app.settings)
     settings = replace(settings, cases=override(settings.cases, threshold=threshold))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from replay.agents.base import Agent, Outcome
-from replay.agents.rules import Corpus, OnMiss, Rules, Simulator
+from replay.agents.rules import Corpus, Gateway, OnMiss, Rules, Simulator
 from replay.errors import VersionError
 from replay.model import Version, VersionKind
 from replay.settings import Price, Tool
@@ -33,6 +33,7 @@ def build(
     memory_mb: float | None = None,
     prices: Mapping[str, Price] | None = None,
     single: bool = False,
+    gateway: Gateway | None = None,
 ) -> Agent:
     """The agent of a version, not started yet.
 
@@ -50,6 +51,7 @@ def build(
         memory_mb: what one of its processes and its children may hold; None for any.
         prices: the user's own prices, for a version whose model is asked here.
         single: ask a `messages` version for its next action alone (step mode).
+        gateway: what the agent asks its models through.
 
     Raises:
         VersionError: the version is of a kind that is not run.
@@ -66,6 +68,7 @@ def build(
         simulator=simulator,
         network=network,
         memory_mb=memory_mb,
+        gateway=gateway,
         patched=bool(version.tools),
     )
     if network is not None and version.kind in (VersionKind.HTTP, VersionKind.COMMAND):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from replay.model import Item, ServedCall, Status, Usage
+from replay.model import Item, ModelCall, ServedCall, Status, Usage
+
+if TYPE_CHECKING:
+    from replay.gateway.recording import Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,8 @@ class Outcome:
     """The tail of what was printed during an attempt that failed; None where it went well."""
     retry_after_s: float | None = None
     """For `infra_error`: the seconds the provider asked to wait; None where it did not say."""
+    model_calls: tuple[ModelCall, ...] = ()
+    """What the model gateway recorded of it."""
 
 
 class Agent(Protocol):
@@ -50,8 +55,10 @@ class Agent(Protocol):
             VersionError: it cannot (its entrypoint does not import, a patch point does not exist …).
         """
 
-    async def run(self, item: Item, index: int) -> Outcome:
+    async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:
         """Run the item once. `index` is the trial's number within its lane, from 0.
+
+        What the agent asks of models meanwhile goes to `line`, where there is a gateway.
 
         Cancelling ends the work (a worker process included) before CancelledError goes on.
         """

@@ -16,9 +16,9 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replay.agents import exchange
 from replay.agents.attempt import Attempt, cancelled, now
@@ -26,9 +26,12 @@ from replay.agents.base import Outcome
 from replay.agents.endpoint import Endpoint
 from replay.agents.pool import Pool, PoolClosedError
 from replay.agents.program import Guard, Program
-from replay.agents.rules import Rules
+from replay.agents.rules import Address, Rules
 from replay.errors import VersionError
 from replay.model import Item, JsonObject, Status, Version
+
+if TYPE_CHECKING:
+    from replay.gateway.recording import Line
 
 TOOLS_URL = "REPLAY_TOOLS_URL"
 """Environment variable with the tape's address, where a process runs one trial."""
@@ -83,16 +86,16 @@ class CommandAgent:
         if self._guard is not None:
             self._guard.close()
 
-    async def run(self, item: Item, index: int) -> Outcome:
+    async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:
         """Run the item once."""
         attempt = Attempt(item, self._rules)
         number = next(self._numbers)
         try:
             if self._pool is None:
-                with self._request(item, attempt, number, index) as sent:
-                    return await self._run_once(attempt, sent)
+                with self._request(item, attempt, number, index) as sent, self._models(line) as models:
+                    return await self._run_once(attempt, sent, models)
             async with self._pool.seat() as server:
-                with self._request(item, attempt, number, index) as sent:
+                with self._request(item, attempt, number, index) as sent, server.serving(line):
                     return await self._run_in(server, attempt, sent)
         except (OSError, VersionError) as error:
             reason = f"the program could not be started: {error}"
@@ -106,9 +109,23 @@ class CommandAgent:
             url = stack.enter_context(self._endpoint.address(attempt)) if self._endpoint else None
             yield exchange.request(self._version, item, trial=number, index=index, tools_url=url)
 
-    async def _run_once(self, attempt: Attempt, sent: JsonObject) -> Outcome:
+    @contextlib.contextmanager
+    def _models(self, line: Line | None) -> Iterator[Mapping[str, str]]:
+        """The variables that lead one process to its models."""
+        gateway = self._rules.gateway
+        if gateway is None:
+            yield {}
+            return
+        address = gateway.address(self._version.env)
+        try:
+            with address.serving(line):
+                yield address.environment
+        finally:
+            address.close()
+
+    async def _run_once(self, attempt: Attempt, sent: JsonObject, models: Mapping[str, str]) -> Outcome:
         url = sent["tools_url"]
-        program = await self._spawn({TOOLS_URL: url} if isinstance(url, str) else {})
+        program = await self._spawn({**models, **({TOOLS_URL: url} if isinstance(url, str) else {})})
         self._running.add(program)
         began = time.perf_counter()
         try:
@@ -152,14 +169,15 @@ class CommandAgent:
         return attempt.ended(message, await server.program.printed() if "failed" in message else None)
 
     async def _new_server(self) -> _Server:
-        server = _Server()
+        gateway = self._rules.gateway
+        server = _Server(None if gateway is None else gateway.address(self._version.env))
         try:
-            server.program = await self._spawn({}, server)
+            server.program = await self._spawn(server.address.environment if server.address else {}, server)
         except OSError as error:
             raise VersionError(f"{self._version.command[0]} cannot be started: {error.strerror}") from None
         return server
 
-    async def _spawn(self, environment: dict[str, str], server: _Server | None = None) -> Program:
+    async def _spawn(self, environment: Mapping[str, str], server: _Server | None = None) -> Program:
         if self._guard is None:
             raise RuntimeError("the agent was not started")
         return await Program.spawn(
@@ -185,7 +203,8 @@ class _Server:
 
     program: Program
 
-    def __init__(self) -> None:
+    def __init__(self, address: Address | None) -> None:
+        self.address = address
         self._number = -1
         self._answer: asyncio.Future[JsonObject] | None = None
 
@@ -193,6 +212,10 @@ class _Server:
     def alive(self) -> bool:
         """Whether it takes trials."""
         return self.program.alive
+
+    def serving(self, line: Line | None) -> contextlib.AbstractContextManager[None]:
+        """What it asks of models is of this trial."""
+        return contextlib.nullcontext() if self.address is None else self.address.serving(line)
 
     async def ask(self, sent: JsonObject) -> JsonObject:
         """Its answer to a request.

@@ -31,8 +31,12 @@ from replay.model import Item, Json, JsonObject, Status, Version
 if TYPE_CHECKING:
     import httpx
 
+    from replay.gateway.recording import Line
+
 DYING_S = 0.2
 """Seconds after which a process that is dying listens no more."""
+MODEL_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
+"""What a service is told of the model gateway, where there is one: the base URLs of its clients."""
 REACH_S = 10.0
 """Seconds that connecting may take."""
 _STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq")
@@ -77,7 +81,7 @@ class HttpAgent:
         if self._endpoint is not None:
             await self._endpoint.close()
 
-    async def run(self, item: Item, index: int) -> Outcome:
+    async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:
         """Run the item once."""
         attempt = Attempt(item, self._rules)
         try:
@@ -86,6 +90,12 @@ class HttpAgent:
                 sent = exchange.request(
                     self._version, item, trial=next(self._numbers), index=index, tools_url=url
                 )
+                if self._rules.gateway is not None:
+                    # Its environment is not ours to set, so it is told.
+                    address = self._rules.gateway.address(self._version.env)
+                    stack.callback(address.close)
+                    stack.enter_context(address.serving(line))
+                    sent["model_urls"] = {name: address.environment[name] for name in MODEL_URLS}
                 async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
                     attempt.begin()
                     message = await self._ask(sent)

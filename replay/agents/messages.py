@@ -8,11 +8,12 @@ tools and whose trace does not hold their definitions cannot be replayed so: the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import fields, replace
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replay.agents.attempt import Attempt, cancelled
 from replay.agents.base import Outcome
@@ -22,6 +23,9 @@ from replay.llm.base import Answers, Asked, Model, ModelFailure, ModelReply, Mod
 from replay.llm.turns import read_tools
 from replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version
 from replay.settings import Price
+
+if TYPE_CHECKING:
+    from replay.gateway.recording import Line
 
 MOST_ROUNDS = 50
 """Questions to the model in one trial, after which it is taken to run in circles."""
@@ -60,6 +64,8 @@ class MessagesAgent:
                 base_url=self._version.env.get("ANTHROPIC_BASE_URL"),
                 prices=self._prices,
                 timeout_s=self._rules.timeout_s,
+                gated=self._rules.gateway is not None,
+                replayed=self._rules.gateway is not None and self._rules.gateway.replays,
             )
         )
 
@@ -72,19 +78,23 @@ class MessagesAgent:
         self._closed.set()
         await self._stack.aclose()
 
-    async def run(self, item: Item, index: int) -> Outcome:  # noqa: ARG002
+    async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
         """Run the item once.
 
         Raises:
             ReplayError: no trial could succeed (key, billing, unknown model).
         """
         attempt, spent = Attempt(item, self._rules), _Spent()
-        talk = asyncio.ensure_future(self._talk(item, attempt, spent))
+        gateway = self._rules.gateway
+        address = None if gateway is None else gateway.address(self._version.env)
+        via = None if address is None else address.environment["ANTHROPIC_BASE_URL"]
+        talk = asyncio.ensure_future(self._talk(item, attempt, spent, via))
         closing = asyncio.ensure_future(self._closed.wait())
         try:
-            async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
-                attempt.begin()
-                await asyncio.wait({talk, closing}, return_when=asyncio.FIRST_COMPLETED)
+            with contextlib.nullcontext() if address is None else address.serving(line):
+                async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
+                    attempt.begin()
+                    await asyncio.wait({talk, closing}, return_when=asyncio.FIRST_COMPLETED)
             return spent.told(talk.result()) if talk.done() else cancelled()
         except TimeoutError:
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
@@ -93,13 +103,15 @@ class MessagesAgent:
             talk.cancel()
             closing.cancel()
             await asyncio.gather(talk, closing, return_exceptions=True)
+            if address is not None:
+                address.close()
 
-    async def _talk(self, item: Item, attempt: Attempt, spent: _Spent) -> Outcome:
+    async def _talk(self, item: Item, attempt: Attempt, spent: _Spent, via: str | None) -> Outcome:
         if self._model is None:
             raise RuntimeError("the agent was not started")
         turns: list[Turn] = list(item.messages) or [Message(role="user", text=item.input)]
         try:
-            request = self._request(item)
+            request = replace(self._request(item), via=via)
             for _ in range(MOST_ROUNDS):
                 reply = await self._model.complete(replace(request, messages=tuple(turns)))
                 spent.add(reply)

@@ -11,11 +11,14 @@ happens there is that trial's own doing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import sys
 import time
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replay.agents.attempt import Attempt, cancelled, now
 from replay.agents.base import Outcome
@@ -26,6 +29,9 @@ from replay.agents.rules import Rules
 from replay.agents.worker import Worker, WorkerDied
 from replay.errors import VersionError
 from replay.model import Item, JsonObject, Status, Version
+
+if TYPE_CHECKING:
+    from replay.gateway.recording import Line
 
 AFTER_CANCEL_S = 2.0
 """Seconds that an async agent has to give up a trial before its process is ended."""
@@ -65,12 +71,14 @@ class PythonAgent:
         """Start the first worker, which imports the agent."""
         began = time.monotonic()
         try:
-            first = await Worker.start(self._launch, report_packages=True)
+            first = await self._new_worker(report_packages=True)
         except VersionError as error:
             raise VersionError(f"version {self._version.name!r} does not start: {error}") from None
         self._takes, self._packages = first.takes, first.versions
         start_s = time.monotonic() - began
-        seats, limit = (self._concurrency, 1) if first.mode == "async" else (1, self._concurrency)
+        # Which trial asked a model can only be told where a process runs one at a time.
+        together = first.mode == "async" and self._rules.gateway is None
+        seats, limit = (self._concurrency, 1) if together else (1, self._concurrency)
         self._shared = Pool(self._new_worker, seats=seats, limit=limit, start_s=start_s)
         self._alone = Pool(self._new_worker, seats=1, limit=ALONE_LIMIT, start_s=start_s)
         self._shared.add(first)
@@ -86,20 +94,20 @@ class PythonAgent:
             if pool is not None:
                 await pool.close()
 
-    async def run(self, item: Item, index: int) -> Outcome:  # noqa: ARG002
+    async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
         """Run the item once. `index` makes no difference to a Python agent."""
         if self._shared is None or self._alone is None:
             raise RuntimeError("the agent was not started")
         try:
             for _ in range(TURNS):
                 async with self._shared.seat() as worker:
-                    outcome = await self._attempt(item, worker, alone=False)
+                    outcome = await self._attempt(item, worker, line, alone=False)
                 if isinstance(outcome, Outcome):
                     return outcome
                 if outcome is _Lost.SUSPECT:
                     break
             async with self._alone.seat() as worker:
-                outcome = await self._attempt(item, worker, alone=True)
+                outcome = await self._attempt(item, worker, line, alone=True)
             if isinstance(outcome, Outcome):
                 return outcome
         except VersionError as error:
@@ -109,11 +117,25 @@ class PythonAgent:
             pass
         return cancelled()
 
-    async def _new_worker(self) -> Worker:
-        return await Worker.start(self._launch)
+    async def _new_worker(self, *, report_packages: bool = False) -> Worker:
+        gateway = self._rules.gateway
+        if gateway is None:
+            return await Worker.start(self._launch, report_packages=report_packages)
+        address = gateway.address(self._version.env)
+        environment = {**self._launch.environment, **address.environment}
+        launch = replace(self._launch, environment=environment)
+        worker = await Worker.start(launch, report_packages=report_packages)
+        worker.address = address
+        return worker
 
-    async def _attempt(self, item: Item, worker: Worker, *, alone: bool) -> Outcome | _Lost:
+    async def _attempt(
+        self, item: Item, worker: Worker, line: Line | None, *, alone: bool
+    ) -> Outcome | _Lost:
         """One try at one worker, or why it says nothing about this trial."""
+        with contextlib.nullcontext() if worker.address is None else worker.address.serving(line):
+            return await self._tried(item, worker, alone=alone)
+
+    async def _tried(self, item: Item, worker: Worker, *, alone: bool) -> Outcome | _Lost:
         number = next(self._numbers)
         attempt = Attempt(item, self._rules)
         request: JsonObject = (

@@ -15,10 +15,14 @@ simulator are what the engine hands in; without them there is none.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from replay.model import Item, Json, JsonObject, ServedCall, ToolCall
+
+if TYPE_CHECKING:
+    from replay.gateway.recording import Line
 
 OnMiss = Literal["stop", "error", "simulate"]
 
@@ -62,6 +66,31 @@ class Simulator(Protocol):
         """
 
 
+class Address(Protocol):
+    """Where one process reaches the models, one trial at a time."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead it there."""
+
+    def serving(self, line: Line | None) -> AbstractContextManager[None]:
+        """What comes there is of this trial, for as long as the context lasts."""
+
+    def close(self) -> None:
+        """Nobody is there any more."""
+
+
+class Gateway(Protocol):
+    """A proxy between agents and the models' APIs."""
+
+    @property
+    def replays(self) -> bool:
+        """Answers come from a recording, and no model is asked."""
+
+    def address(self, environment: Mapping[str, str]) -> Address:
+        """A new address; `environment` is that of the version, beside the command's own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """What holds for every trial of a version."""
@@ -82,6 +111,8 @@ class Rules:
     """The only hosts that an agent may connect to, besides loopback; None: any."""
     memory_mb: float | None = None
     """What a worker or program and its children may hold; None for any."""
+    gateway: Gateway | None = None
+    """What agents ask their models through; None where they ask them themselves."""
     patched: bool = True
     """The version's tool calls come to us, so one that only the agent reports is one we missed."""
 

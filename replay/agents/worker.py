@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from replay.agents.process import Launch, Process
+from replay.agents.rules import Address
 from replay.errors import VersionError
 from replay.messages import parse
 from replay.model import JsonObject
@@ -65,6 +66,8 @@ class Worker:
     """`text` or `messages`: what a trial must bring."""
     versions: dict[str, str]
     """Interpreter and packages, where they were asked for."""
+    address: Address | None = None
+    """Where it reaches models; None where it asks them itself."""
     _process: Process
     _answering: asyncio.Future[None]
     """A tool call whose answer takes its time; the channel carries one at a time."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
+RECORDED = "latest"
+"""`--replay-model` without a run."""
 _INT64 = 2**63
 
 _OPTIONS = (
@@ -36,6 +38,19 @@ _OPTIONS = (
     click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
     click.option("--budget", type=float, metavar="USD", help="No new item starts once this is spent."),
     click.option("--max-tokens", type=int, metavar="N", help="No new item starts once so many are taken."),
+    click.option(
+        "--record",
+        is_flag=True,
+        default=None,
+        help="Keep what the agents ask their models, in any language: see docs/gateway.md.",
+    ),
+    click.option(
+        "--replay-model",
+        is_flag=False,
+        flag_value=RECORDED,
+        metavar="[RUN]",
+        help="Answer the agents' models from what this run recorded; bare: the latest such run.",
+    ),
     click.option("--timeout", type=float, metavar="SECONDS", help="For one trial; default 120."),
     click.option(
         "--seed", type=click.IntRange(-_INT64, _INT64 - 1), help="Another seed, another order (and sample)."
@@ -98,6 +113,8 @@ class Asked:
     mode: str | None
     judge: bool | None
     max_tokens: int | None
+    record: bool | None
+    replay_model: str | None
 
     def settings(self, base: Settings) -> Settings:
         """The settings with these flags laid over `[run]`.
@@ -112,6 +129,8 @@ class Asked:
             concurrency=self.concurrency,
             budget=self.budget,
             max_tokens=self.max_tokens,
+            record=self.record,
+            replay_model=self.replay_model,
             timeout=self.timeout,
             seed=self.seed,
             retries=self.retries,
@@ -264,7 +283,7 @@ def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
 
     left = None
     if report.run.budget_usd is not None:
-        left = report.run.budget_usd - (report.cost_usd or 0.0)
+        left = report.run.budget_usd - (report.paid_usd or 0.0)
         if left <= 0:
             say("the budget is spent, so the judge was not asked")
             return None

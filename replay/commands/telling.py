@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from diff.grading import GradingReport
     from replay.engine.report import RunReport
     from replay.engine.steps import Parting
+    from replay.model import Version
 
 _SHOWN_PARTINGS = 10
 """Traces whose lanes part that are listed for people."""
@@ -59,6 +60,12 @@ def notes_on(report: RunReport) -> list[str]:
             f"note: of {report.uncounted} trials no tokens are known, and they did not count against "
             "--max-tokens"
         )
+    for lane, version in run.lanes.items() if report.recorded is not None else ():
+        if lane not in (report.recorded or {}) and lane in report.statuses and _is_run(version):
+            notes.append(
+                f"note: lane {lane.value} ({version.name}) asked no model through the gateway: it asks none, "
+                "or its code names a base URL of its own; see docs/gateway.md"
+            )
     if run.budget_usd is not None and report.unpriced:
         notes.append(
             f"note: {report.unpriced} trials have no known cost and did not count against the budget: they "
@@ -110,7 +117,11 @@ def document(done: Done, parted: Sequence[Parting] = ()) -> dict[str, Any]:
         "missing": report.missing,
         "forecast": None if report.forecast is None else report.forecast.document(),
         "cost_usd": report.cost_usd,
+        "paid_usd": report.paid_usd,
         "tokens": report.tokens,
+        "recorded": None
+        if report.recorded is None
+        else {lane.value: count for lane, count in report.recorded.items()},
         "judge": None
         if grading is None
         else {
@@ -123,6 +134,12 @@ def document(done: Done, parted: Sequence[Parting] = ()) -> dict[str, Any]:
         },
         "next": f"replay diff {run.id}",
     }
+
+
+def _is_run(version: Version) -> bool:
+    from replay.model import VersionKind
+
+    return version.kind is not VersionKind.OBSERVED
 
 
 def summary(done: Done, parted: Sequence[Parting] = ()) -> str:
@@ -159,5 +176,11 @@ def summary(done: Done, parted: Sequence[Parting] = ()) -> str:
         if cost is not None or (what == "judge" and grading is not None and grading.calls)
     ]
     if costs:
-        lines.append(f"  cost: {', '.join(costs)}")
+        recorded = run.settings.get("replay_model")
+        lines.append(
+            f"  cost: {', '.join(costs)}"
+            + (f" (as run {recorded} recorded it; its agents were not paid again)" if recorded else "")
+        )
+    if report.recorded is not None:
+        lines.append(f"  recorded: {sum(report.recorded.values()):,} requests to models")
     return "\n".join(lines)

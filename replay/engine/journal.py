@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from replay.model import Trial
+from replay.model import ModelCall, Trial
 from replay.store.connection import settle
+from replay.store.model_calls import write_model_calls
 from replay.store.text import encode
 from replay.store.trials import write_trials
 
@@ -31,7 +32,11 @@ _SETTLE_AFTER = 5000
 """Trials after which the store is made to let go of what it holds in memory."""
 _SYNC_S = 1.0
 
-_decoder = msgspec.json.Decoder(Trial)
+_CALL = b'{"model_call":'
+"""How the line of a model call begins; those of a trial stand before it."""
+
+_trials = msgspec.json.Decoder(Trial)
+_calls = msgspec.json.Decoder(dict[str, ModelCall])
 
 
 class Journal:
@@ -49,17 +54,26 @@ class Journal:
         self._path = path_of(store, run_id)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        self._waiting: list[Trial] = list(_left_in(self._path))
+        self._waiting: list[Trial] = []
+        self._calls: list[ModelCall] = []
+        for trial, calls in _left_in(self._path):
+            self._waiting.append(trial)
+            self._calls += calls
         self._unsettled = 0
         self._synced = time.monotonic()
         self.drain()
 
-    def add(self, trial: Trial) -> None:
-        """Keep a finished trial. Once this returns, the death of this process cannot lose it."""
-        line = encode(trial).encode() + b"\n"
+    def add(self, trial: Trial, calls: Sequence[ModelCall] = ()) -> None:
+        """Keep a finished trial and what was recorded of it.
+
+        Once this returns, the death of this process cannot lose it.
+        """
+        line = b"".join(b"%b%b}\n" % (_CALL, encode(call).encode()) for call in calls)
+        line += encode(trial).encode() + b"\n"
         while line:
             line = line[os.write(self._file, line) :]
         self._waiting.append(trial)
+        self._calls += calls
         if len(self._waiting) >= BATCH:
             self.drain()
         elif time.monotonic() - self._synced > _SYNC_S:
@@ -72,6 +86,9 @@ class Journal:
             write_trials(self._con, self._waiting)
             self._unsettled += len(self._waiting)
             self._waiting.clear()
+        if self._calls:
+            write_model_calls(self._con, self._calls)
+            self._calls.clear()
         if self._unsettled >= _SETTLE_AFTER:
             settle(self._con)
             self._unsettled = 0
@@ -94,9 +111,20 @@ def path_of(store: Path, run_id: str) -> Path:
     return store.absolute().parent / "journal" / f"{run_id}.jsonl"
 
 
-def _left_in(path: Path) -> Iterator[Trial]:
-    """The whole lines of a journal; one that was being written when its process died is left out."""
+def _left_in(path: Path) -> Iterator[tuple[Trial, list[ModelCall]]]:
+    """The trials of a journal; one that was being written when its process died is left out."""
+    calls: list[ModelCall] = []
     with path.open("rb") as file:
         for line in file:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                yield _decoder.decode(line)
+                if line.startswith(_CALL):
+                    calls += _calls.decode(line).values()
+                    continue
+                trial = _trials.decode(line)
+                yield trial, [call for call in calls if _is_of(call, trial)]
+                calls = []
+
+
+def _is_of(call: ModelCall, trial: Trial) -> bool:
+    of_call = (call.run_id, call.item_id, call.lane, call.trial)
+    return of_call == (trial.run_id, trial.item_id, trial.lane, trial.index)

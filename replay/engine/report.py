@@ -40,6 +40,13 @@ class RunReport:
     """Trials of this process whose tokens are not known."""
     forecast: Forecast | None = None
     """What was foretold before the trials of this process began; None where nothing was to be run."""
+    recorded: dict[Lane, int] | None = None
+    """Requests to models that the gateway recorded; None where it did not stand between."""
+
+    @property
+    def paid_usd(self) -> float | None:
+        """What the agents cost; nothing where their models were answered from a recording."""
+        return 0.0 if self.run.settings.get("replay_model") else self.cost_usd
 
     @property
     def errors(self) -> int:

@@ -24,6 +24,7 @@ from replay.engine.interrupt import interruptible
 from replay.engine.items import Source
 from replay.engine.journal import Journal
 from replay.engine.observed import Pairing
+from replay.engine.recordings import recorded_run
 from replay.engine.report import Progress, RunReport
 from replay.engine.schedule import Pace, provider_of
 from replay.engine.starting import crew_of, rules_of, start_crew
@@ -35,6 +36,7 @@ from replay.model import Item, JsonObject, Lane, Mode, Run, Status, Trial, Versi
 from replay.settings import Settings
 from replay.store.clock import utc_now
 from replay.store.connection import open_store, settle
+from replay.store.model_calls import count_model_calls
 from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
 from replay.store.trials import count_statuses, finished_keys, spent_tokens, spent_usd, write_trials
 
@@ -88,6 +90,8 @@ def execute(
     """
     pairings = _pair(store, source, lanes, pair_by)
     rules = rules_of(settings)
+    if settings.run.replay_model is not None:
+        rules["replay_model"] = recorded_run(store, settings.run.replay_model)
     run = Run(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
@@ -177,6 +181,8 @@ class _Batch:
         """The run is in the store."""
         self._settings, self._hooks = settings, hooks
         self._crew = crew_of(run, settings, rules)
+        self._free = self._crew.gateway is not None and self._crew.gateway.replays
+        """No model is asked: what trials cost was paid when they were recorded."""
         self._replayed = list(self._crew.agents)
         shared: dict[str, Pace] = {}
         self._paces = {
@@ -201,6 +207,8 @@ class _Batch:
                 self.run = replace(self.run, lanes=self._crew.lanes)
             with open_store(self.store) as con:
                 self._crew.corpus.open(con)
+                if self._crew.gateway is not None:
+                    self._crew.gateway.open(con)
                 if write_down is not None:
                     write_down(con, self.run)
                 self.stored = True
@@ -241,7 +249,12 @@ class _Batch:
         self._total = items * len(self._replayed) * self.run.trials
         self._done = len(self._finished)
         foretold = forecast(
-            con, self.run, self._replayed, self._finished, self._settings, judged=self._hooks.judged
+            con,
+            self.run,
+            () if self._free else self._replayed,
+            self._finished,
+            self._settings,
+            judged=self._hooks.judged,
         )
         if foretold.trials or foretold.votes:
             self._forecast = foretold
@@ -274,6 +287,8 @@ class _Batch:
     @property
     def _is_spent(self) -> bool:
         budget, most = self.run.budget_usd, self.run.max_tokens
+        if self._free:
+            return False
         return (budget is not None and self._spent >= budget) or (most is not None and self._tokens >= most)
 
     async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal, tally: Tally) -> None:
@@ -300,7 +315,8 @@ class _Batch:
                     started_at=outcome.started_at,
                     attempts=tries,
                     stderr=outcome.stderr,
-                )
+                ),
+                outcome.model_calls,
             )
             self._done += 1
             self._failed += outcome.status.is_error
@@ -320,9 +336,13 @@ class _Batch:
     async def _tried(self, item: Item, slot: plan.Slot) -> tuple[Outcome, int]:
         """One trial, tried again where the provider or the network failed; with how often it was tried."""
         agent, pace, tries = self._crew.agents[slot.lane], self._paces[slot.lane], 0
+        gateway = self._crew.gateway
         while True:
+            line = None if gateway is None else gateway.line(item.id, slot.lane, slot.trial)
             async with pace.turn():
-                outcome = await agent.run(item, slot.trial)
+                outcome = await agent.run(item, slot.trial, line)
+            if line is not None:
+                outcome = line.told(outcome, take_calls=not self.run.lanes[slot.lane].tools)
             tries += 1
             pace.went(outcome)
             if outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries:
@@ -346,6 +366,7 @@ class _Batch:
             tokens=spent_tokens(con, self.run.id, self._replayed),
             uncounted=self._uncounted,
             forecast=self._forecast,
+            recorded=count_model_calls(con, self.run.id) if self.run.settings.get("record") else None,
         )
 
 

@@ -19,6 +19,7 @@ from replay.agents.network import model_hosts
 from replay.agents.simulate import ModelSimulator
 from replay.engine.corpus import StoreCorpus
 from replay.errors import SettingsError
+from replay.gateway.proxy import Gateway
 from replay.model import JsonObject, Lane, Mode, Run, Version, VersionKind
 from replay.settings import Settings, Tool
 
@@ -57,6 +58,8 @@ def rules_of(settings: Settings) -> JsonObject:
         "memory_mb": section.memory_mb,
         "network": list(settings.agent.network) if section.no_network else None,
         "simulate": settings.simulate.model if section.on_miss == "simulate" else None,
+        "record": section.record,
+        "replay_model": section.replay_model,
     }
 
 
@@ -69,6 +72,8 @@ class Crew:
     """The run's versions, with the packages their agents reported."""
     corpus: StoreCorpus
     simulator: ModelSimulator | None
+    gateway: Gateway | None = None
+    """Between the agents and their models, where they are recorded or answered from a recording."""
     notes: Sequence[str] = ()
     """What a person should be told of them."""
 
@@ -77,6 +82,8 @@ class Crew:
         await asyncio.gather(*(agent.close() for agent in self.agents.values()))
         if self.simulator is not None:
             await self.simulator.close()
+        if self.gateway is not None:
+            await self.gateway.close()
 
 
 def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
@@ -85,6 +92,9 @@ def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
     simulator = None
     if model := _rule(rules, "simulate"):
         simulator = ModelSimulator(replace(settings.simulate, model=model), settings.prices)
+    gateway = None
+    if _rule(rules, "record") or _rule(rules, "replay_model"):
+        gateway = Gateway(run.id, settings.prices, recording=_rule(rules, "replay_model"))
     named = _rule(rules, "network")
     distinct: list[tuple[Version, Agent]] = []
     agents: dict[Lane, Agent] = {}
@@ -107,10 +117,11 @@ def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
                 memory_mb=_rule(rules, "memory_mb"),
                 prices=settings.prices,
                 single=run.mode is Mode.STEP,
+                gateway=gateway,
             )
             distinct.append((version, agent))
         agents[lane] = agent
-    return Crew(agents=agents, lanes=dict(run.lanes), corpus=corpus, simulator=simulator)
+    return Crew(agents=agents, lanes=dict(run.lanes), corpus=corpus, simulator=simulator, gateway=gateway)
 
 
 async def start_crew(crew: Crew) -> None:
@@ -122,6 +133,8 @@ async def start_crew(crew: Crew) -> None:
     """
     if crew.simulator is not None:
         crew.simulator.check()
+    if crew.gateway is not None:
+        await crew.gateway.start()
     distinct = {id(agent): agent for agent in crew.agents.values()}
     results = await asyncio.gather(*(agent.start() for agent in distinct.values()), return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]

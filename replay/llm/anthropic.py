@@ -98,6 +98,8 @@ async def connect(
     prices: Mapping[str, Price] | None = None,
     retries: int = RETRIES,
     timeout_s: float = TIMEOUT_S,
+    gated: bool = False,
+    replayed: bool = False,
 ) -> AsyncIterator[AnthropicModel]:
     """A model provider, ready to be asked, for as long as the context lasts.
 
@@ -107,24 +109,27 @@ async def connect(
         prices: the user's own prices, before the built-in table's.
         retries: tries after the first.
         timeout_s: seconds for one request.
+        gated: every question goes through a gateway on this machine (`ModelRequest.via`).
+        replayed: and it answers from a recording: no key is needed.
 
     Raises:
         CredentialsError: no key is set where one is needed.
     """
-    check_credentials(base_url, purpose)
+    if not replayed:
+        check_credentials(base_url, purpose)
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
     # What it says is for programmers; a person is told by `retirement`.
     warnings.filterwarnings("ignore", message="The model '.*' is deprecated", category=DeprecationWarning)
     local = is_loopback(base_url)
     async with AsyncAnthropic(
-        api_key=NO_KEY_NEEDED if local else None,
+        api_key=NO_KEY_NEEDED if local or replayed else None,
         base_url=base_url,
         timeout=timeout_s,
         max_retries=0,
         open_telemetry=False,
         # A proxy of the environment cannot reach what answers on this machine.
-        http_client=DefaultAsyncHttpxClient(trust_env=False, mounts=_DIRECT) if local else None,
+        http_client=DefaultAsyncHttpxClient(trust_env=False, mounts=_DIRECT) if local or gated else None,
     ) as client:
         yield AnthropicModel(client, purpose, own_prices=prices or {}, retries=retries, free=local)
 
@@ -155,12 +160,13 @@ class AnthropicModel:
         import anthropic
 
         arguments = _arguments(request)
+        client = self._client if request.via is None else self._client.with_options(base_url=request.via)
         for attempt in range(1, self._retries + 2):
             await self._backoff.clear()
             asked_s: float | None = None
             began = time.perf_counter()
             try:
-                message = await self._client.messages.create(**arguments)
+                message = await client.messages.create(**arguments)
             except anthropic.APIStatusError as error:
                 problem = _said(error)
                 if error.status_code not in PASSING and error.status_code < 500:

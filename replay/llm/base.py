@@ -74,6 +74,8 @@ class ModelRequest:
     tools: tuple[ToolDefinition, ...] = ()
     extra: JsonObject = field(default_factory=dict)
     """Further parameters of the provider's own."""
+    via: str | None = None
+    """The base URL of a gateway that this question goes through; None: straight to the provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from replay.model.decision import Action, Decision, standing
 from replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
 from replay.model.item import Item
 from replay.model.json import Json, JsonObject
+from replay.model.model_call import ModelCall
 from replay.model.run import Lane, Mode, Run
 from replay.model.sample import Sample, SampleItem
 from replay.model.trace import (
@@ -54,6 +55,7 @@ __all__ = [
     "Match",
     "Message",
     "Mode",
+    "ModelCall",
     "NamedRule",
     "PathRule",
     "Provenance",

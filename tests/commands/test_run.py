@@ -93,7 +93,9 @@ def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project)
             "judge_votes": 0,
             "judge_usd": None,
         },
+        "paid_usd": pytest.approx(0.08),
         "tokens": 0,
+        "recorded": None,
         "judge": None,
         "next": f"replay diff {run.id}",
     }

@@ -150,6 +150,31 @@ CREATE TABLE trials (
     PRIMARY KEY (run_id, item_id, lane, index)
 );
 
+-- What the model gateway recorded of a trial (`--record`): its requests to models, with their answers. No headers,
+-- so no keys.
+CREATE TABLE model_calls (
+    run_id       VARCHAR NOT NULL,
+    item_id      VARCHAR NOT NULL,
+    lane         VARCHAR NOT NULL,
+    trial        INTEGER NOT NULL,
+    index        INTEGER NOT NULL,        -- in the order in which the agent asked
+    api          VARCHAR NOT NULL,        -- anthropic or openai
+    path         VARCHAR NOT NULL,
+    request_hash VARCHAR NOT NULL,        -- of method, path and body
+    request      JSON USING COMPRESSION zstd,
+    status       INTEGER,
+    content_type VARCHAR,
+    response     VARCHAR USING COMPRESSION zstd, -- as the agent got it, a stream included
+    error        VARCHAR,                 -- why there is no whole answer
+    model        VARCHAR,
+    tool_calls   JSON USING COMPRESSION zstd NOT NULL,
+    usage        JSON,
+    cost_usd     DOUBLE,
+    latency_ms   DOUBLE,
+    started_at   TIMESTAMP NOT NULL,
+    PRIMARY KEY (run_id, item_id, lane, trial, index)
+);
+
 -- Only what costs something to know is kept here (the judge, graders of the user's own):
 -- the tool-call match and everything built on it is computed when it is asked for.
 CREATE TABLE grades (

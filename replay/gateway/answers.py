@@ -1,0 +1,139 @@
+"""What an answer of a model's API says: its model, tokens and tool calls, whether it came whole or streamed.
+
+Understood are Anthropic's Messages, OpenAI's chat completions and Responses. Any other answer is passed on
+and kept all the same; only nothing is known of its tokens then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from replay.agents.reading import read_usage
+from replay.messages import parse, read_messages
+from replay.model import ToolCall, Usage
+
+STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is known of an answer."""
+
+    model: str | None = None
+    usage: Usage | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+def read_answer(content_type: str, text: str) -> Said:
+    """Read an answer; what cannot be read says nothing."""
+    try:
+        body = _folded(text) if content_type.startswith(STREAM) else parse(text)
+    except ValueError:
+        return Said()
+    if not isinstance(body, dict):
+        return Said()
+    model = body.get("model")
+    return Said(
+        model=model if isinstance(model, str) else None,
+        usage=read_usage(body.get("usage")),
+        tool_calls=tuple(
+            call for message in read_messages(_turns(body)) or () for call in message.tool_calls
+        ),
+    )
+
+
+def events(text: str) -> Iterator[Any]:
+    """The JSON objects of a stream."""
+    for line in text.splitlines():
+        if line.startswith("data:") and line[5:].strip() not in ("", "[DONE]"):
+            event = parse(line[5:].strip())
+            if isinstance(event, dict):
+                yield event
+
+
+def is_usage_alone(event: bytes) -> bool:
+    """Whether an event of a chat completion's stream is the one that only tells the tokens."""
+    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("choices") == [] and bool(value.get("usage"))
+
+
+def _turns(body: dict[str, Any]) -> Any:
+    """The model's turn in a body, as a list of messages of its provider."""
+    if isinstance(body.get("content"), list):
+        return [{"role": "assistant", "content": body["content"]}]
+    if isinstance(body.get("choices"), list) and body["choices"] and isinstance(body["choices"][0], dict):
+        return [body["choices"][0].get("message")]
+    return body.get("output")
+
+
+def _folded(text: str) -> Any:
+    """The body that a stream would have been without streaming, as far as it is read here."""
+    body: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    parts: dict[int, list[str]] = {}
+    for event in events(text):
+        kind = event.get("type")
+        if isinstance(event.get("response"), dict) and kind in ("response.completed", "response.incomplete"):
+            return event["response"]
+        if kind == "message_start" and isinstance(event.get("message"), dict):
+            body = {**event["message"], "content": []}
+        elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
+            blocks[_index(event)] = dict(event["content_block"])
+        elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
+            parts.setdefault(_index(event), []).append(str(event["delta"].get("partial_json") or ""))
+        elif kind == "message_delta":
+            body["usage"] = {**_object(body.get("usage")), **_given(_object(event.get("usage")))}
+        elif "choices" in event:
+            _add_chunk(body, event, blocks, parts)
+    calls = []
+    for index, block in sorted(blocks.items()):
+        written = "".join(parts.get(index, ()))
+        if block.get("type") == "tool_use":
+            calls.append({**block, "input": parse(written) if written else block.get("input", {})})
+        elif block.get("type") == "function":
+            calls.append({**block, "function": {**_object(block.get("function")), "arguments": written}})
+    if "choices" in body:
+        body["choices"] = [{"message": {"role": "assistant", "content": None, "tool_calls": calls}}]
+    else:
+        body["content"] = calls
+    return body
+
+
+def _add_chunk(
+    body: dict[str, Any],
+    event: dict[str, Any],
+    blocks: dict[int, dict[str, Any]],
+    parts: dict[int, list[str]],
+) -> None:
+    """A chunk of a chat completion."""
+    body["choices"] = []
+    body["model"] = event.get("model") or body.get("model")
+    body["usage"] = event.get("usage") or body.get("usage")
+    for choice in event["choices"] if isinstance(event["choices"], list) else ():
+        delta = _object(_object(choice).get("delta"))
+        for call in delta.get("tool_calls") or ():
+            if isinstance(call, dict):
+                function = _object(call.get("function"))
+                if call.get("id"):
+                    blocks[_index(call)] = {"type": "function", "id": call["id"], "function": function}
+                parts.setdefault(_index(call), []).append(str(function.get("arguments") or ""))
+
+
+def _index(value: dict[str, Any]) -> int:
+    index = value.get("index")
+    return index if isinstance(index, int) else 0
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,206 @@
+"""What one try at a trial asked of models, and what that says of the trial."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+
+from replay.agents.attempt import now
+from replay.agents.base import Outcome
+from replay.gateway.answers import Said, read_answer
+from replay.llm import prices
+from replay.messages import join_results, parse, read_messages
+from replay.model import Json, Lane, ModelCall, Rule, ServedCall, Status, ToolCall, Usage
+from replay.settings import Price
+
+CUT = "the trial ended before the answer was whole"
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A request and what became of it; without `close` it was cut off."""
+
+    api: str
+    path: str
+    request: Json
+    request_hash: str
+    status: int | None = None
+    content_type: str = ""
+    response: str | None = None
+    error: str | None = CUT
+    said: Said = field(default_factory=Said)
+    latency_ms: float | None = None
+    started_at: datetime = field(default_factory=now)
+    _began: float = field(default_factory=time.perf_counter)
+
+    def close(
+        self,
+        status: int,
+        content_type: str,
+        sent: bytes,
+        told: bytes | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        """The answer is whole.
+
+        Args:
+            status: of HTTP.
+            content_type: what the answer is.
+            sent: what the agent gets.
+            told: what the provider said, where that is more.
+            usage: its tokens, where they are known from elsewhere.
+        """
+        self.status, self.content_type, self.error = status, content_type, None
+        self.response = sent.decode("utf-8", "replace")
+        whole = self.response if told is None else told.decode("utf-8", "replace")
+        self.said = read_answer(content_type, whole)
+        if usage is not None:
+            self.said = replace(self.said, usage=usage)
+        self.latency_ms = (time.perf_counter() - self._began) * 1000
+
+    def fail(self, error: str) -> None:
+        """There will be no whole answer."""
+        self.error = error
+        self.latency_ms = (time.perf_counter() - self._began) * 1000
+
+
+class Line:
+    """The requests of one try at a trial, in the order in which they came."""
+
+    def __init__(
+        self, run_id: str, item_id: str, lane: Lane, trial: int, *, own: Mapping[str, Price], keep: bool
+    ) -> None:
+        """A line of a trial; `own` are the user's prices, `keep` says whether its requests are stored."""
+        self.run_id, self.item_id, self.lane, self.trial = run_id, item_id, lane, trial
+        self.unrecorded: str | None = None
+        """A request that the recording has no answer to; None where there was none."""
+        self._own, self._keep = own, keep
+        self._exchanges: list[Exchange] = []
+        self._asked: Counter[str] = Counter()
+        self._over = False
+
+    def begin(self, api: str, method: str, path: str, body: bytes) -> Exchange:
+        """A request has come."""
+        request = _read(body)
+        exchange = Exchange(
+            api=api, path=path, request=request, request_hash=request_hash(api, method, path, request)
+        )
+        # One that comes when the trial is over is of no trial any more.
+        if not self._over:
+            self._exchanges.append(exchange)
+        return exchange
+
+    def nth(self, request_hash: str) -> int:
+        """How often this request came before in this line; counts it."""
+        self._asked[request_hash] += 1
+        return self._asked[request_hash] - 1
+
+    def told(self, outcome: Outcome, *, take_calls: bool) -> Outcome:
+        """The outcome of the trial with what the agent did not report itself.
+
+        Args:
+            outcome: as the agent's adapter saw it.
+            take_calls: the agent's tools run by themselves, so its calls are those that its model asked for.
+        """
+        self._over = True
+        calls = self._calls()
+        if self.unrecorded is not None:
+            outcome = replace(outcome, status=Status.AGENT_ERROR, reason=self.unrecorded, final_response=None)
+        if not calls:
+            return outcome
+        if outcome.cost_usd is None:
+            outcome = replace(outcome, cost_usd=_sum_of_costs(calls))
+        if outcome.usage is None:
+            outcome = replace(outcome, usage=_sum_of_usages(calls))
+        if take_calls and not outcome.served:
+            made = [call for one in calls for call in one.tool_calls]
+            served = (
+                ServedCall(call=replace(call, index=index), rule=Rule.LIVE) for index, call in enumerate(made)
+            )
+            outcome = replace(outcome, served=tuple(served))
+        return replace(outcome, model_calls=calls) if self._keep else outcome
+
+    def _calls(self) -> tuple[ModelCall, ...]:
+        results = _results(self._exchanges)
+        return tuple(
+            ModelCall(
+                run_id=self.run_id,
+                item_id=self.item_id,
+                lane=self.lane,
+                trial=self.trial,
+                index=index,
+                api=exchange.api,
+                path=exchange.path,
+                request_hash=exchange.request_hash,
+                request=exchange.request,
+                status=exchange.status,
+                content_type=exchange.content_type or None,
+                response=exchange.response,
+                error=exchange.error,
+                model=exchange.said.model or _model_of(exchange.request),
+                tool_calls=tuple(results.get(call.call_id or "", call) for call in exchange.said.tool_calls),
+                usage=exchange.said.usage,
+                cost_usd=self._cost(exchange),
+                latency_ms=exchange.latency_ms,
+                started_at=exchange.started_at,
+            )
+            for index, exchange in enumerate(self._exchanges)
+        )
+
+    def _cost(self, exchange: Exchange) -> float | None:
+        if exchange.status is not None and exchange.status >= 400:
+            return 0.0
+        model = exchange.said.model or _model_of(exchange.request)
+        if model is None or exchange.said.usage is None:
+            return None
+        return prices.cost(model, exchange.said.usage, self._own)
+
+
+def request_hash(api: str, method: str, path: str, request: Json) -> str:
+    """What is the same request: the same method, path and body, however its JSON is laid out."""
+    text = json.dumps([api, method, path, request], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(body: bytes) -> Json:
+    try:
+        value: Json = parse(body) if body else None
+    except ValueError:
+        value = body.decode("utf-8", "replace")
+    return value
+
+
+def _model_of(request: Json) -> str | None:
+    model = request.get("model") if isinstance(request, dict) else None
+    return model if isinstance(model, str) else None
+
+
+def _results(exchanges: Sequence[Exchange]) -> dict[str, ToolCall]:
+    """By their ids, the tool calls that a request tells the results of."""
+    found: dict[str, ToolCall] = {}
+    for exchange in exchanges:
+        if not isinstance(exchange.request, dict):
+            continue
+        turns = exchange.request.get("messages", exchange.request.get("input"))
+        for call in join_results(read_messages(turns) or ()):
+            if call.answered and call.call_id:
+                found[call.call_id] = call
+    return found
+
+
+def _sum_of_costs(calls: Sequence[ModelCall]) -> float | None:
+    """None where one of them is not known: part of a cost would look like all of it."""
+    costs = [call.cost_usd for call in calls]
+    return None if None in costs else sum(cost for cost in costs if cost)
+
+
+def _sum_of_usages(calls: Sequence[ModelCall]) -> Usage | None:
+    known = [call.usage for call in calls if call.usage is not None]
+    if not known:
+        return None
+    return Usage(**{one.name: sum(getattr(usage, one.name) for usage in known) for one in fields(Usage)})

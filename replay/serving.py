@@ -1,0 +1,148 @@
+"""A small HTTP/1.1 server on loopback: what agents in processes of their own reach us by."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What came."""
+
+    method: str
+    path: str
+    """With its query, as it was sent."""
+    fields: Mapping[str, str]
+    """Headers by their lower-case names."""
+    body: bytes
+
+
+class Reply:
+    """What is sent back: all at once, or piece by piece."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def whole(
+        self, status: int, kind: str, body: bytes, fields: Mapping[str, str] | None = None
+    ) -> None:
+        """A complete answer of a content type."""
+        self._head(status, {**(fields or {}), "content-type": kind, "content-length": str(len(body))})
+        self._writer.write(body)
+        await self._writer.drain()
+
+    async def begin(self, status: int, kind: str, fields: Mapping[str, str] | None = None) -> None:
+        """An answer whose pieces follow by `send`, and its end by `end`."""
+        self._head(status, {**(fields or {}), "content-type": kind, "transfer-encoding": "chunked"})
+        await self._writer.drain()
+
+    async def send(self, piece: bytes) -> None:
+        """A piece of it."""
+        if piece:
+            self._writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await self._writer.drain()
+
+    async def end(self) -> None:
+        """It is complete. Without this, the other side sees that it was cut off."""
+        self._writer.write(b"0\r\n\r\n")
+        await self._writer.drain()
+
+    def _head(self, status: int, fields: Mapping[str, str]) -> None:
+        try:
+            reason = http.HTTPStatus(status).phrase
+        except ValueError:
+            reason = ""
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        self._writer.write(f"HTTP/1.1 {status} {reason}\r\n{lines}\r\n".encode("latin-1", "replace"))
+
+
+class Server:
+    """Hands each request to one function. `largest` is the most bytes of a request's body."""
+
+    def __init__(self, serve: Callable[[Request, Reply], Awaitable[None]], *, largest: int) -> None:
+        self._serve, self._largest = serve, largest
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Listen on a free port."""
+        self._server = await asyncio.start_server(self._converse, HOST, 0)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a slash at the end."""
+        if self._server is None:
+            raise RuntimeError("the server was not started")
+        return f"http://{HOST}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        """Stop listening, and end what is still connected. May be called at any time."""
+        if self._server is not None:
+            self._server.close()
+            for connection in self._connections:
+                connection.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+            await self._server.wait_closed()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+        try:
+            while (head := await _head(reader)) is not None:
+                method, path, fields = head
+                if fields.get("expect", "").lower() == "100-continue":
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                body = await _body(reader, fields, self._largest)
+                await self._serve(Request(method, path, fields, body), Reply(writer))
+                if fields.get("connection", "").lower() == "close":
+                    break
+        except (ValueError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            # Not HTTP as we speak it, or cut off: there is nobody left to tell.
+            pass
+        except asyncio.CancelledError:
+            # The server is being closed, and a handler that ends cancelled would be complained of.
+            pass
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[str, str, dict[str, str]] | None:
+    """Method, path and fields of the next request; None where the other side has closed."""
+    try:
+        raw = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as cut:
+        if not cut.partial:
+            return None
+        raise
+    first, *lines = raw.decode("latin-1").split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    fields = (line.partition(":") for line in lines if line)
+    return method, path, {name.strip().lower(): value.strip() for name, _, value in fields}
+
+
+async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str], largest: int) -> bytes:
+    if "chunked" in fields.get("transfer-encoding", "").lower():
+        parts, total = [], 0
+        while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+            total += size
+            if total > largest:
+                raise ValueError("too long")
+            parts.append(await reader.readexactly(size))
+            await reader.readexactly(2)
+        while await reader.readuntil(b"\r\n") != b"\r\n":
+            pass
+        return b"".join(parts)
+    length = int(fields.get("content-length", 0))
+    if not 0 <= length <= largest:
+        raise ValueError("too long")
+    return await reader.readexactly(length)

@@ -1,0 +1,120 @@
+"""What the model gateway recorded: each request of a trial to a model, with its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from replay.model import Lane, ModelCall, Usage
+from replay.store import bulk
+from replay.store.text import clean_text, encode
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_CALL = {
+    "run_id": "VARCHAR",
+    "item_id": "VARCHAR",
+    "lane": "VARCHAR",
+    "trial": "INTEGER",
+    "index": "INTEGER",
+    "api": "VARCHAR",
+    "path": "VARCHAR",
+    "request_hash": "VARCHAR",
+    "request": "VARCHAR",
+    "status": "INTEGER",
+    "content_type": "VARCHAR",
+    "response": "VARCHAR",
+    "error": "VARCHAR",
+    "model": "VARCHAR",
+    "tool_calls": "VARCHAR",
+    "usage": "VARCHAR",
+    "cost_usd": "DOUBLE",
+    "latency_ms": "DOUBLE",
+    "started_at": "TIMESTAMP",
+}
+
+_read_usage = bulk.reader(Usage)
+
+
+class Recorded(NamedTuple):
+    """An answer that can be served again."""
+
+    status: int
+    content_type: str
+    body: bytes
+    usage: Usage | None
+    """As it was known then: an agent that did not ask for it was not told."""
+
+
+def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> None:
+    """Keep them; one that is there already stays as it is."""
+    rows = [
+        (
+            call.run_id,
+            clean_text(call.item_id),
+            call.lane.value,
+            call.trial,
+            call.index,
+            call.api,
+            clean_text(call.path),
+            call.request_hash,
+            encode(call.request),
+            call.status,
+            call.content_type,
+            None if call.response is None else clean_text(call.response),
+            call.error,
+            None if call.model is None else clean_text(call.model),
+            encode(call.tool_calls),
+            encode(call.usage) if call.usage else None,
+            bulk.real(call.cost_usd),
+            bulk.real(call.latency_ms),
+            call.started_at,
+        )
+        for call in calls
+    ]
+    bulk.insert(con, "model_calls", _CALL, rows, "ON CONFLICT DO NOTHING")
+
+
+def count_model_calls(con: DuckDBPyConnection, run_id: str) -> dict[Lane, int]:
+    """How many requests each lane of a run made; lanes without one are left out."""
+    rows = con.execute("SELECT lane, count(*) FROM model_calls WHERE run_id = ? GROUP BY lane", [run_id])
+    return {Lane(lane): count for lane, count in rows.fetchall()}
+
+
+def latest_recorded(con: DuckDBPyConnection) -> str | None:
+    """The newest run with recorded requests; None where there is none."""
+    found = con.execute(
+        "SELECT run_id FROM runs WHERE run_id IN (SELECT run_id FROM model_calls)"
+        " ORDER BY created_at DESC, run_id DESC LIMIT 1"
+    ).fetchone()
+    return found[0] if found else None
+
+
+def recorded_answers(
+    con: DuckDBPyConnection, run_id: str, request_hash: str, trial: int, item_id: str, lane: Lane
+) -> list[Recorded]:
+    """The whole answers that a run got to a request in trials of this index, in order.
+
+    Those of the same item and lane where there are some, else of the same item, else of any one trial.
+    Errors of the provider count only where it gave nothing else.
+    """
+    rows = con.execute(
+        "WITH same AS (SELECT *, dense_rank() OVER ("
+        "  ORDER BY item_id = $item DESC, lane = $lane DESC, item_id, lane) AS place"
+        " FROM model_calls WHERE run_id = $run AND request_hash = $hash AND trial = $trial"
+        " AND response IS NOT NULL AND status IS NOT NULL)"
+        " SELECT status, content_type, response, usage FROM same WHERE place = 1 ORDER BY index",
+        {
+            "run": run_id,
+            "hash": request_hash,
+            "trial": trial,
+            "item": clean_text(item_id),
+            "lane": lane.value,
+        },
+    ).fetchall()
+    found = [
+        Recorded(status, kind or "application/json", text.encode(), _read_usage(usage) if usage else None)
+        for status, kind, text, usage in rows
+    ]
+    return [one for one in found if one.status < 400] or found

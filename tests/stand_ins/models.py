@@ -1,0 +1,148 @@
+"""A stand-in for the APIs of two vendors: Messages and chat completions, streaming too. No two answers are alike."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Models:
+    """A running stand-in."""
+
+    url: str
+    asked: list[tuple[str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    """Path, body and headers of every request."""
+    statuses: list[int] = field(default_factory=list)
+    """Error statuses for the next requests, one by one."""
+
+
+@contextmanager
+def models() -> Iterator[Models]:
+    """Serve on a free port."""
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            with lock:
+                state.asked.append((self.path, body, {k.lower(): v for k, v in self.headers.items()}))
+                number = len(state.asked)
+                status = state.statuses.pop(0) if state.statuses else 200
+            if status != 200:
+                error = {"type": "error", "error": {"type": "overloaded_error", "message": "too busy"}}
+                self._send(status, "application/json", json.dumps(error))
+            elif body.get("stream"):
+                told = _messages_stream(number) if "messages" in self.path else _chat_stream(body, number)
+                self._send(200, "text/event-stream; charset=utf-8", told)
+            else:
+                answer = _message(body, number) if "messages" in self.path else _chat(number)
+                self._send(200, "application/json", json.dumps(answer))
+
+        def _send(self, status: int, kind: str, text: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state = Models(f"http://127.0.0.1:{server.server_port}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _message(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """The tool first, then an answer."""
+    done = any(isinstance(turn["content"], list) for turn in body["messages"])
+    tool = {"type": "tool_use", "id": f"toolu_{number}", "name": "look_up", "input": {"order_id": "7"}}
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-haiku-4-5",
+        "content": [{"type": "text", "text": f"answer {number}"}] if done else [tool],
+        "stop_reason": "end_turn" if done else "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 100, "cache_read_input_tokens": 900, "output_tokens": 10},
+    }
+
+
+def _messages_stream(number: int) -> str:
+    message = {**_message({"messages": [{"content": []}]}, number), "content": [], "stop_reason": None}
+    message["usage"] = {"input_tokens": 100, "output_tokens": 1}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": f"said {number}"},
+        },
+        {"type": "content_block_stop", "index": 0},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "tool_use", "id": f"toolu_{number}", "name": "look_up", "input": {}},
+        },
+        *(
+            {
+                "type": "content_block_delta",
+                "index": 1,
+                "delta": {"type": "input_json_delta", "partial_json": part},
+            }
+            for part in ('{"order', '_id": "7"}')
+        ),
+        {"type": "content_block_stop", "index": 1},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+            "usage": {"output_tokens": 10},
+        },
+        {"type": "message_stop"},
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
+def _chat(number: int) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "model": "gpt-known",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": f"said {number}"}}],
+        "usage": {"prompt_tokens": 200, "completion_tokens": 20},
+    }
+
+
+def _chat_stream(body: dict[str, Any], number: int) -> str:
+    head = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "model": "gpt-known"}
+    call = {"index": 0, "id": f"call_{number}", "type": "function"}
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "said "},
+        {"content": str(number)},
+        {"tool_calls": [{**call, "function": {"name": "look_up", "arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": '{"order_id": "7"}'}}]},
+    ]
+    chunks: list[dict[str, Any]] = [{**head, "choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    if (body.get("stream_options") or {}).get("include_usage"):
+        usage = {"prompt_tokens": 200, "completion_tokens": 20}
+        chunks.append({**head, "choices": [], "usage": usage})
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
