@@ -144,14 +144,15 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder that `replay demo` made, while the model stand-in serves."""
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """The folder that `replay demo` made and the id of its run, while the model stand-in serves."""
     folder = tmp_path_factory.mktemp("docs")
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = probe.getsockname()[1]
     done = bash(f"replay demo --port {port}", folder)
-    assert "HOLD: " in done, done
+    run = re.search(r"^run (\d{8}-\d{6}-\w+)", done, re.MULTILINE)
+    assert run is not None, done
     made = folder / "replay-demo"
     with subprocess.Popen(
         [sys.executable, "-m", "replay", "demo", "--serve"],
@@ -164,7 +165,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             deadline = time.monotonic() + 30
             while not answers_at(port) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            yield made
+            yield made, run[1]
         finally:
             server.terminate()
 
@@ -201,19 +202,18 @@ def shape(line: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if "```console demo" in page.read_text()], ids=name)
-def test_the_demo_prints_what_is_shown(page: Path, demo: Path, tmp_path: Path) -> None:
+def test_the_demo_prints_what_is_shown(page: Path, demo: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "replay-demo"
-    shutil.copytree(demo, folder, symlinks=True)
-    run = re.search(r"run (\d{8}-\d{6}-\w+)", bash("replay diff", folder))
-    assert run is not None
+    made, run = demo
+    shutil.copytree(made, folder, symlinks=True)
     for kind, body in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind != "console demo":
             continue
         for command in commands(kind, body):
-            printed = bash(command.text, folder, RUN=run[1])
+            printed = bash(command.text, folder, RUN=run)
             assert "Traceback" not in printed, printed
-            left = [shape(line) for line in printed.splitlines()]
+            left = [shape(one) for one in printed.splitlines()]
             for line in command.shown:
-                place = next((n for n, made in enumerate(left) if shape(line) in made), None)
+                place = next((n for n, one in enumerate(left) if shape(line) in one), None)
                 assert place is not None, f"{name(page)}: {line!r} is not in\n$ {command.text}\n{printed}"
                 left = left[place + 1 :]
