@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,3 +93,64 @@ def test_the_golden_questions(page: Example, replay: Replay, monkeypatch: pytest
     assert "only a judge can tell" in checked.out[checked.out.index("not graded: sky") :]
     compared = document(replay, "compare", "--cases", "--old", "v1", "--new", "v2", "--trials", "3", "--aa")
     assert verdicts(compared) == {"regressed": ["capital"], "inconclusive": ["sky"]}
+
+
+def test_the_agents_of_a_shop(page: Example, replay: Replay) -> None:
+    assert page("ecommerce") == [0, 0, 0, 0, 0]
+    found = document(replay, "check", "--new", "discovery")
+    assert (found["check"]["passed"], found["check"]["cases"]) == (5, 5)
+    lane = found["lanes"]["new"]
+    tokens = lane["tokens"]
+    assert lane["cost_usd"] == pytest.approx((tokens["input"] * 2 + tokens["output"] * 8) / 1e6)
+    (trial,) = found["cases"][0]["lanes"]["new"]["trials"]
+    assert trial["grades"]["quality"]["detail"].keys() == {"groundedness", "correctness", "completeness"}
+    brief = document(replay, "compare", "--cases", "--old", "discovery", "--new", "discovery-brief", "--trials", "3", "--aa")  # fmt: skip
+    assert (brief["items"]["regressed"], brief["metrics"]["quality"]["new"]) == (
+        5,
+        pytest.approx(0.87, abs=0.01),
+    )
+    orders = ("--cases", "datasets/order_management.json")
+    hasty = document(
+        replay, "compare", *orders, "--old", "orders", "--new", "orders-hasty", "--trials", "3", "--aa"
+    )
+    (case,) = (case for case in hasty["cases"] if case["verdict"] == "regressed")
+    assert case["metrics"]["quality"]["new"] == pytest.approx(0.8)
+    assert "never called check_return_eligibility" in case["metrics"]["quality"]["reason"]
+    assert hasty["metrics"]["cost"]["unchanged"] == 1
+
+
+def test_the_agent_that_calculates(page: Example, replay: Replay) -> None:
+    assert page("math-tools")[:3] == [0, 0, 0]
+    found = document(replay, "check", "--new", "rounding", "--threshold", "0.9")
+    assert (found["check"]["passed"], found["check"]["held"]) == (5, False)
+    assert found["metrics"]["answer"]["new"] == 1
+    assert found["metrics"]["correctness"]["new"] == pytest.approx(5 / 7)
+    wrong = {
+        case["metrics"]["correctness"]["reason"] for case in found["cases"] if case["verdict"] == "regressed"
+    }
+    assert wrong == {"new 0/1: 0.99 is not 1.0", "new 0/1: 20.17 is not 20.166666666666668"}
+    served = [trial["served"] for case in found["cases"] for trial in case["lanes"]["new"]["trials"]]
+    assert all(one["live"] > 0 and one["miss"] == 0 for one in served)
+
+
+def test_a_log_of_the_agent_that_calculates_is_a_trace(
+    replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(EXAMPLES / "math-tools", "math-tools")
+    monkeypatch.chdir("math-tools")
+    solve = "import agent; [print(agent.create_agent(logdir='logs').solve(p, run_id=n)) for n, p in (('a', '6 / 4'), ('b', '1 / 0'))]"
+    solved = subprocess.run([sys.executable, "-c", solve], check=True, capture_output=True, text=True)
+    assert "'result': '1.5'" in solved.stdout
+    assert "'result': 'error: division by zero'" in solved.stdout
+    log = json.loads(Path("logs/a.json").read_text())
+    assert [event["event_type"] for event in log] == [
+        "llm_call", "llm_response", "tool_execution", "tool_result",
+        "llm_call", "llm_response", "result_extraction",
+    ]  # fmt: skip
+    with Path("traces.jsonl").open("w") as traces:
+        subprocess.run([sys.executable, "log_to_traces.py", "logs"], check=True, stdout=traces)
+    imported = document(replay, "import", "jsonl", "traces.jsonl")
+    assert imported["traces"]["new"] == 2
+    shown = replay("show", "a").out
+    assert "div" in shown
+    assert "1.5" in shown

@@ -1,0 +1,1 @@
+"""The shop's agents, one module each, with a factory that makes one."""
