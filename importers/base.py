@@ -13,7 +13,7 @@ purpose is `Skipped`, and what a person should know of a trace it did make is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
@@ -90,6 +90,9 @@ class Note:
 
 Item = Trace | Reject | Skipped | Note
 """What an importer yields."""
+
+Job = Callable[[], Iterable[Item]]
+"""Work that gives items, and can be done in another process: a partial of a function of a module."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -186,6 +189,18 @@ class LiveImporter(Importer, Protocol):
             InputError: the server cannot be reached, refuses, or answers what cannot be understood; what
                 was yielded until then is kept.
         """
+
+
+class JobImporter(Importer, Protocol):
+    """A source whose records can be read in several processes at once."""
+
+    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Item | Job]:
+        """What `read_files` gives, in the same order, most of it still to be done."""
+
+
+def divided(chosen: Importer) -> JobImporter | None:
+    """The importer as one that gives jobs; None where it does all work itself."""
+    return cast("JobImporter", chosen) if hasattr(chosen, "read_jobs") else None
 
 
 def live(chosen: Importer) -> LiveImporter | None:

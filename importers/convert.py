@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
-from importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS, InputFile, Item, RecordError, Reject
-from importers.reading import Broken, Record, records
+from importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS, InputFile, Item, Job, RecordError, Reject
+from importers.reading import Block, Broken, Record, parsed, pieces, records
 from replay.model import Json
 
 Convert = Callable[[Json, InputFile], Iterable[Item]]
@@ -16,11 +17,31 @@ Convert = Callable[[Json, InputFile], Iterable[Item]]
 def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item]:
     """What `convert` makes of each record of these files, with a reject for each record that it refuses."""
     for file in files:
-        for found in records(file):
-            if isinstance(found, Broken):
-                yield reject(source, file, found, alone=True)
+        yield from _each(source, file, convert, records(file))
+
+
+def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item | Job]:
+    """The same as jobs; `convert` must be a function of a module."""
+    for file in files:
+        for piece in pieces(file):
+            if isinstance(piece, Block):
+                yield partial(_block, source, file, convert, piece)
             else:
-                yield from guarded(source, file, found, convert, alone=True)
+                yield from _each(source, file, convert, (piece,))
+
+
+def _block(source: str, file: InputFile, convert: Convert, block: Block) -> Iterator[Item]:
+    return _each(source, file, convert, parsed(block))
+
+
+def _each(
+    source: str, file: InputFile, convert: Convert, values: Iterable[Record | Broken]
+) -> Iterator[Item]:
+    for found in values:
+        if isinstance(found, Broken):
+            yield reject(source, file, found, alone=True)
+        else:
+            yield from guarded(source, file, found, convert, alone=True)
 
 
 def guarded(

@@ -12,7 +12,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from importers import parallel
 from importers.base import (
     EXCERPT_CHARACTERS,
     Importer,
@@ -31,6 +33,7 @@ from importers.base import (
     Reject,
     Skipped,
     Told,
+    divided,
 )
 from replay.errors import InputError
 from replay.model import JsonObject, Trace, TraceState
@@ -54,6 +57,8 @@ DATABASE_BYTES = 200_000_000
 DATABASE_BYTES_A_CHARACTER = 16
 """… but a batch of one huge trace needs this much for each character."""
 _LONGEST_HALF = 100
+ALONE_BYTES = 8_000_000
+"""Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
 _QUERY = "query.json"
 
@@ -102,9 +107,23 @@ def ingest(
     """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    _write(con, report, importer.read_files(files), progress, redactor)
+    with closing(_read(importer, files, redactor)) as made:
+        _write(con, report, made, progress, redactor)
     forget_rejects(con, [file.name for file in files], began)
     return report
+
+
+def _read(
+    importer: Importer, files: Sequence[InputFile], redactor: Redactor | None
+) -> Generator[Item | TraceRow]:
+    """What is in the files; where that is much, in several processes."""
+    source, processes = divided(importer), parallel.cores()
+    # Tokens are numbered as they are met, which is for one process to do.
+    alone = source is None or redactor is not None or processes == 1
+    if source is None or alone or sum(file.size for file in files) < ALONE_BYTES:
+        yield from importer.read_files(files)
+    else:
+        yield from parallel.carried_out(source.read_jobs(files), processes)
 
 
 def ingest_rejects(
@@ -212,7 +231,7 @@ def asked(query: Query) -> JsonObject:
 def _write(
     con: DuckDBPyConnection,
     report: Report,
-    items: Iterable[Item],
+    items: Iterable[Item | TraceRow],
     progress: Progress | None,
     redactor: Redactor | None,
 ) -> Report:
@@ -247,9 +266,11 @@ class _Batch:
     def waiting(self) -> int:
         return len(self._traces)
 
-    def take(self, item: Item) -> None:
+    def take(self, item: Item | TraceRow) -> None:
         """Keep or count what an importer said."""
-        if isinstance(item, Trace):
+        if isinstance(item, TraceRow):
+            self._keep(item)
+        elif isinstance(item, Trace):
             self._add(item)
         elif isinstance(item, Reject):
             self._refuse(item)

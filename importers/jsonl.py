@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from importers import fields
-from importers.base import InputFile, Item, Note, RecordError
-from importers.convert import converted
+from importers.base import InputFile, Item, Job, Note, RecordError
+from importers.convert import converted, jobs
 from replay.messages import conversation, read_args, read_messages, read_text
 from replay.model import Json, Message, Step, StepKind, ToolCall, Trace
 
@@ -41,6 +41,11 @@ def recognises(record: Json) -> float:
 def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
     """One trace for each record."""
     return converted(NAME, files, read)
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Item | Job]:
+    """The same in blocks."""
+    return jobs(NAME, files, read)
 
 
 def read(record: Json, _file: InputFile) -> Iterator[Item]:

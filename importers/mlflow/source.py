@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from importers.base import InputFile, Item, Query, RecordError, Told
-from importers.convert import converted, guarded
+from importers.base import InputFile, Item, Job, Query, RecordError, Told
+from importers.convert import converted, guarded, jobs
 from importers.mlflow.records import traces_in
 from importers.mlflow.trace import made
 from importers.reading import Record
@@ -31,6 +31,11 @@ def recognises(record: Json) -> float:
 def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
     """Each record as it is read: a trace of MLflow is whole."""
     return converted(NAME, files, _convert)
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Item | Job]:
+    """The same in blocks."""
+    return jobs(NAME, files, _convert)
 
 
 def _convert(record: Json, _file: InputFile, *, all_environments: bool = False) -> Iterator[Item]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from importers.base import InputFile
-from importers.reading.lines import Block, blocks, first_line, lines
+from importers.reading.lines import Block, blocks, first_line, parsed
 from importers.reading.parquet import PARQUET_MAGIC, parquet
 from importers.reading.record import RECORD_BYTES, Broken, Record
 from importers.reading.rows import is_csv, rows
@@ -28,14 +28,14 @@ from importers.reading.unpacked import CHUNK, DAMAGED, damage, opened
 from replay.messages import parse
 from replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Block", "Broken", "Record", "lines", "pieces", "records"]
+__all__ = ["RECORD_BYTES", "Block", "Broken", "Record", "parsed", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """The values of a file in order, with what could not be read in its place."""
     for piece in pieces(file):
         if isinstance(piece, Block):
-            yield from lines(piece)
+            yield from parsed(piece)
         else:
             yield piece
 

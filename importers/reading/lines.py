@@ -72,7 +72,7 @@ def _some_lines(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
         return lines + end, error
 
 
-def lines(block: Block) -> Iterator[Record | Broken]:
+def parsed(block: Block) -> Iterator[Record | Broken]:
     """The value of each line that has one."""
     stream = io.BytesIO(block.data)
     number = block.line - 1

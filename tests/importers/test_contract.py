@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from importers.base import BUILTIN, Reject, importer
+from importers.base import BUILTIN, Reject, divided, importer
 from importers.collect import collected
 from importers.detect import detect
 from importers.ingest import Report, ingest
@@ -20,10 +20,19 @@ from replay.store.rejects import list_rejects
 from replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
 
+IN_PROCESSES = " in processes"
 # A trace of a coding agent is many records: test_claude_code.py and test_codex.py hold them to the same.
-pytestmark = pytest.mark.parametrize(
-    "source", [name for name in BUILTIN if name not in ("claude-code", "codex")]
-)
+SOURCES = [name for name in BUILTIN if name not in ("claude-code", "codex")]
+
+
+@pytest.fixture(params=[*SOURCES, *(name + IN_PROCESSES for name in SOURCES if divided(importer(name)))])
+def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each source; those that can be read in several processes also in that way."""
+    name = str(request.param)
+    if name.endswith(IN_PROCESSES):
+        monkeypatch.setattr("importers.ingest.ALONE_BYTES", 0)
+        monkeypatch.setattr("importers.parallel.cores", lambda: 2)
+    return name.removesuffix(IN_PROCESSES)
 
 
 def _write(path: Path, *lines: Any) -> Path:

@@ -1,0 +1,120 @@
+"""A large import is done in several processes: nobody can tell from what comes of it, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from importers.base import importer
+from importers.collect import collected
+from importers.ingest import ALONE_BYTES, ingest
+from replay.store.connection import open_store
+from replay.store.rejects import list_rejects
+from replay.store.traces import count_traces
+from tests.importers.reading import good_record
+
+TRACES = 40_000
+
+
+def _lines(path: Path) -> Path:
+    """Records, blanks, duplicates, notes, and what cannot be read, in no order."""
+    lines = ["\ufeff"]
+    for number in range(600):
+        lines.append(json.dumps({**good_record("jsonl", number % 550), "session_id": str(number)}))
+        if number % 50 == 7:
+            lines += ["", "  ", "cut {", json.dumps({**good_record("jsonl", 1000 + number), "odd": 1}), "17"]
+    path.write_text("\r\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("block_bytes", [100, 5_000, 1_000_000])
+def test_blocks_give_what_the_whole_file_gives(
+    block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = _lines(tmp_path / "f.jsonl")
+    found: list[Any] = []
+    monkeypatch.setattr("importers.parallel.cores", lambda: 2)
+    for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, block_bytes)):
+        monkeypatch.setattr("importers.ingest.ALONE_BYTES", alone_bytes)
+        monkeypatch.setattr("importers.reading.lines.BLOCK_BYTES", size)
+        with collected([str(file)]) as files, open_store(tmp_path / f"{name}.duckdb") as con:
+            report = ingest(con, importer("jsonl"), files)
+            rows = con.execute("SELECT * EXCLUDE imported_at FROM traces ORDER BY rowid").fetchall()
+            rejects = [(reject.line, reject.reason, reject.record) for reject in list_rejects(con)]
+        found.append((report, rows, rejects))
+    assert found[0] == found[1]
+    report, rows, rejects = found[0]
+    assert (report.new, report.duplicates, len(rows), len(rejects)) == (562, 50, 562, 24)
+    assert rejects[0][0] == 12
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "f.jsonl"
+    with path.open("w") as file:
+        for number in range(TRACES):
+            record = {**good_record("jsonl", number), "metadata": {"text": "wide " * 60}}
+            file.write(json.dumps(record) + "\n")
+    assert path.stat().st_size > ALONE_BYTES
+    return path
+
+
+def _begin(folder: Path, source: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "replay", "--db", "s.duckdb", "import", "jsonl", str(source)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _processes(parent: int) -> list[int]:
+    """Those that do the jobs of an import."""
+    found = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _wait(until: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 60
+    while not (found := until()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found by /proc")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core does all in one process")
+@pytest.mark.parametrize("how", ["a process is killed", "Ctrl-C", "the import is killed"])
+def test_an_import_that_ends_half_way_leaves_nothing_behind(how: str, tmp_path: Path, large: Path) -> None:
+    running = _begin(tmp_path, large)
+    processes = _wait(lambda: _processes(running.pid))
+    if how == "a process is killed":
+        os.kill(processes[0], signal.SIGKILL)
+    elif how == "Ctrl-C":
+        os.killpg(running.pid, signal.SIGINT)
+    else:
+        running.kill()
+    _, told = running.communicate(timeout=60)
+    if how == "a process is killed":
+        assert running.returncode == 2
+        assert told.startswith("error: a process of the import was killed")
+        assert told.count("\n") == 1
+    elif how == "Ctrl-C":
+        assert (running.returncode, told.strip()) == (130, "interrupted")
+    _wait(lambda: not any(Path(f"/proc/{process}").exists() for process in processes))
+    again = _begin(tmp_path, large)
+    assert again.communicate(timeout=120)[1] == ""
+    assert again.returncode == 0
+    with open_store(tmp_path / "s.duckdb", read_only=True) as con:
+        assert count_traces(con) == TRACES
