@@ -71,6 +71,19 @@ def graders(settings: Settings) -> tuple[Grader, ...]:
     return built_in() + own(settings.grading.graders, settings.root)
 
 
+def require(settings: Settings) -> None:
+    """See that every function of the user's is there, before anything is spent on what it is to grade.
+
+    Raises:
+        ReplayError: one is not.
+    """
+    from diff.graders.end_state import function
+
+    graders(settings)
+    if settings.grading.end_state is not None:
+        function(settings.grading.end_state, settings.root)
+
+
 def scored(
     trial: Trial,
     grader: str,

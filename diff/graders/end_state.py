@@ -43,7 +43,7 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
         return abstained(trial, NAME, VERSION, f"stopped on the way: {trial.reason or trial.status.value}")
     if settings.grading.end_state is None:
         return failed(trial, NAME, VERSION, f"expected_state needs a function; name it as {_SETTING}")
-    work_out = _function(settings.grading.end_state, settings.root)
+    work_out = function(settings.grading.end_state, settings.root)
     try:
         state = work_out([served.call for served in trial.served])
         wanted = work_out(item.tape) if item.expectation is None else item.expectation.state
@@ -70,7 +70,12 @@ def difference(wanted: Json, state: Json, *, whole: bool, path: str = "the state
 
 
 @functools.cache
-def _function(target: str, root: Path) -> Callable[[Sequence[ToolCall]], Any]:
+def function(target: str, root: Path) -> Callable[[Sequence[ToolCall]], Any]:
+    """The user's function of this name.
+
+    Raises:
+        SettingsError: there is none.
+    """
     return load_function(target, root, _SETTING)
 
 

@@ -263,10 +263,16 @@ def replay_and_judge(
     judge: Judge | None,
     start: Callable[[Hooks], RunReport],
 ) -> Done:
-    """Begin or resume a run under a progress bar, then have the judge grade it."""
+    """Begin or resume a run under a progress bar, then have the judge grade it.
+
+    Raises:
+        ReplayError: among others, a grader of the user's that cannot be loaded; nothing was run then.
+    """
+    from diff.graders.base import require
     from replay.engine.run import Hooks
     from replay.terminal.progress import progress
 
+    require(app.settings)
     with progress("replaying", "trials") as tell:
         report = start(Hooks(announce=say, progress=tell, judged=judge is not None))
     for note in notes_on(report):
