@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
-_ROOM = {"result": 3, "queue": 3}
+_ROOM = {"report": 3, "file": 1, "queue": 3}
 _MOST = 200
-"""Findings of one kind that are kept, unless `_ROOM` says fewer: whole results are large."""
+"""Findings of one kind that are kept, unless `_ROOM` says fewer: what holds a whole result is large."""
 
 _State = tuple[tuple[int, int], ...]
 

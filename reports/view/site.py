@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.responses import HTMLResponse
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cases.desk import Desk
     from diff.result import DiffResult
 
+T = TypeVar("T")
 _HERE = Path(__file__).parent
 
 
@@ -40,11 +42,11 @@ class Site:
         )
         return HTMLResponse(text, status_code=status)
 
-    def result(self, run: str) -> Found[DiffResult]:
-        """A run's result, by its id or a unique beginning of it."""
+    def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Found[T]:
+        """What `make` makes of a run's result, kept under a kind; the run by a unique beginning of its id."""
         from diff.compute import compute
 
-        return self.shelf.read("result", run, lambda con: compute(con, run, self.settings))
+        return self.shelf.read(kind, run, lambda con: make(compute(con, run, self.settings)))
 
 
 def asset(name: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 in_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
-_WAIT_S = 20.0
+_WAIT_S = 40.0
 _ENTER = {"key": "Enter", "text": "\r", "windowsVirtualKeyCode": 13}
 _NAMED = {"Enter": _ENTER, "Escape": {"key": "Escape", "windowsVirtualKeyCode": 27}}
 

@@ -19,6 +19,8 @@ from reports.view.site import Site
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from diff.result import DiffResult
+
 _PAGE = 25
 
 
@@ -60,34 +62,36 @@ def live(site: Site, request: Request) -> Response:  # noqa: ARG001
 
 def report(site: Site, request: Request) -> Response:
     """A run, as its HTML report shows it."""
-    found = site.result(request.path_params["run"])
-    return site.page("run.html.j2", found, area="report", run=found.value.run.id, **render.parts(found.value))
+    found = site.result("report", request.path_params["run"], render.parts)
+    return site.page("run.html.j2", found, area="report", run=found.value["result"].run.id, **found.value)
 
 
 def answer(site: Site, request: Request) -> Response:
     """A run's answer in a line."""
-    from diff.compute import compute
-
-    def find(con: DuckDBPyConnection) -> dict[str, str]:
-        result = compute(con, request.path_params["run"], site.settings)
-        return {
-            "answer": result.answer.value,
-            "tone": render.TONE[result.answer],
-            "reason": one_line(result.reason, 300),
-        }
-
-    return JSONResponse(site.shelf.read("answer", request.path_params["run"], find).value)
+    return JSONResponse(site.result("answer", request.path_params["run"], _answer).value)
 
 
 def file(site: Site, request: Request) -> Response:
     """The report of a run as one file, to keep or send."""
-    result = site.result(request.path_params["run"]).value
-    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in result.run.id)
+    run, text = site.result("file", request.path_params["run"], _file).value
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in run)
     return Response(
-        render.render(result, width=0, color=False),
+        text,
         media_type="text/html",
         headers={"Content-Disposition": f'attachment; filename="replay-report-{name}.html"'},
     )
+
+
+def _answer(result: DiffResult) -> dict[str, str]:
+    return {
+        "answer": result.answer.value,
+        "tone": render.TONE[result.answer],
+        "reason": one_line(result.reason, 300),
+    }
+
+
+def _file(result: DiffResult) -> tuple[str, str]:
+    return result.run.id, render.render(result, width=0, color=False)
 
 
 def _lines(con: DuckDBPyConnection) -> list[Line]:
