@@ -38,9 +38,9 @@ def vectors(texts: Sequence[str]) -> Any:
         return matrix
     having = np.bincount(matrix.indices, minlength=_SIZE)
     weights = np.log((1 + len(texts)) / (1 + having)) + 1
-    weighted = matrix.multiply(weights[np.newaxis, :]).tocsr()
-    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    return sparse.diags(1 / np.where(lengths == 0, 1, lengths)) @ weighted
+    matrix.data *= weights[matrix.indices]
+    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    return sparse.diags(1 / np.where(lengths == 0, 1, lengths)) @ matrix
 
 
 def nearest(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
@@ -21,7 +21,6 @@ from tests.diff.build import RUN_ID, item, judged, store, trial
 GRADES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=2, max_size=60)
 
 
-@settings(deadline=None)
 @given(GRADES)
 def test_kappa_is_that_of_statsmodels(pairs: list[tuple[int, int]]) -> None:
     first, second = [one for one, _ in pairs], [other for _, other in pairs]
