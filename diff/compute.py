@@ -30,6 +30,7 @@ from diff.result import (
     Verdict,
 )
 from diff.slices import slices
+from diff.statistics.split import split
 from diff.stored import PAIRWISE, StoredGrades
 from diff.verdicts import combine
 from diff.walk import by_item
@@ -73,7 +74,14 @@ def compute(
     }
     for name in stored.judges & worked.keys():
         metric = worked[name]
-        worked[name] = replace(metric, delta=replace(metric.delta, calibration=judge_standing.document))
+        delta = replace(
+            metric.delta,
+            calibration=judge_standing.document,
+            split=split(
+                [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in read.blocks]
+            ),
+        )
+        worked[name] = replace(metric, delta=delta)
 
     items = _verdicts(read.blocks, worked)
     counts = _counts(read.items, items)
@@ -177,6 +185,13 @@ def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: Standi
         return False
     # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
     return name != PAIRWISE and (name not in stored.judges or judge.may_gate)
+
+
+def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
+    """The scores of the votes on each graded trial of a lane."""
+    grades = [graded.grades.get(name) for graded in block.lanes.get(lane, ())]
+    scores = [[vote.score for vote in grade.votes if vote.score is not None] for grade in grades if grade]
+    return [found for found in scores if found]
 
 
 def _fidelity(run: Run, lane: Lane, witnesses: dict[Lane, validity.Witness]) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from diff.statistics.split import Split
 from replay.model import Grade, Item, JsonObject, Lane, Run, Trial
 
 
@@ -99,6 +100,8 @@ class MetricDelta:
     """Whether this metric decides the answer."""
     calibration: JsonObject | None = None
     """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
+    split: Split | None = None
+    """Of the judge: where the change's uncertainty comes from; None of one lane, and for other metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

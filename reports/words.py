@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diff.result import Counts, DiffResult, ItemVerdict, MetricDelta, Noise, Verdict
+from diff.statistics.split import Split
 from replay.model import Json, JsonObject, Lane, Run, Trial
 from reports import numbers
 
@@ -121,6 +122,8 @@ def metric_notes(name: str, metric: MetricDelta) -> list[str]:
         notes.append(f"smallest change this size shows {numbers.score(metric.mde)}")
     if metric.noise is not None:
         notes.append(f"noise of one trial {numbers.score(metric.noise)}")
+    if metric.split is not None and metric.split.buy is not None:
+        notes.append(_split(metric.split))
     if metric.month is not None:
         notes.append(f"over the population {numbers.change(metric.month)}")
     if metric.bounds is not None and metric.bounds != (metric.delta, metric.delta):
@@ -142,6 +145,17 @@ def reasons(item: ItemVerdict) -> list[tuple[str, str]]:
 def failed_trials(item: ItemVerdict, lane: Lane) -> list[Trial]:
     """The lane's trials that ended in an error: neither a pass nor a fail of the agent's answer."""
     return [graded.trial for graded in item.lanes.get(lane, ()) if graded.trial.status.is_error]
+
+
+def _split(split: Split) -> str:
+    """Where the uncertainty comes from, and what of it to buy more of."""
+    parts = (
+        (split.votes, "votes", "judge"),
+        (split.trials, "trials", "agent"),
+        (split.items, "items", "items"),
+    )
+    told = [f"{who} {round(100 * split.shares[key])} %" for sd, key, who in parts if sd is not None]
+    return f"uncertainty: {', '.join(told)}; more {split.buy} would narrow it most"
 
 
 def _calibration(metric: MetricDelta) -> str:

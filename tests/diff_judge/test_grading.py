@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
+from diff.compute import compute
 from diff.grading import GradingReport, Judge, Progress, grade_run, judge_from
 from replay import settings
 from replay.demo.stand_in import Fault, StandIn
@@ -15,6 +17,8 @@ from replay.llm.base import ModelFailure, ModelRequest
 from replay.model import Grade, GradeState, Lane, Status
 from replay.store.connection import open_store
 from replay.store.grades import iter_grades
+from replay.store.trials import write_trials
+from reports.words import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 
 
@@ -228,3 +232,20 @@ def test_a_wrong_key_is_one_sentence(tmp_path: Path) -> None:
         assert with_ is not None
         with pytest.raises(ReplayError, match="does not accept the key"):
             _grade(path, with_)
+
+
+def test_the_diff_says_what_of_the_uncertainty_is_the_judges(tmp_path: Path) -> None:
+    """A judge whose votes on one response differ, over an agent that always says the same."""
+    path = _ten(tmp_path)
+    turn = itertools.cycle((1, 3, 2))
+    _grade(path, judge(Scripted(lambda _: points(next(turn))), concurrency=1))
+    with open_store(path) as con:
+        con.execute("UPDATE runs SET sample = NULL")
+        write_trials(con, [trial(item(number), Lane.OLD2) for number in range(5)])
+        metric = compute(con, RUN, settings.Settings(root=tmp_path)).metrics["judge"]
+    assert metric.split is not None
+    assert metric.split.votes == pytest.approx(1 / 3)
+    assert (metric.split.trials, metric.split.buy) == (None, "votes")
+    assert "uncertainty: judge 100 %, items 0 %; more votes would narrow it most" in metric_notes(
+        "judge", metric
+    )
