@@ -55,6 +55,8 @@ def checkout(repository: Path, commit: str, data_folder: Path) -> Path:
                 str(folder.absolute()),
                 commit,
             )
+            if (folder / ".gitmodules").is_file():
+                _fill_submodules(folder)
             mark.write_text(f"{commit}\n", encoding="ascii")
     return folder
 
@@ -68,6 +70,30 @@ def _usable(folder: Path, mark: Path, commit: str) -> bool:
                 git(folder, "rev-parse", "HEAD").strip() == commit
             )
     return False
+
+
+def _fill_submodules(folder: Path) -> None:
+    """A checkout's submodules, each at the commit that the revision names.
+
+    Raises:
+        VersionError: one cannot be had.
+    """
+    try:
+        git(
+            folder,
+            "-c",
+            f"core.hooksPath={os.devnull}",
+            "submodule",
+            "--quiet",
+            "update",
+            "--init",
+            "--recursive",
+        )
+    except VersionError as error:
+        raise VersionError(
+            f"the submodules of revision {folder.name} cannot be fetched: {error}; see that `git submodule "
+            "update --init` works in a clone of it"
+        ) from None
 
 
 def _hide(data_folder: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from replay.engine.worktree import checkout
+from replay.errors import VersionError
 from tests.engine.project import Project, git, two_revisions
 
 
@@ -82,3 +83,32 @@ def test_two_at_once_end_with_one_whole_checkout(project: Project) -> None:
     assert len(found) == 4
     assert all("v1" in source for source in found)
     assert git(project.folder, "worktree", "list").count(".replay/worktrees") == 1
+
+
+def test_submodules_are_at_the_commits_that_the_revision_names(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # git fetches a submodule from a folder only where it is told that it may.
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    git(shared, "init", "--quiet", "--initial-branch", "main")
+    for word in ("one", "two"):
+        (shared / "prompt.txt").write_text(word)
+        git(shared, "add", "--all")
+        git(shared, "commit", "--quiet", "--message", word)
+        if word == "one":
+            git(project.folder, "submodule", "--quiet", "add", str(shared), "shared")
+            project.commit("with-one")
+    git(project.folder / "shared", "pull", "--quiet")
+    project.commit("with-two")
+    one, two = checked_out(project, "with-one"), checked_out(project, "with-two")
+    assert [(folder / "shared" / "prompt.txt").read_text() for folder in (one, two)] == ["one", "two"]
+    assert checked_out(project, "with-one") == one
+    assert (project.folder / "shared" / "prompt.txt").read_text() == "two"
+
+    shutil.rmtree(one)
+    shutil.rmtree(shared)
+    shutil.rmtree(project.folder / ".git" / "modules")
+    with pytest.raises(VersionError, match=r"the submodules of revision .* cannot be fetched"):
+        checked_out(project, "with-one")
