@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 from diff.judge import pairwise, prompt
 from diff.judge.family import kinship
 from diff.judge.panel import Ballot, Panel
-from diff.judge.votes import tally
+from diff.judge.prompt import PASS, POINTS
+from diff.judge.votes import SIMILAR, tally
 from diff.pairing import Comparing, Pair, pairs
 from diff.stored import JUDGE
 from replay.errors import SettingsError
@@ -329,7 +330,7 @@ class _Grading:
         report.left += len(ballot.votes) < self._judge.votes
         if len(ballot.votes) == len(task.have):
             return
-        result = tally(ballot.votes, self._judge.votes)
+        result = tally(ballot.votes, self._judge.votes, _mark(task.item))
         report.graded += 1
         report.states[result.state] += 1
         judge = self._judge
@@ -370,6 +371,15 @@ class _Grading:
 
 def _version(judge: JudgeId) -> str:
     return f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}"
+
+
+def _mark(item: Item) -> float:
+    """The score from which the judge lets a response pass."""
+    expected = item.expectation
+    if expected is None or expected.tolerance != "semantic_similar":
+        return PASS / POINTS[-1]
+    # A case with traits is held against those.
+    return PASS / POINTS[-1] if expected.response_traits else SIMILAR
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,8 +2,10 @@
 
     vote    score = points / 3 (points 1, 2 or 3); or a state: abstained (the judge gave null), refused,
             truncated (cut off, also with more room), error (no answer, or one that is not what was asked for)
-    grade   the mean of the scored votes, if they are more than half of those asked for; passes at 2 of 3.
-            Else abstained; or refused, truncated, error where all failed votes agree on that
+    grade   the mean of the scored votes, if they are more than half of those asked for; passes at 2 of 3,
+            and at `SIMILAR` of 1 where the response is to mean what an expected answer does
+            (`semantic_similar`). Else abstained; or refused, truncated, error where all failed votes agree
+            on that
 
 The spread (largest less smallest score) is the judge's own noise on this response, and is kept.
 """
@@ -21,6 +23,8 @@ from diff.judge.prompt import PASS, POINTS
 from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replay.model import GradeState, Vote
 
+SIMILAR = 0.8
+"""The score from which a response means what it should."""
 MORE_ROOM = 4
 """An answer that was cut off is asked for once more, with this many times the tokens."""
 
@@ -67,8 +71,8 @@ async def cast(
     return Cast(vote=(read or _read)(reply, index), cost_usd=cost)
 
 
-def tally(votes: Sequence[Vote], asked: int) -> Tally:
-    """Make one grade of the votes; `asked` is how many there should be."""
+def tally(votes: Sequence[Vote], asked: int, mark: float = PASS / POINTS[-1]) -> Tally:
+    """Make one grade of the votes; `asked` is how many there should be, `mark` the score that passes."""
     scored = [vote for vote in votes if vote.score is not None]
     if 2 * len(scored) > asked:
         scores = [vote.score for vote in scored if vote.score is not None]
@@ -77,7 +81,7 @@ def tally(votes: Sequence[Vote], asked: int) -> Tally:
         return Tally(
             state=GradeState.SCORED,
             score=mean,
-            passed=mean * POINTS[-1] >= PASS - 1e-9,
+            passed=mean >= mark - 1e-9,
             reason=nearest.reason,
             spread=max(scores) - min(scores),
         )

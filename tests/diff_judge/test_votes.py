@@ -131,5 +131,11 @@ def test_too_few_votes_are_no_score(given: tuple[int | GradeState, ...], state: 
     assert found.reason
 
 
+@pytest.mark.parametrize(("given", "passed"), [((3, 3, 2), True), ((3, 2, 2), False), ((2, 2, 2), False)])
+def test_what_is_to_mean_the_same_passes_at_four_fifths(given: tuple[int, ...], passed: bool) -> None:
+    assert tally(_votes(*given), 3, votes.SIMILAR).passed is passed
+    assert _tally(*given).passed
+
+
 def test_one_vote_is_enough_where_one_is_asked_for() -> None:
     assert _tally(3, asked=1).score == 1.0

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from replay.demo.stand_in import StandIn
 from tests.commands.conftest import Replay
 from tests.examples.test_agents import EXAMPLES, commands
 
@@ -93,6 +94,13 @@ def test_the_golden_questions(page: Example, replay: Replay, monkeypatch: pytest
     assert "only a judge can tell" in checked.out[checked.out.index("not graded: sky") :]
     compared = document(replay, "compare", "--cases", "--old", "v1", "--new", "v2", "--trials", "3", "--aa")
     assert verdicts(compared) == {"regressed": ["capital"], "inconclusive": ["sky"]}
+    with StandIn() as judge:
+        monkeypatch.setenv("REPLAY_JUDGE_MODEL", "claude-opus-5-5")
+        monkeypatch.setenv("REPLAY_JUDGE_BASE_URL", judge.url)
+        judged = document(replay, "check", "--new", "v1")
+    assert judged["check"]["not_graded"] == 0
+    (sky,) = (case for case in judged["cases"] if case["id"] == "sky")
+    assert sky["lanes"]["new"]["trials"][0]["grades"]["judge"]["state"] == "scored"
 
 
 def test_the_agents_of_a_shop(page: Example, replay: Replay) -> None:
