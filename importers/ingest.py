@@ -329,11 +329,11 @@ class _Batch:
         report.updated += written.updated
         report.unchanged += written.unchanged
         report.older += written.older
+        report.states.update(row.state for key, row in self._traces.items() if key not in known)
         for key, row in self._traces.items():
-            report.tool_calls += row.call_count - self._calls_of.get(hash(key), 0)
-            self._calls_of[hash(key)] = row.call_count
-            if key not in known:
-                report.states[row.state] += 1
+            number = hash(key)
+            report.tool_calls += row.call_count - self._calls_of.get(number, 0)
+            self._calls_of[number] = row.call_count
         self._traces, self._rejects, self._characters = {}, [], 0
 
 

@@ -62,7 +62,7 @@ class TraceRow(NamedTuple):
     source: str
     source_id: str
     digest: str
-    """Hash of everything below but the last three."""
+    """Hash of the columns, the four texts below them, and nothing else."""
     columns: str
     """One JSON object; what is null is left out."""
     metadata: str
@@ -73,12 +73,8 @@ class TraceRow(NamedTuple):
     call_count: int
     state: TraceState
     updated_at: datetime | None
-
-    @property
-    def characters(self) -> int:
-        """How much text it is."""
-        texts = (self.columns, self.metadata, self.messages, self.steps, self.calls)
-        return sum(map(len, texts))
+    characters: int
+    """How much text it is."""
 
 
 class _Columns(msgspec.Struct, omit_defaults=True):
@@ -150,10 +146,11 @@ def encode_trace(trace: Trace) -> TraceRow:
     messages = encode(trace.messages) if trace.messages else "[]"
     steps = encode(trace.steps) if trace.steps else "[]"
     calls = encode(_calls(trace)) if trace.tool_calls else ""
+    texts = (columns, metadata, messages, steps, calls)
     return TraceRow(
         source=clean_text(trace.source),
         source_id=clean_text(trace.trace_id),
-        digest=_digest((columns, metadata, messages, steps, calls)),
+        digest=_digest(texts),
         columns=columns,
         metadata=metadata,
         messages=messages,
@@ -162,6 +159,7 @@ def encode_trace(trace: Trace) -> TraceRow:
         call_count=len(trace.tool_calls),
         state=state,
         updated_at=trace.updated_at,
+        characters=sum(map(len, texts)),
     )
 
 

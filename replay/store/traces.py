@@ -208,29 +208,26 @@ class _Names:
 
     def __init__(self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]]) -> None:
         self._con = con
-        self._known: dict[str, _Stored | None] = {}
+        self._known: dict[str, _Stored] = {}
         self._look_up([name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")])
 
     def of(self, source: str, source_id: str) -> tuple[str, _Stored | None]:
         """The id, and what is stored (None for a new trace)."""
         name = f"{source}:{source_id}"
-        if (holder := self._known[name]) and holder[:2] == (source, source_id):
+        if (holder := self._known.get(name)) and holder[:2] == (source, source_id):
             return name, holder
-        name = source_id
-        while holder := self._holder(name):
+        name, holder = source_id, self._known.get(source_id)
+        while holder is not None:
             if holder[:2] == (source, source_id):
                 return name, holder
             name = f"{source}:{name}"
+            if name not in self._known:
+                self._look_up([name])
+            holder = self._known.get(name)
         self._known[name] = _Stored(source, source_id, "", None)
         return name, None
 
-    def _holder(self, name: str) -> _Stored | None:
-        if name not in self._known:
-            self._look_up([name])
-        return self._known[name]
-
     def _look_up(self, names: list[str]) -> None:
-        self._known.update(dict.fromkeys(names))
         rows = self._con.execute(
             "SELECT trace_id, source, source_id, content_hash, updated_at FROM traces"
             " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
