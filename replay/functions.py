@@ -52,5 +52,7 @@ def _file_module(file: Path) -> ModuleType:
     if spec is None or spec.loader is None or not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
     module = importlib.util.module_from_spec(spec)
+    # A dataclass in it looks its module up by name.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -17,6 +17,13 @@ from replay.store.connection import open_store
 from tests.diff.build import CALLS, RUN_ID, case, item, store, trial
 
 GRADERS = """\
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass
+class Mark:
+    least: float = 0.5
+
 def tone(item, trial):
     answer = trial.final_response
     if answer.startswith("raise"):
