@@ -24,6 +24,8 @@ _AMERICAN = starting_with(
 )
 _BARE = starting_with(r"\d", _WITHIN, r"\d{6,14}" + _NO_NUMBER)
 _GROUPED = starting_with(r"[\d(]", _WITHIN, r"(?:[ .\-/()\u00a0]{0,2}\d){6,14}" + _NO_NUMBER)
+_RELEASE = re.compile(r"\d{1,2}\.\d{1,3}\.\d{1,4}")
+"""How releases are numbered; few countries write phone numbers so."""
 _FEWEST_ABROAD = 9
 """Digits of a number with its country's code."""
 
@@ -76,6 +78,8 @@ def bare_phone(text: str, regions: Sequence[str]) -> str | None:
 
 def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterator[Found]:
     """A number with the separators, the groups and the trunk prefix of its country: a date has none."""
+    if _RELEASE.fullmatch(written):
+        return
     for region in regions:
         trunk = phonenumbers.ndd_prefix_for_region(region, True) or ""
         if not written.lstrip("(").startswith(trunk):
