@@ -22,10 +22,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
+from replay.align import Call, align, differing, same
 from replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
 from replay.terminal.plain import visible
 from reports import numbers, words
-from replay.align import Call, align, differing, same
 
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""
