@@ -55,9 +55,10 @@ def number(record: Mapping[str, Any], key: str) -> float | None:
 def count(record: Mapping[str, Any], *keys: str) -> int:
     """The first of these fields that is there, as a count; 0 where none is."""
     for key in keys:
-        found = number(record, key)
-        if found is not None:
-            return int(found) if 0 <= found < 2**62 else 0
+        if key in record:
+            found = number(record, key)
+            if found is not None:
+                return int(found) if 0 <= found < 2**62 else 0
     return 0
 
 

@@ -95,7 +95,7 @@ def _read_list(values: list[Json], depth: int) -> Iterator[Message]:
         yield from _from_parts(values)
         return
     for item in values:
-        item = decode(item)
+        item = item if isinstance(item, dict) else decode(item)
         if isinstance(item, dict):
             plain = _plain(item)
             if plain is None:

@@ -54,7 +54,9 @@ def whole(number: int | None) -> int | None:
 
 def real(number: float | None) -> float | None:
     """A number for a DOUBLE column: None where it has no room, and for NaN and infinities."""
+    if number is None:
+        return None
     try:
-        return float(number) if number is not None and math.isfinite(number) else None
+        return float(number) if math.isfinite(number) else None
     except OverflowError:
         return None
