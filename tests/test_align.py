@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.model import JsonObject
 from replay.align import Call, align, differing, same
+from replay.model import JsonObject
 
 
 def calls(text: str) -> list[Call]:
