@@ -18,7 +18,7 @@ from importers.base import InputFile, Item, RecordError, Skipped
 from importers.convert import guarded, refused, reject
 from importers.reading import Broken, Record, records
 from replay.messages import final_response, join_results, read_messages
-from replay.model import Json, JsonObject, Message, Trace, Usage
+from replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
 
 NAME = "codex"
 SUMMARY = "Codex CLI sessions: rollout files of ~/.codex/sessions"
@@ -155,7 +155,7 @@ class _Session:
             messages=(*turn.before, turn.asked, *turn.said),
             final_response=said,
             tool_calls=join_results(turn.said),
-            usage=fields.total(map(_usage, turn.counts)),
+            usage=total_usage(map(_usage, turn.counts)),
             latency_ms=fields.elapsed_ms(started_at, ended_at),
             error=turn.error if said is None else None,
             metadata=metadata,

@@ -7,7 +7,7 @@ A number where text is wanted is taken (ids are often numbers); anything that wo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -122,19 +122,6 @@ def usage(value: Json) -> Usage | None:
         cache_write_tokens=cache_write,
     )
     return found if found != _NO_USAGE else None
-
-
-def total(usages: Iterable[Usage | None]) -> Usage | None:
-    """The sum of what is known; None where nothing is."""
-    found = [usage for usage in usages if usage is not None]
-    if not found:
-        return None
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in found),
-        output_tokens=sum(usage.output_tokens for usage in found),
-        cache_read_tokens=sum(usage.cache_read_tokens for usage in found),
-        cache_write_tokens=sum(usage.cache_write_tokens for usage in found),
-    )
 
 
 def time(record: Mapping[str, Any], *keys: str) -> datetime | None:

@@ -31,7 +31,7 @@ from importers.base import InputFile, Item, Note
 from importers.convert import guarded
 from importers.reading import Record
 from replay.messages import canonical_args, final_response, join_results, parse
-from replay.model import Json, Message, Step, StepKind, Trace
+from replay.model import Json, Message, Step, StepKind, Trace, total_usage
 
 LONGEST_HISTORY = 1_000
 """Calls whose messages are put before those of a call that names the response it goes on from."""
@@ -123,7 +123,7 @@ def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
     return replace(
         made,
         steps=tuple(_step(index, call) for index, call in enumerate(calls)),
-        usage=fields.total(call.trace.usage for call in calls),
+        usage=total_usage(call.trace.usage for call in calls),
         cost_usd=sum(costs) if costs else None,
         latency_ms=fields.elapsed_ms(first.started_at, last.ended_at),
     )

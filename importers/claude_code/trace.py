@@ -12,7 +12,7 @@ from importers.base import InputFile, Note
 from importers.claude_code.lines import message_of, prompt
 from importers.claude_code.session import Answer, Turn
 from replay.messages import final_response, join_results, read_content, read_messages
-from replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace
+from replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, total_usage
 
 _METADATA = {"cwd": "cwd", "gitBranch": "git_branch", "entrypoint": "entrypoint", "slug": "slug"}
 """Fields of a line → what the trace's metadata calls them."""
@@ -54,7 +54,7 @@ def trace(
         final_response=said if said is not None else fields.text(_plain(result, "result"), "result"),
         steps=tuple(_steps(answers)),
         tool_calls=_calls(messages, times),
-        usage=fields.total(answer.usage for answer in answers),
+        usage=total_usage(answer.usage for answer in answers),
         cost_usd=fields.number(result, "total_cost_usd"),
         latency_ms=duration if duration is not None else fields.elapsed_ms(started_at, ended_at),
         error=_error(turn, said),

@@ -20,7 +20,7 @@ from importers.langfuse.said import said as answer
 from importers.langfuse.scores import correction, score_rows, scores
 from importers.langfuse.spool import Group
 from replay.messages import canonical_args, conversation, decode, read_messages, read_text
-from replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, Usage
+from replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, total_usage
 
 DEFAULT_ENVIRONMENT = "default"
 """What Langfuse writes where none was set."""
@@ -97,7 +97,7 @@ def trace(group: Group, source: str) -> Trace:
         final_response=answered,
         steps=tuple(_steps(found, given, said)),
         tool_calls=tool_calls(found, given, said),
-        usage=_total([one.usage for one in found if one.is_model_call and one.usage]),
+        usage=total_usage(one.usage for one in found if one.is_model_call),
         cost_usd=sum(costs) if costs else fields.number(own, "totalCost"),
         latency_ms=fields.elapsed_ms(started_at, ended_at),
         error=next((one.error for one in roots if one.error), None),
@@ -244,17 +244,6 @@ def _conversation(
         return (Message(role="user", text=asked), *longest) if asked else longest
     texts = (("user", asked), ("assistant", answered or ""))
     return tuple(Message(role=role, text=text) for role, text in texts if text)
-
-
-def _total(usages: Sequence[Usage]) -> Usage | None:
-    if not usages:
-        return None
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-        cache_read_tokens=sum(usage.cache_read_tokens for usage in usages),
-        cache_write_tokens=sum(usage.cache_write_tokens for usage in usages),
-    )
 
 
 def _steps(

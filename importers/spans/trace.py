@@ -21,7 +21,7 @@ import msgspec
 from importers import fields
 from importers.joining import Run, joined_calls, run_args, run_result
 from replay.messages import canonical_args, conversation, decode, read_messages, read_text
-from replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
+from replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage, total_usage
 
 SDK_SCOPE = "com.anthropic.sdk"
 """Instrumentation scope of the spans that Anthropic's own SDK writes beside those of any instrumentor."""
@@ -110,7 +110,7 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         final_response=answered,
         steps=tuple(_steps(tree)),
         tool_calls=calls,
-        usage=_total([_usage(tree, span) for span in roots]),
+        usage=total_usage(_usage(tree, span) for span in roots),
         cost_usd=sum(costs) if costs else None,
         latency_ms=fields.elapsed_ms(started_at, ended_at),
         error=next((span.error for span in (*roots, *tops) if span.error), None),
@@ -389,25 +389,13 @@ def _conversation(tree: _Tree, tops: Sequence[Span], asked: str, answered: str |
 
 def _usage(tree: _Tree, span: Span) -> Usage | None:
     """Tokens of a span and all below it: a wrapper's own count only where nothing below it has one."""
-    inner = _total([_usage(tree, one) for one in tree.children[span.id]])
+    inner = total_usage(_usage(tree, one) for one in tree.children[span.id])
     return inner or (span.usage if span.kind in (StepKind.LLM, StepKind.AGENT) else None)
 
 
 def _cost(tree: _Tree, span: Span) -> float | None:
     inner = [cost for one in tree.children[span.id] if (cost := _cost(tree, one)) is not None]
     return sum(inner) if inner else span.cost
-
-
-def _total(usages: Sequence[Usage | None]) -> Usage | None:
-    known = [usage for usage in usages if usage]
-    if not known:
-        return None
-    return Usage(
-        input_tokens=sum(usage.input_tokens for usage in known),
-        output_tokens=sum(usage.output_tokens for usage in known),
-        cache_read_tokens=sum(usage.cache_read_tokens for usage in known),
-        cache_write_tokens=sum(usage.cache_write_tokens for usage in known),
-    )
 
 
 def _steps(tree: _Tree) -> Iterator[Step]:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from replay.agents.rules import Rules
 from replay.errors import VersionError
 from replay.llm.base import Answers, Asked, Model, ModelFailure, ModelReply, ModelRequest, Stop, Turn
 from replay.llm.turns import read_tools
-from replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version
+from replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version, total_usage
 from replay.settings import Price
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class _Spent:
     """What a trial's questions to the model took, whatever became of the trial."""
 
     def __init__(self) -> None:
-        self._usage = Usage()
+        self._usage: Usage | None = None
         self._cost_usd: float | None = 0.0
         self._latency_ms = 0.0
         self._asked = False
@@ -175,10 +175,7 @@ class _Spent:
     def add(self, reply: ModelReply) -> None:
         """Another answer. What was waited for between tries does not count."""
         self._asked = True
-        names = [field.name for field in fields(Usage)]
-        self._usage = Usage(
-            **{name: getattr(self._usage, name) + getattr(reply.usage, name) for name in names}
-        )
+        self._usage = total_usage((self._usage, reply.usage))
         known = self._cost_usd is not None and reply.cost_usd is not None
         self._cost_usd = (self._cost_usd or 0.0) + (reply.cost_usd or 0.0) if known else None
         self._latency_ms += reply.latency_ms

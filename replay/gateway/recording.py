@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from replay.agents.attempt import now
@@ -15,7 +15,7 @@ from replay.agents.base import Outcome
 from replay.gateway.answers import Said, read_answer
 from replay.llm import prices
 from replay.messages import join_results, parse, read_messages
-from replay.model import Json, Lane, ModelCall, Rule, ServedCall, Status, ToolCall, Usage
+from replay.model import Json, Lane, ModelCall, Rule, ServedCall, Status, ToolCall, Usage, total_usage
 from replay.settings import Price
 
 CUT = "the trial ended before the answer was whole"
@@ -116,7 +116,7 @@ class Line:
         if outcome.cost_usd is None:
             outcome = replace(outcome, cost_usd=_sum_of_costs(calls))
         if outcome.usage is None:
-            outcome = replace(outcome, usage=_sum_of_usages(calls))
+            outcome = replace(outcome, usage=total_usage(call.usage for call in calls))
         if take_calls and not outcome.served:
             made = [call for one in calls for call in one.tool_calls]
             served = (
@@ -197,10 +197,3 @@ def _sum_of_costs(calls: Sequence[ModelCall]) -> float | None:
     """None where one of them is not known: part of a cost would look like all of it."""
     costs = [call.cost_usd for call in calls]
     return None if None in costs else sum(cost for cost in costs if cost)
-
-
-def _sum_of_usages(calls: Sequence[ModelCall]) -> Usage | None:
-    known = [call.usage for call in calls if call.usage is not None]
-    if not known:
-        return None
-    return Usage(**{one.name: sum(getattr(usage, one.name) for usage in known) for one in fields(Usage)})

@@ -32,6 +32,7 @@ from replay.model.trace import (
     TraceState,
     Usage,
     tool_path,
+    total_usage,
 )
 from replay.model.trial import Rule, ServedCall, Status, Trial
 from replay.model.version import Version, VersionKind
@@ -79,4 +80,5 @@ __all__ = [
     "Vote",
     "standing",
     "tool_path",
+    "total_usage",
 ]

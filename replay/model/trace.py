@@ -28,6 +28,19 @@ class Usage:
     """The part of `input_tokens` that was written to the provider's cache."""
 
 
+def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
+    """The sum of what is known; None where nothing is."""
+    found = [usage for usage in usages if usage is not None]
+    if not found:
+        return None
+    return Usage(
+        input_tokens=sum(usage.input_tokens for usage in found),
+        output_tokens=sum(usage.output_tokens for usage in found),
+        cache_read_tokens=sum(usage.cache_read_tokens for usage in found),
+        cache_write_tokens=sum(usage.cache_write_tokens for usage in found),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One tool call, in the order in which the model asked for it."""
