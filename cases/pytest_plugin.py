@@ -128,22 +128,10 @@ class Stage:
 
     def trial(self, item: Item, index: int) -> Trial:
         """One trial of an item."""
-        from replay.model import Lane, Trial
+        from replay.model import Lane
 
         outcome = self._call(self._agent.run(item, index))
-        return Trial(
-            run_id="pytest",
-            item_id=item.id,
-            lane=Lane.NEW,
-            index=index,
-            status=outcome.status,
-            reason=outcome.reason,
-            final_response=outcome.final_response,
-            served=outcome.served,
-            usage=outcome.usage,
-            latency_ms=outcome.latency_ms,
-            stderr=outcome.stderr,
-        )
+        return outcome.trial("pytest", item.id, Lane.NEW, index, cost_usd=outcome.cost_usd)
 
     def close(self) -> None:
         """End the agent and its loop."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from replay.model import Item, ModelCall, ServedCall, Status, Usage
+from replay.model import Item, Lane, ModelCall, ServedCall, Status, Trial, Usage
 
 if TYPE_CHECKING:
     from replay.gateway.recording import Line
@@ -43,6 +43,27 @@ class Outcome:
     """For `infra_error`: the seconds the provider asked to wait; None where it did not say."""
     model_calls: tuple[ModelCall, ...] = ()
     """What the model gateway recorded of it."""
+
+    def trial(
+        self, run_id: str, item_id: str, lane: Lane, index: int, *, cost_usd: float | None, attempts: int = 1
+    ) -> Trial:
+        """The trial of a run that this attempt, the last of so many, came to; `cost_usd` is all it cost."""
+        return Trial(
+            run_id=run_id,
+            item_id=item_id,
+            lane=lane,
+            index=index,
+            status=self.status,
+            reason=self.reason,
+            final_response=self.final_response,
+            served=self.served,
+            usage=self.usage,
+            cost_usd=cost_usd,
+            latency_ms=self.latency_ms,
+            started_at=self.started_at,
+            attempts=attempts,
+            stderr=self.stderr,
+        )
 
 
 class Agent(Protocol):

@@ -32,7 +32,7 @@ from replay.engine.tally import Tally
 from replay.engine.versions import changes, resolve
 from replay.errors import InputError, Interrupted, StoreError, VersionError
 from replay.llm import prices
-from replay.model import Item, JsonObject, Lane, Mode, Run, Status, Trial, Version, VersionKind
+from replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
 from replay.settings import Settings
 from replay.store.clock import utc_now
 from replay.store.connection import open_store, settle
@@ -300,22 +300,7 @@ class _Batch:
             # What tools cost that a model played comes on top.
             cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
             journal.add(
-                Trial(
-                    run_id=self.run.id,
-                    item_id=item.id,
-                    lane=slot.lane,
-                    index=slot.trial,
-                    status=outcome.status,
-                    reason=outcome.reason,
-                    final_response=outcome.final_response,
-                    served=outcome.served,
-                    usage=outcome.usage,
-                    cost_usd=cost,
-                    latency_ms=outcome.latency_ms,
-                    started_at=outcome.started_at,
-                    attempts=tries,
-                    stderr=outcome.stderr,
-                ),
+                outcome.trial(self.run.id, item.id, slot.lane, slot.trial, cost_usd=cost, attempts=tries),
                 outcome.model_calls,
             )
             self._done += 1
