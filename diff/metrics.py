@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diff.graders.base import SCORE_PREFIX, graders
-from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict
+from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict, scores_of
 from diff.slices import cluster
 from diff.statistics import noise, paired, power
 from diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model, settled
 from replay.errors import UnknownNameError
-from replay.model import GradeState, Item, Lane, Run, Status
+from replay.model import Item, Lane, Run, Status
 from replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
@@ -75,14 +75,7 @@ def _applies(name: str, block: Block, settings: Settings) -> bool:
 
 
 def _sample(name: str, block: Block) -> Sample:
-    scores: dict[Lane, tuple[float, ...]] = {}
-    for lane, graded in block.lanes.items():
-        found = [trial.grades.get(name) for trial in graded]
-        scores[lane] = tuple(
-            grade.score
-            for grade in found
-            if grade is not None and grade.state is GradeState.SCORED and grade.score is not None
-        )
+    scores = {lane: tuple(scores_of(graded, name)) for lane, graded in block.lanes.items()}
     unscored = {lane: len(graded) - len(scores[lane]) for lane, graded in block.lanes.items()}
     return Sample(
         old=scores.get(Lane.OLD, ()),

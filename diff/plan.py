@@ -20,13 +20,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diff.result import DiffResult, ItemVerdict
+from diff.result import DiffResult, scores_of
 from diff.slices import cluster
 from diff.statistics import paired
 from diff.statistics.noise import pooled_within
 from diff.statistics.power import POWER, smallest_effect
 from replay.errors import InputError, UnknownNameError
-from replay.model import GradeState, Lane
+from replay.model import Lane
 
 MOST_ITEMS = 1_000_000
 _LEAST_PAIRS = 5
@@ -72,7 +72,9 @@ def seen(result: DiffResult, metric: str) -> Seen:
         raise UnknownNameError("metric", metric, result.metrics, f"in run {result.run.id}")
     if not {Lane.OLD, Lane.NEW} <= result.run.lanes.keys():
         raise InputError(f"run {result.run.id} has one lane, so there is no change to plan from")
-    scores = [(item, _scores(item, metric)) for item in result.items]
+    scores = [
+        (item, {lane: scores_of(item.lanes.get(lane, ()), metric) for lane in Lane}) for item in result.items
+    ]
     both = [(item, found) for item, found in scores if found[Lane.OLD] and found[Lane.NEW]]
     if len(both) < _LEAST_PAIRS:
         raise InputError(
@@ -138,19 +140,6 @@ def size(known: Seen, items: int, trials: int, lanes: int, *, confidence: float,
         effect=effect(known, items, trials, confidence=confidence, power=power),
         cost_usd=None if price is None else price * items * trials * lanes,
     )
-
-
-def _scores(item: ItemVerdict, metric: str) -> dict[Lane, list[float]]:
-    return {
-        lane: [
-            grade.score
-            for graded in item.lanes.get(lane, ())
-            if (grade := graded.grades.get(metric)) is not None
-            and grade.state is GradeState.SCORED
-            and grade.score is not None
-        ]
-        for lane in Lane
-    }
 
 
 def _price(result: DiffResult) -> float | None:

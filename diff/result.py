@@ -6,11 +6,12 @@ Field names are those of the published document (`replaydiff.diff/1`); `to_json`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from diff.statistics.split import Split
-from replay.model import Grade, Item, JsonObject, Lane, Run, Trial
+from replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
 
 
 class Answer(StrEnum):
@@ -58,6 +59,17 @@ class GradedTrial:
 
     trial: Trial
     grades: dict[str, Grade]
+
+
+def scores_of(trials: Iterable[GradedTrial], metric: str) -> list[float]:
+    """The scores of one metric, of the trials that have one."""
+    return [
+        grade.score
+        for graded in trials
+        if (grade := graded.grades.get(metric)) is not None
+        and grade.state is GradeState.SCORED
+        and grade.score is not None
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

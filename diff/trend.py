@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from scipy import stats
 
 from diff.compute import compute
-from diff.result import ItemVerdict
+from diff.result import scores_of
 from diff.statistics.noise import cautious, pooled_within
-from replay.model import GradeState, Lane, Run
+from replay.model import Lane, Run
 from replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -91,7 +91,11 @@ def trend(
         result = compute(con, run.id, settings)
         if metric not in result.metrics:
             continue
-        groups = {item.item.id: values for item in result.items if (values := _values(item, metric, lane))}
+        groups = {
+            item.item.id: values
+            for item in result.items
+            if (values := scores_of(item.lanes.get(lane, ()), metric))
+        }
         if not groups:
             continue
         found = _Scores(_point(run, lane, groups, z), groups)
@@ -156,16 +160,6 @@ def _sampling_error(groups: Mapping[str, Sequence[float]]) -> float | None:
     centre = _mean(means)
     spread = math.fsum((mean - centre) ** 2 for mean in means) / (len(means) - 1)
     return math.sqrt(spread / len(means))
-
-
-def _values(item: ItemVerdict, metric: str, lane: Lane) -> list[float]:
-    return [
-        grade.score
-        for graded in item.lanes.get(lane, ())
-        if (grade := graded.grades.get(metric)) is not None
-        and grade.state is GradeState.SCORED
-        and grade.score is not None
-    ]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -37,12 +37,17 @@ def cases() -> None:
     """
 
 
-def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
-    from replay.golden import read_golden
-
+def _golden(app: App, path: Path | None) -> Path:
     golden = path or app.settings.golden_path
     if not golden.exists():
         raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
+    return golden
+
+
+def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
+    from replay.golden import read_golden
+
+    golden = _golden(app, path)
     return golden, read_golden(golden)
 
 
@@ -108,9 +113,7 @@ def lint(app: App, path: Path | None, stale_days: int, strict: bool, as_json: bo
     from cases.lint import Level
     from cases.lint import lint as check
 
-    golden = path or app.settings.golden_path
-    if not golden.exists():
-        raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
+    golden = _golden(app, path)
     findings = check(golden, datetime.now(UTC).date(), stale_days)
     failing = [one for one in findings if strict or one.level is Level.ERROR]
     if as_json:
