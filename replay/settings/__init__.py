@@ -1,0 +1,52 @@
+"""Settings: replay.toml, found upwards from the current folder, then `REPLAY_SECTION_KEY`, then flags.
+
+Flags are laid over a section by the commands (`override`). A key that no section knows is an error that
+names file, line and the nearest right key. Secrets are never settings: they come from the environment alone.
+"""
+
+from replay.settings.reading import find, load, override
+from replay.settings.sections import (
+    Agent,
+    CasesSection,
+    GateSection,
+    GradingSection,
+    ImportSection,
+    JudgeSection,
+    MatchSection,
+    Price,
+    RedactSection,
+    RunSection,
+    SampleSection,
+    SimulateSection,
+    StoreSection,
+    Tool,
+    VersionEntry,
+)
+from replay.settings.whole import DATA_FOLDER, FILE_NAME, NAMED_TABLES, STORE_NAME, SUBTABLES, Settings
+
+__all__ = [
+    "DATA_FOLDER",
+    "FILE_NAME",
+    "NAMED_TABLES",
+    "STORE_NAME",
+    "SUBTABLES",
+    "Agent",
+    "CasesSection",
+    "GateSection",
+    "GradingSection",
+    "ImportSection",
+    "JudgeSection",
+    "MatchSection",
+    "Price",
+    "RedactSection",
+    "RunSection",
+    "SampleSection",
+    "Settings",
+    "SimulateSection",
+    "StoreSection",
+    "Tool",
+    "VersionEntry",
+    "find",
+    "load",
+    "override",
+]

@@ -1,0 +1,91 @@
+"""All settings together, and the shape of the file: which tables are one, which hold entries by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from replay.settings.sections import (
+    Agent,
+    CasesSection,
+    GateSection,
+    GradingSection,
+    ImportSection,
+    JudgeSection,
+    MatchSection,
+    Price,
+    RedactSection,
+    RunSection,
+    SampleSection,
+    SimulateSection,
+    StoreSection,
+    Tool,
+    VersionEntry,
+)
+
+FILE_NAME = "replay.toml"
+DATA_FOLDER = ".replay"
+STORE_NAME = "replay.duckdb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings, with the folder that relative paths start from."""
+
+    agent: Agent = field(default_factory=Agent)
+    tools: dict[str, Tool] = field(default_factory=dict)
+    versions: dict[str, VersionEntry] = field(default_factory=dict)
+    import_: ImportSection = field(default_factory=ImportSection)
+    sample: SampleSection = field(default_factory=SampleSection)
+    run: RunSection = field(default_factory=RunSection)
+    simulate: SimulateSection = field(default_factory=SimulateSection)
+    match: MatchSection = field(default_factory=MatchSection)
+    judge: JudgeSection = field(default_factory=JudgeSection)
+    grading: GradingSection = field(default_factory=GradingSection)
+    gate: GateSection = field(default_factory=GateSection)
+    cases: CasesSection = field(default_factory=CasesSection)
+    store: StoreSection = field(default_factory=StoreSection)
+    prices: dict[str, Price] = field(default_factory=dict)
+    root: Path = field(default_factory=Path.cwd)
+    """The folder of replay.toml, or the current folder where there is none."""
+    file: Path | None = None
+    """The replay.toml that was read."""
+    given: frozenset[str] = frozenset()
+    """Sections that the file or the environment names: a `[gate]` that is there asks for the gate."""
+
+    @property
+    def data_folder(self) -> Path:
+        """Where the store, worktrees and logs are kept."""
+        return self.root / DATA_FOLDER
+
+    @property
+    def store_path(self) -> Path:
+        """The store these settings name."""
+        return self.root / self.store.path if self.store.path else self.data_folder / STORE_NAME
+
+    @property
+    def golden_path(self) -> Path:
+        """The golden set these settings name."""
+        return self.root / self.cases.path
+
+
+_NOT_SECTIONS = {"root", "file", "given"}
+SUBTABLES: dict[str, dict[str, type]] = {"import": {"redact": RedactSection}}
+"""Section → the tables within it."""
+NAMED_TABLES: dict[str, type] = {"tools": Tool, "versions": VersionEntry, "prices": Price}
+"""Table → what each of its entries holds."""
+
+
+def sections() -> dict[str, type]:
+    """Section name → the dataclass of its keys, for the sections that are one table."""
+    names = (
+        f.name for f in dataclasses.fields(Settings) if f.name not in _NOT_SECTIONS | NAMED_TABLES.keys()
+    )
+    defaults = Settings()
+    return {name.rstrip("_"): type(getattr(defaults, name)) for name in names}
+
+
+def keys_of(section: type) -> set[str]:
+    """The keys that a table knows."""
+    return {f.name for f in dataclasses.fields(section)}
