@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diff.causes import common
 from diff.graders.base import SCORE_PREFIX, graders
 from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict, scores_of
 from diff.slices import cluster
@@ -108,9 +109,11 @@ def work(name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated
             new=sample.new_mean,
             delta=sample.delta,
             verdict=verdict.verdict,
-            reason=_reason(name, block, sample, verdict),
+            reason=_reason(block, sample, verdict, said),
+            cause=common(verdict.note if verdict.verdict is Verdict.INCONCLUSIVE and verdict.note else said),
         )
         for block, sample, verdict in zip(held, samples, judged, strict=True)
+        for said in (_why(name, block, verdict),)
     }
     return Worked(
         delta=_delta(name, run, held, samples, scale, null, judged, settings, gated),
@@ -179,7 +182,7 @@ def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
     ]
 
 
-def _reason(name: str, block: Block, sample: Sample, judged: Judged) -> str:
+def _reason(block: Block, sample: Sample, judged: Judged, said: str) -> str:
     """`old 3/3, new 0/3: called cancel_order without get_order_status first`."""
     parts = []
     for lane, scores, unscored in (
@@ -189,11 +192,15 @@ def _reason(name: str, block: Block, sample: Sample, judged: Judged) -> str:
         if lane in block.lanes:
             parts.append(f"{lane.value} {_tally(scores, unscored)}")
     text = ", ".join(parts)
-    worse = Lane.OLD if judged.verdict is Verdict.IMPROVED else Lane.NEW
-    said = _said(name, block, worse) or _said(name, block, Lane.OLD if worse is Lane.NEW else Lane.NEW)
     if said:
         text += f": {said}"
     return f"{text} ({judged.note})" if judged.note else text
+
+
+def _why(name: str, block: Block, judged: Judged) -> str:
+    """What the lane that did worse did wrong, else the other; empty where nobody said."""
+    worse, other = (Lane.OLD, Lane.NEW) if judged.verdict is Verdict.IMPROVED else (Lane.NEW, Lane.OLD)
+    return _said(name, block, worse) or _said(name, block, other) or ""
 
 
 def _tally(scores: Sequence[float], unscored: int) -> str:

@@ -51,6 +51,9 @@ class ItemMetric:
     verdict: Verdict
     reason: str
     """In words: `old 3/3, new 0/3: called cancel_order without get_order_status first`."""
+    cause: str = ""
+    """The reason without its figures and without this item's own values: items that changed in the same way
+    have the same one. Empty where nobody said why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,10 +166,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The cases of one category or difficulty that a single lane was held against."""
+    """The cases of one category, difficulty or tag that a single lane was held against."""
 
     by: str
-    """`category` or `difficulty`."""
+    """`category`, `difficulty`, or `tag`."""
     value: str
     items: int
     passed: int
@@ -174,6 +177,8 @@ class Group:
     undecided: int
     not_graded: int
     """Nothing could be held against them in this run."""
+    threshold: float | None = None
+    """The share that must pass; None where nobody set one for this group."""
 
     @property
     def rate(self) -> float | None:
@@ -219,7 +224,8 @@ class DiffResult:
     """Regressed first, then mixed, inconclusive, improved, unchanged; within one by size of the delta."""
     slices: tuple[Slice, ...] = ()
     groups: tuple[Group, ...] = ()
-    """Of a single lane: its cases by category and difficulty; empty where two lanes are compared."""
+    """Of a single lane: its cases by category, difficulty and tag with a threshold; empty where two lanes are
+    compared."""
     gate: Gate = field(default_factory=Gate)
     warnings: tuple[str, ...] = ()
     """Sentences, the gravest first; whether the replay can be trusted comes before everything."""

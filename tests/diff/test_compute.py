@@ -56,6 +56,7 @@ def test_a_regression_is_found_named_and_holds(tmp_path: Path) -> None:
     assert worst.metrics["tool_calls"].reason == (
         "old 3/3, new 0/3: called cancel_order without get_order_status first"
     )
+    assert worst.metrics["tool_calls"].cause == "called cancel_order without get_order_status first"
     metric = result.metrics["tool_calls"]
     assert (metric.old, metric.new) == (1.0, pytest.approx(29 / 30))
     assert metric.delta == pytest.approx(-1 / 30)
