@@ -46,6 +46,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
         "expected_state": expected.state,
         "max_latency_ms": expected.max_latency_ms,
         "max_cost_usd": expected.max_cost_usd,
+        "threshold": expected.threshold,
         "tape": [_taped(call) for call in case.tape] or None,
         "tags": list(case.tags) or None,
         "category": case.category,
@@ -54,6 +55,8 @@ def case_to_json(case: Case) -> dict[str, Any]:
     record |= {key: value for key, value in optional.items() if value is not None} | expected.extra
     provenance = msgspec.to_builtins(case.provenance)
     extra = provenance.pop("extra")
+    if case.provenance.quarantine is not None:
+        provenance["quarantine"] = _said(provenance["quarantine"])
     metadata = {key: value for key, value in provenance.items() if value is not None} | extra
     if metadata:
         record["metadata"] = metadata

@@ -22,6 +22,7 @@ from replay.model import (
     NamedRule,
     PathRule,
     Provenance,
+    Quarantine,
     ToolCall,
     ToolMatch,
 )
@@ -30,6 +31,7 @@ _CASE_KEYS = {
     "id", "input", "question", "messages", "tape", "tags", "category", "difficulty", "metadata",
     "expected_tool_calls", "match", "expected_tools", "expected_response_traits", "expected_answer",
     "tolerance", "expected_fields", "criteria", "expected_state", "max_latency_ms", "max_cost_usd",
+    "threshold",
 }  # fmt: skip
 _PROVENANCE = {field.name for field in fields(Provenance)} - {"extra"}
 _MODES = ("strict", "in_order", "unordered", "subset", "superset")
@@ -84,6 +86,7 @@ def item_of(case: Case) -> Item:
         tags=case.tags,
         category=case.category,
         difficulty=case.difficulty,
+        quarantine=case.provenance.quarantine,
         metadata=case.provenance.extra,
     )
 
@@ -196,8 +199,15 @@ class _Reader:
             state=self._record.get("expected_state"),
             max_latency_ms=self._get("max_latency_ms", (int, float), "a number of milliseconds"),
             max_cost_usd=self._get("max_cost_usd", (int, float), "a number of US dollars"),
+            threshold=self._share("threshold"),
             extra={key: value for key, value in self._record.items() if key not in known},
         )
+
+    def _share(self, field: str) -> float | None:
+        value = self._get(field, (int, float), "a share from 0 to 1")
+        if value is not None and not 0 <= value <= 1:
+            raise self._wrong(field, "a share from 0 to 1")
+        return None if value is None else float(value)
 
     def _one_of(self, field: str, value: Any, allowed: tuple[str, ...]) -> Any:
         if value is not None and value not in allowed:
@@ -305,5 +315,16 @@ class _Reader:
                 known["promoted_at"] = datetime.fromisoformat(str(when)).replace(tzinfo=None)
             except ValueError:
                 raise self._wrong("metadata.promoted_at", "a time such as 2026-11-20T09:30:00") from None
+        if known.get("quarantine") is not None:
+            known["quarantine"] = self._quarantine(known["quarantine"])
         extra = {key: value for key, value in metadata.items() if key not in _PROVENANCE}
         return Provenance(**known, extra=extra)
+
+    def _quarantine(self, said: Any) -> Quarantine:
+        if not isinstance(said, dict):
+            raise self._wrong("metadata.quarantine", "an object of owner, since and reason")
+        self._only("metadata.quarantine", said, Quarantine)
+        for key, value in said.items():
+            if value is not None and not isinstance(value, str):
+                raise self._wrong(f"metadata.quarantine.{key}", "text")
+        return Quarantine(**said)

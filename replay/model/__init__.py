@@ -11,6 +11,7 @@ from replay.model.case import (
     NamedRule,
     PathRule,
     Provenance,
+    Quarantine,
     ToolMatch,
 )
 from replay.model.decision import Action, Decision, standing
@@ -18,7 +19,7 @@ from replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
 from replay.model.item import Item
 from replay.model.json import Json, JsonObject
 from replay.model.model_call import ModelCall
-from replay.model.run import Lane, Mode, Run
+from replay.model.run import NEW_LANES, Lane, Mode, Run
 from replay.model.sample import Sample, SampleItem
 from replay.model.trace import (
     CORRECTION,
@@ -39,6 +40,7 @@ from replay.model.version import Version, VersionKind
 
 __all__ = [
     "CORRECTION",
+    "NEW_LANES",
     "NO_TOOLS",
     "Action",
     "Calibration",
@@ -60,6 +62,7 @@ __all__ = [
     "NamedRule",
     "PathRule",
     "Provenance",
+    "Quarantine",
     "Rule",
     "Run",
     "Sample",

@@ -115,8 +115,21 @@ class Expectation:
     """What the tools' effects must come to, as the user's `[grading] end_state` works them out."""
     max_latency_ms: float | None = None
     max_cost_usd: float | None = None
+    threshold: float | None = None
+    """The share of its trials that must pass, 0 to 1; None: see `[cases] case_threshold`."""
     extra: JsonObject = field(default_factory=dict)
     """Keys of the case that no built-in reads; kept and written back unchanged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A case nobody trusts for now (`metadata.quarantine`): replayed and reported, in no figure or gate."""
+
+    owner: str | None = None
+    """Who sees to it."""
+    since: str | None = None
+    """A date: 2026-11-20."""
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +147,7 @@ class Provenance:
     promoted_at: datetime | None = None
     last_reviewed: str | None = None
     owner: str | None = None
+    quarantine: Quarantine | None = None
     extra: JsonObject = field(default_factory=dict)
     """Other metadata of the case, kept and written back unchanged."""
 

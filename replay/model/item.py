@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from replay.model.case import Expectation
+from replay.model.case import Expectation, Quarantine
 from replay.model.json import JsonObject
 from replay.model.trace import Message, ToolCall
 
@@ -34,6 +34,8 @@ class Item:
     """What the case expects; None for a sampled trace, which is held against its recording."""
     trace_id: str | None = None
     case_id: str | None = None
+    quarantine: Quarantine | None = None
+    """Of a case: reported, and in no figure and no gate; None for every other."""
     session_id: str | None = None
     """Items of one session are one cluster in the statistics."""
     stratum: str = "-"
