@@ -135,8 +135,8 @@ def server(shop: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as found:
+def tab() -> Iterator[Browser]:
+    with browser() as found:
         yield found
 
 
@@ -547,7 +547,7 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     tab.until("/3 (decided|items of this run were decided)/.test(document.body.innerText)")
 
     tab.eval("window.before = true")
-    tab.ask("Page.reload")
+    tab.reload()
     tab.until("!window.before && /3 (decided|items of this run were decided)/.test(document.body.innerText)")
     with open_store(server.folder / ".replay" / "replay.duckdb", read_only=True) as con:
         told = [(one.action.value, one.item_id, one.reason) for one in decisions(con)]
@@ -596,7 +596,7 @@ def test_labels_are_given_blind_with_the_keyboard_and_calibrate_reads_them(
     shows(3, 2)
     tab.press("2")
     shows(4, 3)
-    tab.ask("Page.reload")
+    tab.reload()
     shows(4, 3)
     tab.press("k")
     shows(3, 3)
