@@ -58,14 +58,19 @@ def judged(result: DiffResult) -> list[Judged]:
             for graded in trials:
                 grade = graded.grades.get(JUDGE)
                 if grade is not None and grade.state is GradeState.SCORED and grade.score is not None:
-                    name = "\x00".join([result.run.id, item.item.id, lane.value, str(graded.trial.index)])
-                    key = hashlib.sha256(name.encode()).hexdigest()[:12]
+                    key = key_of(result.run.id, item.item.id, lane.value, graded.trial.index)
                     found.append(Judged(key, item, graded, grade))
     return found
 
 
+def key_of(run_id: str, item_id: str, lane: str, trial: int) -> str:
+    """What names a response on a sheet, and tells nothing of it."""
+    name = "\x00".join([run_id, item_id, lane, str(trial)])
+    return hashlib.sha256(name.encode()).hexdigest()[:12]
+
+
 def draw(found: Sequence[Judged], size: int, seed: int) -> list[Judged]:
-    """So many of them in random order: lanes in turn, no item twice for one lane while others are left."""
+    """So many of them in random order: lanes in turn, strata in proportion, items again only at the end."""
     rng = random.Random(seed)  # noqa: S311 - a draw, no secret
     queues: dict[str, list[Judged]] = {}
     for one in sorted(found, key=lambda one: one.key):
@@ -78,7 +83,7 @@ def draw(found: Sequence[Judged], size: int, seed: int) -> list[Judged]:
         for one in queue:
             (again if one.item.item.id in seen else first).append(one)
             seen.add(one.item.item.id)
-        queue[:] = [*first, *again]
+        queue[:] = [*_spread(first, rng), *_spread(again, rng)]
     drawn: list[Judged] = []
     while len(drawn) < size and any(queues.values()):
         for queue in queues.values():
@@ -86,6 +91,22 @@ def draw(found: Sequence[Judged], size: int, seed: int) -> list[Judged]:
                 drawn.append(queue.pop(0))
     rng.shuffle(drawn)
     return drawn
+
+
+def _spread(queue: Sequence[Judged], rng: random.Random) -> list[Judged]:
+    """In an order of which every beginning has each stratum about as often as the whole has.
+
+    The n-th of a stratum's m stands at a random place within the n-th of m equal parts.
+    """
+    strata: dict[str, list[Judged]] = {}
+    for one in queue:
+        strata.setdefault(one.item.item.stratum, []).append(one)
+    placed = [
+        ((place + rng.random()) / len(members), one)
+        for members in strata.values()
+        for place, one in enumerate(members)
+    ]
+    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
 
 
 def sheet_text(drawn: Sequence[Judged], *, lines: bool) -> str:

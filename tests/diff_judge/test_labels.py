@@ -1,0 +1,69 @@
+"""A person's own sheet: drawn as the run is made up, filled row by row, read back as it was filled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from diff.judge import labels
+from replay.errors import InputError
+from replay.model import Lane
+from replay.settings import Settings
+from replay.store.connection import open_store
+from tests.diff.build import RUN_ID, item, judged, store, trial
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> Path:
+    """Ninety items of three strata, fifty, thirty and ten, in two lanes."""
+    strata = ["lookup"] * 50 + ["cancel"] * 30 + ["rare"] * 10
+    items = [item(f"t{n}", stratum=stratum) for n, stratum in enumerate(strata)]
+    done = [trial(one, lane, final_response=one.stratum) for one in items for lane in (Lane.OLD, Lane.NEW)]
+    return store(tmp_path, items, done, grades=[judged(t.item_id, t.lane, 0, 1.0) for t in done])
+
+
+def _begun(path: Path, store_path: Path, size: int = labels.SIZE) -> list[labels.Row]:
+    with open_store(store_path, read_only=True) as con:
+        labels.begin(path, labels.draw_blind(con, Settings(root=path.parent), RUN_ID, size=size))
+    return labels.read(path)
+
+
+def test_every_stratum_is_drawn_from_in_proportion(graded: Path, tmp_path: Path) -> None:
+    for size, expected in ((18, {"lookup": 10, "cancel": 6, "rare": 2}), (90, {"lookup": 50, "cancel": 30})):
+        rows = _begun(tmp_path / f"{size}.jsonl", graded, size)
+        drawn = Counter(row.response for row in rows)
+        for stratum, count in expected.items():
+            assert abs(drawn[stratum] - count) <= 2, (size, drawn)
+
+
+def test_labels_are_kept_one_at_a_time_and_can_be_taken_back(graded: Path, tmp_path: Path) -> None:
+    path = labels.own_sheet(Settings(root=tmp_path), RUN_ID, "Ada <ada@example.com>")
+    rows = _begun(path, graded, 4)
+    assert path == tmp_path / ".replay" / "labels" / f"{RUN_ID}.Ada.jsonl"
+    labels.keep(path, rows[2].key, 3, "good of its kind")
+    labels.keep(path, rows[0].key, 1)
+    assert [(row.label, row.note) for row in labels.read(path)] == [
+        (1, ""), (None, ""), (3, "good of its kind"), (None, "")
+    ]  # fmt: skip
+    labels.keep(path, rows[0].key, None)
+    assert [row.label for row in labels.read(path)] == [None, None, 3, None]
+    with pytest.raises(InputError, match="has no row 'other'"):
+        labels.keep(path, "other", 1)
+    with pytest.raises(InputError, match="is there already, and may hold labels"):
+        _begun(path, graded)
+    assert labels.read(path)[2].label == 3
+
+
+def test_the_sheets_of_a_run_are_those_of_everyone_and_no_name_leads_elsewhere(
+    graded: Path, tmp_path: Path
+) -> None:
+    settings = Settings(root=tmp_path)
+    paths = [labels.own_sheet(settings, RUN_ID, name) for name in ("Bo", "../../etc/ada", "<>")]
+    assert {path.parent for path in paths} == {tmp_path / ".replay" / "labels"}
+    for path in paths:
+        rows = _begun(path, graded, 3)
+        assert [row.key for row in rows] == [row.key for row in labels.read(paths[0])]
+    assert labels.sheets_of(settings, RUN_ID) == sorted(paths)
+    assert labels.sheets_of(settings, "other") == []
