@@ -9,13 +9,15 @@ everything would need memory for everything.
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from importers.redact import Redactor
+
+    Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
+    """The store, open for writing, and what redacts on the way into it."""
 
 BATCH_TRACES = 2_000
 BATCH_CHARACTERS = 16_000_000
@@ -163,36 +168,70 @@ def _as_file(target: Path, found: Sequence[StoredReject]) -> InputFile:
 
 
 def ingest_live(
-    con: DuckDBPyConnection,
+    opened: Callable[[], Opened],
     importer: LiveImporter,
     query: Query,
     folder: Path,
     told: Told,
     *,
-    redactor: Redactor | None = None,
     strict: bool = False,
 ) -> Report:
     """Ask a source for the traces of `query` and write them; then remember up to when all were read.
 
     `folder` holds what was answered so far: it outlives an interruption, and goes with the end. Where it is
-    there already, the query that began it goes on: "now" was another moment then.
+    there already, the query that began it goes on: "now" was another moment then. The store is opened once
+    everything was answered, so that others may use it while a month is asked for.
 
     Raises:
-        InputError: `strict`, and a record cannot be taken; nothing was written then.
+        InputError: `strict`, and a record cannot be taken, or another process asks for the same; nothing was
+            written then.
     """
     report = Report(importer.NAME, 0)
-    before = begun(folder)
-    if before is None:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        (folder / _QUERY).write_bytes(msgspec.json.encode(query))
-    query = before or query
-    if strict:
-        check(importer.read_live(query, folder, told), redactor)
-    _write(con, report, importer.read_live(query, folder, told), None, redactor)
-    mark_read(con, importer.NAME, importer.origin(query), asked(query), query.end)
-    shutil.rmtree(folder)
+    with _held(folder):
+        before = begun(folder)
+        if before is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            (folder / _QUERY).write_bytes(msgspec.json.encode(query))
+        query = before or query
+        with closing(_live(importer, query, folder, told)) as items:
+            first = next(items, None)
+            with opened() as (con, redactor):
+                if strict:
+                    check(_after(first, items), redactor)
+                    again = importer.read_live(query, folder, told)
+                    _write(con, report, again, None, redactor)
+                else:
+                    _write(con, report, _after(first, items), None, redactor)
+                mark_read(con, importer.NAME, importer.origin(query), asked(query), query.end)
+        shutil.rmtree(folder)
     return report
+
+
+def _live(importer: LiveImporter, query: Query, folder: Path, told: Told) -> Generator[Item]:
+    yield from importer.read_live(query, folder, told)
+
+
+def _after(first: Item | None, others: Iterable[Item]) -> Iterable[Item]:
+    return others if first is None else chain((first,), others)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """What a source answers goes to `folder` from one process at a time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    path = folder.parent / f"{folder.name}.lock"
+    with path.open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                "the same import is running in another process; wait until it has ended"
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink()
 
 
 def check(items: Iterable[Item], redactor: Redactor | None) -> None:

@@ -235,19 +235,19 @@ def _live(
         raise InputError(
             f"no file to import; name one, a folder, or - for standard input: `replay import {source} FILE`"
         )
-    with _store(app) as (con, redactor):
+    with _store(app) as (con, _):
         first = _is_empty(con)
         query = span(con, reader, spans, filters)
-        origin = reader.origin(query)
-        folder = app.store_path.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
-        before = begun(folder)
-        if before:
-            say("an earlier import of the same was interrupted: going on where it stopped")
-            query = before
-        since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
-        say(f"asking {origin} for traces from {since} to {query.end:%Y-%m-%d %H:%M} UTC")
-        with status(source) as told:
-            report = ingest_live(con, reader, query, folder, told, redactor=redactor, strict=strict)
+    origin = reader.origin(query)
+    folder = app.store_path.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
+    before = begun(folder)
+    if before:
+        say("an earlier import of the same was interrupted: going on where it stopped")
+        query = before
+    since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
+    say(f"asking {origin} for traces from {since} to {query.end:%Y-%m-%d %H:%M} UTC")
+    with status(source) as told:
+        report = ingest_live(lambda: _store(app), reader, query, folder, told, strict=strict)
     return [report], first
 
 

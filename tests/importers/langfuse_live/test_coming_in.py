@@ -46,24 +46,15 @@ def test_a_month_comes_in_whole(generation: str, tmp_path: Path) -> None:
     (call,) = trace.tool_calls
     assert (trace.input, trace.final_response) == ("Where is my coffee t3?", "Coffee t3 is being brewed.")
     assert (call.name, call.args, call.call_id) == ("find_order", {"order": "t3"}, "call-t3")
-    assert (
-        json.loads(call.result)
-        if isinstance(call.result, str)
-        else call.result
-        == {
-            "order": "t3",
-            "state": "brewing",
-        }
-    )
+    result = json.loads(call.result) if isinstance(call.result, str) else call.result
+    assert result == {"order": "t3", "state": "brewing"}
     assert (trace.name, trace.user_id, trace.release, trace.tags) == ("barista", "u3", "2.1", ("hot",))
     assert (trace.started_at, trace.ended_at) == (on(3), on(3) + timedelta(seconds=8))
     assert trace.usage is not None
     assert (trace.usage.input_tokens, trace.usage.output_tokens) == (30, 11)
     assert trace.scores == {"thumbs": 1, "rating": 5, "helpful": True, "mood": "glad"}
     assert found["t4"].scores == {"latency": 0.5}
-    assert not (tmp_path / ".replay" / "imports").exists() or not any(
-        (tmp_path / ".replay" / "imports").iterdir()
-    )
+    assert list((tmp_path / ".replay" / "imports").iterdir()) == []
 
 
 @pytest.mark.parametrize("generation", ["events", "tables"])

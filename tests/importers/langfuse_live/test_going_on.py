@@ -113,3 +113,26 @@ def test_a_mark_is_set_only_where_all_was_read(tmp_path: Path) -> None:
         stand_in.faults = lambda _number, path, _query: "418" if path == "/v3/scores" else None
         assert ask(tmp_path, stand_in, *OCTOBER).code == 2
         assert ask(tmp_path, stand_in, "--since", "last").code == 2
+
+
+def test_the_store_is_free_while_a_month_is_asked_for(tmp_path: Path) -> None:
+    with (
+        reading(rows=_month(), pause=0.5) as stand_in,
+        subprocess.Popen(
+            command(*OCTOBER),
+            cwd=tmp_path,
+            env=environment(stand_in),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as running,
+    ):
+        while not stand_in.asked and running.poll() is None:
+            time.sleep(0.01)
+        assert stored(tmp_path) == {}
+        second = ask(tmp_path, stand_in, *OCTOBER)
+        out, _ = running.communicate()
+    assert second.code == 2
+    assert "the same import is running in another process" in second.err
+    assert out.startswith("31 traces from langfuse: 31 new")
+    assert len(stored(tmp_path)) == 31
