@@ -110,7 +110,7 @@ class Stage:
         from replay.store.clock import utc_now
 
         fields = dict.fromkeys(Asked.__dataclass_fields__)
-        asked = Asked(**{**fields, "new": config.getoption("agent")})
+        asked = Asked(**{**fields, "new": (config.getoption("agent"),)})
         self.settings: Settings = asked.settings(settings_module.load())
         self.trials: int = config.getoption("golden_trials")
         lanes = choose_lanes(asked, self.settings)

@@ -68,7 +68,7 @@ def check(
         if target is not None:
             files.check_target(Path(target))
     asked = replaying.Asked(
-        old=None, new=new, trials=trials, aa=None, concurrency=concurrency, budget=budget, timeout=timeout,
+        old=None, new=(new,), trials=trials, aa=None, concurrency=concurrency, budget=budget, timeout=timeout,
         seed=None, retries=None, on_miss=None, no_network=None, pair_by=None, mode=None, judge=judge,
         max_tokens=None, record=None, replay_model=None,
     )  # fmt: skip

@@ -31,7 +31,11 @@ _INT64 = 2**63
 _OPTIONS = (
     click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
     click.option(
-        "--new", metavar="VERSION", help="The version to compare with it; without it one lane runs."
+        "--new",
+        metavar="VERSION",
+        multiple=True,
+        help="The version to compare with it; without it one lane runs. Repeatable: each is compared with "
+        "--old, and they are ranked.",
     ),
     click.option("--trials", type=int, help="Trials an item and lane; default 1, or [run] trials."),
     click.option("--aa/--no-aa", default=None, help="Run the old version once more, to learn the noise."),
@@ -99,7 +103,8 @@ class Asked:
     """What the flags of a run said; None where they said nothing."""
 
     old: str | None
-    new: str | None
+    new: tuple[str, ...]
+    """Empty where none was named."""
     trials: int | None
     aa: bool | None
     concurrency: int | None
@@ -154,7 +159,7 @@ class Asked:
         """
         free = ("concurrency", "budget", "max_tokens", "retries", "judge")
         for name in self.__dataclass_fields__:
-            if name not in free and getattr(self, name) is not None:
+            if name not in free and getattr(self, name) not in (None, ()):
                 raise SettingsError(
                     f"--{name.replace('_', '-')} cannot be given with --resume: the run goes on as it began; "
                     "leave it out, or start a new run"
@@ -173,9 +178,9 @@ def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
         ReplayError: one cannot be, or none was named.
     """
     from replay.engine.versions import FORMS, resolve
-    from replay.model import Lane, VersionKind
+    from replay.model import NEW_LANES, Lane, VersionKind
 
-    if asked.old is None and asked.new is None:
+    if asked.old is None and not asked.new:
         named = f" ({', '.join(sorted(settings.versions))})" if settings.versions else ""
         raise SettingsError(
             f"name the versions to compare with --old and --new: a name of [versions]{named}, {FORMS}"
@@ -192,9 +197,27 @@ def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
             )
     elif asked.aa:
         raise SettingsError("--aa runs the old version once more; name it with --old")
-    if asked.new is not None:
-        lanes[Lane.NEW] = resolve(asked.new, settings, asked.replayed)
+    if len(asked.new) > 1:
+        _check_several(asked)
+    for lane, name in zip(NEW_LANES, asked.new, strict=False):
+        lanes[lane] = resolve(name, settings, asked.replayed)
     return lanes
+
+
+def _check_several(asked: Asked) -> None:
+    from replay.model import NEW_LANES
+
+    if asked.old is None:
+        raise SettingsError("several --new are each compared with the version in use; name it with --old")
+    if len(asked.new) > len(NEW_LANES):
+        raise SettingsError(
+            f"--new was given {len(asked.new)} times, and one run compares {len(NEW_LANES)} at most; "
+            "make two runs of it"
+        )
+    if twice := next((name for name in asked.new if asked.new.count(name) > 1), None):
+        raise SettingsError(
+            f"--new {twice!r} was given twice; leave one out; --aa runs the old version twice"
+        )
 
 
 def choose_items(app: App, asked: Asked, settings: Settings, sample: str | None, cases: str | None) -> Source:

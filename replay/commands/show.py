@@ -14,7 +14,7 @@ from replay.options import App, command, json_option, print_json
 @command("show")
 @click.argument("name", metavar="ID")
 @click.option("--run", "run_id", metavar="RUN", help="Show the item of this run, with its trials.")
-@click.option("--lane", type=click.Choice(["old", "new", "old2"]), help="Only trials of this lane.")
+@click.option("--lane", metavar="LANE", help="Only trials of this lane: old, new, old2, new2 …")
 @click.option("--trial", type=click.IntRange(1), metavar="N", help="Only the Nth trial of each lane.")
 @click.option(
     "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
@@ -43,10 +43,13 @@ def show(
     """
     import msgspec
 
+    from replay.model import Lane
     from replay.terminal.table import show as put
     from replay.terminal.table import terminal_width
     from replay.terminal.transcript import Transcript
 
+    if lane is not None and lane not in {known.value for known in Lane}:
+        raise UnknownNameError("lane", lane, [known.value for known in Lane])
     transcript = Transcript(terminal_width(), full=full)
     found, text = _find(app, name, run_id or ("" if lane or trial else None), lane, trial, path, transcript)
     if as_json:

@@ -53,6 +53,23 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
     assert project.journals() == []
 
 
+def test_several_new_versions_are_lanes_of_one_block_and_a_broken_off_run_goes_on(
+    replay: Replay, project: Project
+) -> None:
+    three = ("--old", "git:v1", "--new", "git:v2", "--new", ".", "--aa")
+    done = replay("run", *three, "--budget", "0.04", "--concurrency", "1")
+    assert "4 items, old and old2 and new and new2, 1 trial each" in done.err
+    assert len(project.trials()) == 4  # one whole block
+    assert replay("run", "--resume", "--budget", "9", "--concurrency", "1").code == 0
+    trials = sorted(project.trials(), key=lambda trial: str(trial.started_at))
+    assert [len({trial.item_id for trial in trials[start : start + 4]}) for start in (0, 4, 8, 12)] == [1] * 4
+    orders = [[trial.lane for trial in trials[start : start + 4]] for start in (0, 4, 8, 12)]
+    assert all(sorted(order) == [Lane.NEW, Lane.NEW2, Lane.OLD, Lane.OLD2] for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
+    words = {trial.lane: (trial.final_response or "").split()[0] for trial in trials}
+    assert (words[Lane.OLD], words[Lane.NEW], words[Lane.NEW2]) == ("v1", "v2", "v2")
+
+
 def test_lanes_of_an_item_stand_next_to_each_other_in_time(replay: Replay, project: Project) -> None:
     replay("run", *BOTH, "--trials", "2", "--concurrency", "1")
     trials = sorted(project.trials(), key=lambda trial: str(trial.started_at))
@@ -211,6 +228,15 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
         (("--new", ".", "--cases", "replay.toml"), "replay.toml:"),
         (("--new", ".", "--cases", "--sample", "october"), "--sample and --cases name two sets of items"),
         (("--new", ".", "--aa"), "--aa runs the old version once more; name it with --old"),
+        (
+            ("--new", ".", "--new", "git:v1"),
+            "several --new are each compared with the version in use; name it",
+        ),
+        ((*BOTH, "--new", "git:v2"), "--new 'git:v2' was given twice; leave one out"),
+        (
+            ("--old", ".", *(f"--new=git:v{n}" for n in range(10))),
+            "--new was given 10 times, and one run compares 9 at most",
+        ),
         (("--old", "observed", "--aa"), "--aa runs the old version once more, and 'observed' is what was"),
         (("--new", ".", "--mode", "step"), "version '.' is code that takes more steps"),
         (("--new", ".", "--trials", "0"), "--trials must be at least 1, not 0"),
