@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from replay.engine.environments import environment
 from replay.engine.places import file_of, interpreter_of, place_of
 from replay.engine.setup import read_setup
 from replay.errors import UnknownNameError, VersionError
@@ -89,6 +90,7 @@ def changes(stored: Version, now: Version) -> list[str]:
         "dirty_hash": "uncommitted changes",
         "path": "folder",
         "python": "interpreter",
+        "lock": "lock file",
         "args": "args",
         "condition": "condition",
         "url": "URL",
@@ -196,6 +198,10 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
             f'command; write tools = ["module:function"] in {file_of(settings)}'
         )
     place = place_of(name, settings, entry, copy)
+    python, lock = interpreter_of(name, settings, entry.python or agent.python), None
+    if agent.venv if entry.venv is None else entry.venv:
+        own = environment(name, place.folder, python, settings.data_folder)
+        python, lock = own.python, own.lock
     return replace(
         version,
         entrypoint=entrypoint,
@@ -205,7 +211,8 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
         commit=place.commit,
         dirty_hash=place.dirty_hash,
         path=str(place.folder),
-        python=interpreter_of(name, settings, entry.python or agent.python),
+        python=python,
+        lock=lock,
     )
 
 

@@ -1,20 +1,18 @@
 """Private checkouts of git revisions: `.replay/worktrees/<commit>`, made once, used again.
 
-A checkout is made under a lock and marked when it is whole. So of two processes one makes it and the other
-waits; one that was killed in between leaves a checkout without a mark, which the next replaces. The user's
-own files, index and branches are never touched, and no hook of theirs runs.
+Of two processes one makes it (see `once`). The user's own files, index and branches are never touched, and no
+hook of theirs runs.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from replay.engine.git import git
+from replay.engine.once import alone, home_of, mark_of
 from replay.errors import VersionError
 
 _LETTERS = 12
@@ -32,12 +30,9 @@ def checkout(repository: Path, commit: str, data_folder: Path) -> Path:
     Raises:
         VersionError: git cannot make it; says why.
     """
-    home = data_folder / "worktrees"
-    home.mkdir(parents=True, exist_ok=True)
-    _hide(data_folder)
-    folder = home / commit[:_LETTERS]
-    mark = home / f"{folder.name}.complete"
-    with _alone(home / f"{folder.name}.lock"):
+    folder = home_of(data_folder, "worktrees") / commit[:_LETTERS]
+    mark = mark_of(folder)
+    with alone(folder):
         if not _usable(folder, mark, commit):
             mark.unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
@@ -94,18 +89,3 @@ def _fill_submodules(folder: Path) -> None:
             f"the submodules of revision {folder.name} cannot be fetched: {error}; see that `git submodule "
             "update --init` works in a clone of it"
         ) from None
-
-
-def _hide(data_folder: Path) -> None:
-    """Nothing in here is ever to be committed, whether `replay init` was run or not."""
-    ignore = data_folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="ascii")
-
-
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """While nobody else has this lock; the system gives it back when its holder dies."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -56,6 +56,8 @@ class Version:
     """The folder the worker runs in."""
     python: str | None = None
     """The interpreter of the worker."""
+    lock: str | None = None
+    """What its own virtual environment was built from, with a hash: `uv.lock sha256:…`; None without one."""
     args: JsonObject = field(default_factory=dict)
     """Extra keyword arguments of the entrypoint."""
     env: dict[str, str] = field(default_factory=dict)

@@ -56,6 +56,9 @@ class Agent:
     """The folder of the agent, relative to replay.toml."""
     python: str | None = None
     """The interpreter of the worker; without it, the one that runs replay."""
+    venv: bool = False
+    """Run it in a virtual environment of its own, built with that interpreter from the lock file of its
+    folder (uv.lock, requirements.lock, requirements.txt or pyproject.toml) and kept in `.replay/venvs`."""
     args: JsonObject = field(default_factory=dict)
     """Extra keyword arguments of the entrypoint."""
     env: dict[str, str] = field(default_factory=dict)
@@ -82,6 +85,7 @@ class VersionEntry:
     git: str | None = None
     path: str | None = None
     python: str | None = None
+    venv: bool | None = None
     model: str | None = None
     """Short for `args = { model = … }`."""
     args: JsonObject = field(default_factory=dict)
@@ -304,9 +308,21 @@ class CasesSection:
     path: str = "cases/golden.jsonl"
     threshold: float = 0.8
     """`replay check` passes at this share of passed cases."""
+    thresholds: dict[str, float] = field(default_factory=dict)
+    """Tag → the share of the cases with it that must pass, besides."""
+    case_threshold: float | None = None
+    """The share of a case's trials that must pass where it has no `threshold` of its own; 1 is pass^k.
+    Without it, a case of which some trials pass and some fail is undecided."""
+    unrelated: tuple[str, ...] = ()
+    """Files that never bear on a case, for `replay check --changed`: patterns such as `docs/*` or `*.md`."""
 
     def __post_init__(self) -> None:
         _share(self, "threshold")
+        if self.case_threshold is not None:
+            _share(self, "case_threshold")
+        for tag, share in self.thresholds.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"thresholds.{tag} must be between 0 and 1, not {share}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,192 @@
+"""A version's own virtual environment (`venv = true`), built from the lock file beside its code.
+
+The first of these that the agent's folder has, or the nearest folder above it in its repository:
+
+    uv.lock             `uv sync --frozen`: what the lock says, to the hash
+    requirements.lock   what it lists
+    requirements.txt
+    pyproject.toml      its [project] dependencies; nothing pins them, so they are the newest of that day
+
+The project itself is not installed: the worker runs in its folder. An environment is kept under
+`.replay/venvs` by a hash of what it was built from and of the interpreter, so revisions with the same lock
+share one, and one whose lock changed gets another. uv builds where it is on PATH, else that
+interpreter's own venv and pip.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from replay.engine.once import alone, home_of, mark_of
+from replay.errors import VersionError
+
+LOCKS = ("uv.lock", "requirements.lock", "requirements.txt", "pyproject.toml")
+_LETTERS = 16
+"""Of the hash in a folder's name."""
+_TAIL = 3
+"""Lines of what an installer printed last that are shown."""
+_INCLUDED = re.compile(r"(?:-r|--requirement|-c|--constraint)[ =]?\s*(\S+)")
+_LOCAL = re.compile(r"(?:-e|--editable|\.|/|file:|\S+ *@ *file:)")
+"""How a requirement begins that is a path: relative ones lead somewhere else in another checkout."""
+_OWN = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
+"""Set for `replay` itself, and then they name its environment."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """An environment that is built."""
+
+    python: str
+    """Its interpreter."""
+    lock: str
+    """What it was built from, with a hash of that: `uv.lock sha256:…`."""
+
+
+def environment(name: str, folder: Path, base: str | None, data_folder: Path) -> Environment:
+    """The environment of a version, built where it is missing.
+
+    Args:
+        name: of the version.
+        folder: of its agent.
+        base: the interpreter it is made of; None for the one that runs `replay`.
+        data_folder: `.replay`.
+
+    Raises:
+        VersionError: there is nothing to build it from, or building fails; says what the installer said.
+    """
+    base = base or sys.executable
+    lock = _lock_of(name, folder)
+    content = _content(name, lock)
+    version = _output(name, base, "-c", "import sys; print(sys.version, sys.platform)")
+    key = hashlib.sha256(b"\0".join((lock.name.encode(), content, version.encode()))).hexdigest()
+    made = home_of(data_folder, "venvs") / key[:_LETTERS]
+    python, mark = made / "bin" / "python", mark_of(made)
+    with alone(made):
+        if not (mark.exists() and os.access(python, os.X_OK)):
+            _log.warning("building the virtual environment of version %s from %s", name, lock)
+            mark.unlink(missing_ok=True)
+            shutil.rmtree(made, ignore_errors=True)
+            try:
+                for command in _commands(name, lock, base, made):
+                    _run(name, lock, command, made)
+            except BaseException:
+                shutil.rmtree(made, ignore_errors=True)
+                raise
+            mark.touch()
+    return Environment(
+        python=str(python.absolute()), lock=f"{lock.name} sha256:{hashlib.sha256(content).hexdigest()}"
+    )
+
+
+def _lock_of(name: str, folder: Path) -> Path:
+    for place in (folder, *folder.parents):
+        for lock in LOCKS:
+            if (place / lock).is_file():
+                return place / lock
+        if (place / ".git").exists():
+            break
+    raise VersionError(
+        f"version {name!r} has venv = true, and {folder} has none of {', '.join(LOCKS)}; commit one, or "
+        "name an interpreter that has the packages as `python`"
+    )
+
+
+def _content(name: str, lock: Path) -> bytes:
+    """What decides about the environment."""
+    if lock.name == "pyproject.toml":
+        return "\n".join(_dependencies(name, lock)).encode()
+    if lock.name == "uv.lock":
+        return lock.read_bytes() + _read(lock.with_name("pyproject.toml"))
+    return b"\0".join(_requirements(lock, set()))
+
+
+def _requirements(file: Path, seen: set[Path]) -> list[bytes]:
+    """A requirements file, those that it includes, and the paths and files that its lines name."""
+    seen.add(file)
+    parts = [_read(file)]
+    for line in parts[0].decode(errors="replace").splitlines():
+        text = line.strip()
+        included = _INCLUDED.match(text)
+        if included and (other := file.parent / included[1]) not in seen:
+            parts += _requirements(other, seen)
+        elif _LOCAL.match(text):
+            named = file.parent / text.partition("#")[0].strip()
+            parts.append(_read(named) or str(file.parent.absolute()).encode())
+    return parts
+
+
+def _read(file: Path) -> bytes:
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _dependencies(name: str, lock: Path) -> list[str]:
+    try:
+        found = tomllib.loads(lock.read_text(encoding="utf-8")).get("project", {}).get("dependencies", [])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise VersionError(f"{lock} of version {name!r} cannot be read: {error}; mend it") from None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise VersionError(
+            f"[project] dependencies in {lock} of version {name!r} is no list of texts; mend it"
+        )
+    return found
+
+
+def _commands(name: str, lock: Path, base: str, made: Path) -> list[list[str]]:
+    """What builds it, one after the other."""
+    uv, folder = shutil.which("uv"), str(made.absolute())
+    python = f"{folder}/bin/python"
+    if lock.name == "uv.lock":
+        if uv is None:
+            raise VersionError(
+                f"version {name!r} has a uv.lock, which only uv reads; install it (pip install uv)"
+            )
+        return [[uv, "sync", "--frozen", "--no-dev", "--no-install-project", "--python", base]]
+    wanted = ["-r", lock.name] if lock.name != "pyproject.toml" else _dependencies(name, lock)
+    if uv is not None:
+        make = [uv, "venv", "--no-project", "--python", base, folder]
+        install = [uv, "pip", "install", "--python", python, *wanted]
+    else:
+        make = [base, "-m", "venv", "--without-pip", folder]
+        install = [base, "-m", "pip", "--python", python, "install", "--disable-pip-version-check", *wanted]
+    return [make, install] if wanted else [make]
+
+
+def _run(name: str, lock: Path, command: Sequence[str], made: Path) -> None:
+    surrounding = {key: value for key, value in os.environ.items() if key not in _OWN}
+    done = subprocess.run(
+        command,
+        cwd=lock.parent,
+        env={**surrounding, "UV_PROJECT_ENVIRONMENT": str(made.absolute()), "NO_COLOR": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        said = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        raise VersionError(
+            f"the virtual environment of version {name!r} cannot be built from {lock}: "
+            f"{' / '.join(said[-_TAIL:]) or f'{command[0]} ended with {done.returncode}'}; mend the file, or "
+            "leave venv out"
+        )
+
+
+def _output(name: str, *command: str) -> str:
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise VersionError(
+            f"the interpreter {command[0]} of version {name!r} does not run: {error}"
+        ) from None
