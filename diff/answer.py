@@ -9,7 +9,8 @@ SHIP        every metric's interval ends no lower than −tolerance, no more ite
 CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.validity`)
 
 A regression whose noise is unknown (single trials, no A/A lane) never holds and is never waved through. With
-one lane alone (`replay check`) the share of items that meet their expectation is held against `threshold`.
+one lane alone (`replay check`) the share of items that meet their expectation is held against `threshold`,
+that of the items with a tag against the tag's own; items in quarantine do not count (`diff.alone`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from diff.alone import quarantined, verdict_of
 from diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
 from diff.verdicts import combine
 from replay.model import Run, Sample, VersionKind
-from replay.settings import GateSection
+from replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
+_GRAVEST = (Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +44,8 @@ class Evidence:
     counts: Counts
     distrust: str | None
     gate: GateSection
-    threshold: float
-    """Share of items that must pass where there is one lane."""
+    cases: CasesSection
+    """What must pass where there is one lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,22 +139,30 @@ def _elsewhere(evidence: Evidence) -> str:
 
 
 def _alone(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
-    verdicts = [
-        combine(metric.verdict for name, metric in item.metrics.items() if name in gated)
+    ended = [
+        (item, verdict_of(item, names, evidence.cases.case_threshold))
         for item in evidence.items
-        if any(name in gated for name in item.metrics)
+        if not quarantined(item.item) and (names := [name for name in item.metrics if name in gated])
     ]
-    total = len(verdicts)
-    passed = verdicts.count(Verdict.UNCHANGED)
+    parts = [_part("items", [verdict for _, verdict in ended], evidence.cases.threshold)]
+    for tag, threshold in sorted(evidence.cases.thresholds.items()):
+        tagged = [verdict for item, verdict in ended if tag in item.item.tags]
+        if tagged:
+            parts.append(_part(f"items with the tag {tag}", tagged, threshold))
+    answer, reason = min(parts, key=lambda part: _GRAVEST.index(part[0]))
+    return Given(answer=answer, reason=reason, next=_show(evidence))
+
+
+def _part(what: str, verdicts: Sequence[Verdict], threshold: float) -> tuple[Answer, str]:
+    """Whether enough of these items passed, and the sentence that says so."""
+    total, passed = len(verdicts), verdicts.count(Verdict.UNCHANGED)
     unclear = verdicts.count(Verdict.INCONCLUSIVE)
-    share, threshold = f"{passed} of {total} items passed", f"{evidence.threshold:.0%}"
-    if total and passed / total >= evidence.threshold:
-        return Given(answer=Answer.SHIP, reason=f"{share}, and {threshold} must", next=_show(evidence))
-    if total and (passed + unclear) / total < evidence.threshold:
-        return Given(answer=Answer.HOLD, reason=f"{share}, and {threshold} must", next=_show(evidence))
-    return _cannot(
-        f"{share} and {_items(unclear)} could be either, where {threshold} must pass", _show(evidence)
-    )
+    share, must = f"{passed} of {total} {what} passed", f"{threshold:.0%}"
+    if total and passed / total >= threshold:
+        return Answer.SHIP, f"{share}, and {must} must"
+    if total and (passed + unclear) / total < threshold:
+        return Answer.HOLD, f"{share}, and {must} must"
+    return Answer.CANNOT_TELL, f"{share} and {_items(unclear)} could be either, where {must} must pass"
 
 
 def _cannot(reason: str, next_: str) -> Given:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from diff import alone, validity
 from diff import answer as answers
 from diff import gate as gates
-from diff import validity
 from diff.calibration import Standing, standing
 from diff.graders.base import free_grades
 from diff.groups import groups
@@ -35,7 +35,7 @@ from diff.stored import PAIRWISE, StoredGrades
 from diff.verdicts import combine
 from diff.walk import by_item
 from replay.model import Lane, Run, Status, Trial, VersionKind
-from replay.settings import Settings
+from replay.settings import CasesSection, Settings
 from replay.store.runs import get_run
 from replay.store.samples import get_sample
 
@@ -52,18 +52,23 @@ def compute(
     *,
     metrics: Sequence[str] = (),
     gate: Sequence[str] | None = None,
+    lane: Lane | None = None,
 ) -> DiffResult:
     """What changed between the lanes of a run.
 
     `metrics` are those to show, in their order (those that decide are always shown); without any, all that
     have grades. `gate` are the conditions asked for; None asks for `default` where the settings have a
-    `[gate]`, and for none otherwise.
+    `[gate]`, and for none otherwise. `lane` is the one to hold alone against what the cases expect, as if the
+    run had no other.
 
     Raises:
         UnknownNameError: an unknown run, metric or figure of a gate.
         SettingsError: a gate that is no condition.
     """
     run = get_run(con, run_id)
+    if lane is not None:
+        run = replace(run, lanes={lane: run.lanes[lane]})
+    expected = _cases(run, settings)
     stored = StoredGrades.read(con, run)
     read = _read(con, run, settings, stored)
     names = metrics_of(run, read.blocks, metrics, settings)
@@ -83,7 +88,7 @@ def compute(
         )
         worked[name] = replace(metric, delta=delta)
 
-    items = _verdicts(read.blocks, worked)
+    items = _verdicts(run, read.blocks, worked, expected.case_threshold)
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in worked.items()}
     summaries = {
@@ -102,7 +107,7 @@ def compute(
             counts=counts,
             distrust=distrust,
             gate=settings.gate,
-            threshold=settings.cases.threshold,
+            cases=expected,
         )
     )
     errors = sum(tally.errors for tally in read.tallies.values())
@@ -125,7 +130,7 @@ def compute(
         metrics=deltas,
         items=items,
         slices=slices(items, [name for name, delta in deltas.items() if delta.gated] or names),
-        groups=groups(items) if len(run.lanes) == 1 else (),
+        groups=groups(items, expected.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
             gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
         ),
@@ -156,6 +161,7 @@ def _read(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredG
     )
     for item, trials in by_item(con, run):
         read.items += 1
+        trials = [trial for trial in trials if trial.lane in run.lanes]
         for trial in trials:
             read.tallies[trial.lane].add(trial)
         if not _whole(run, trials):
@@ -199,7 +205,15 @@ def _fidelity(run: Run, lane: Lane, witnesses: dict[Lane, validity.Witness]) -> 
     return None if run.lanes[lane].kind is VersionKind.OBSERVED else witnesses[lane].fidelity
 
 
-def _verdicts(blocks: Sequence[Block], worked: dict[str, Worked]) -> tuple[ItemVerdict, ...]:
+def _cases(run: Run, settings: Settings) -> CasesSection:
+    """What the cases of a run are held against: as it was when the run began."""
+    kept: Any = run.settings.get("cases")
+    return replace(settings.cases, **kept) if isinstance(kept, dict) else settings.cases
+
+
+def _verdicts(
+    run: Run, blocks: Sequence[Block], worked: dict[str, Worked], case_threshold: float | None
+) -> tuple[ItemVerdict, ...]:
     items = []
     for block in blocks:
         metrics = {
@@ -208,7 +222,10 @@ def _verdicts(blocks: Sequence[Block], worked: dict[str, Worked]) -> tuple[ItemV
             if block.item.id in metric.by_item
         }
         verdict = combine(m.verdict for m in metrics.values()) if metrics else Verdict.INCONCLUSIVE
-        items.append(ItemVerdict(item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes))
+        item = ItemVerdict(item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes)
+        if len(run.lanes) == 1 and metrics:
+            item = replace(item, verdict=alone.verdict_of(item, metrics, case_threshold))
+        items.append(item)
 
     def place(item: ItemVerdict) -> tuple[int, float]:
         largest = max((abs(m.delta) for m in item.metrics.values() if m.delta is not None), default=0.0)

@@ -1,6 +1,6 @@
 """JUnit XML, as CI systems read it (schema: junit-10.xsd of Jenkins' xUnit plugin): one test case an item.
 
-    regressed, mixed                        failure
+    regressed, mixed                        failure (skipped for a case in quarantine, which decides nothing)
     inconclusive, a new trial errored       error
     inconclusive otherwise                  skipped, with the reason
     unchanged, improved                     passed
@@ -14,6 +14,7 @@ from __future__ import annotations
 from enum import StrEnum
 from xml.etree import ElementTree
 
+from diff.alone import quarantined
 from diff.result import DiffResult, ItemVerdict, Verdict
 from replay.model import Lane
 from replay.terminal.plain import one_line, visible
@@ -95,7 +96,7 @@ def _case(
 
 def _outcome(item: ItemVerdict) -> _Outcome:
     if item.verdict in (Verdict.REGRESSED, Verdict.MIXED):
-        return _Outcome.FAILURE
+        return _Outcome.SKIPPED if quarantined(item.item) else _Outcome.FAILURE
     if item.verdict is not Verdict.INCONCLUSIVE:
         return _Outcome.PASSED
     return _Outcome.ERROR if words.failed_trials(item, Lane.NEW) else _Outcome.SKIPPED

@@ -152,6 +152,8 @@ def _groups(result: DiffResult) -> Iterator[str]:
         name = f"{part.by} {code(part.value, 80, in_table=True)}"
         undecided = part.undecided + part.not_graded
         rate = numbers.share(part.rate).replace("<", "&lt;")
+        if part.threshold is not None:
+            rate += f", {numbers.share(part.threshold)} must"
         yield f"| {name} | {part.items} | {part.passed} | {part.failed} | {undecided} | {rate} |"
     yield ""
 

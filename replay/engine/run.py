@@ -110,6 +110,7 @@ def execute(
             "pair_by": pair_by,
             "observed": {lane.value: _counted(source, pairing) for lane, pairing in pairings.items()},
             "replaydiff": __version__,
+            **({} if source.golden_path is None else {"cases": _held_against(settings)}),
         },
     )
     if len(pairings) == len(lanes):
@@ -120,6 +121,16 @@ def execute(
         create_run(con, run, _items(con, run, source, pairings))
 
     return _go(_Batch(store, run, settings, rules, hooks or Hooks()), write_down)
+
+
+def _held_against(settings: Settings) -> JsonObject:
+    """What a check of the cases needs to say the same tomorrow, whatever the settings are then."""
+    cases = settings.cases
+    return {
+        "threshold": cases.threshold,
+        "thresholds": dict(cases.thresholds),
+        "case_threshold": cases.case_threshold,
+    }
 
 
 def resume(store: Path, run_id: str | None, settings: Settings, *, hooks: Hooks | None = None) -> RunReport:
