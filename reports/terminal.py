@@ -17,29 +17,26 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from diff.result import Answer, DiffResult, ItemVerdict, LaneSummary, Verdict
+from diff.result import Answer, DiffResult, LaneSummary, Verdict
 from replay.model import Status
 from replay.terminal.plain import encodable, one_line, visible
-from reports import numbers, words
+from reports import numbers, pieces, terminal_items, words
 
 LEAST_WIDTH = 72
 """Columns that the metrics table needs."""
 PIPED_WIDTH = 100
 """Columns where stdout is no terminal."""
-SHOWN = {Verdict.REGRESSED: 10, Verdict.MIXED: 5, Verdict.IMPROVED: 5, Verdict.INCONCLUSIVE: 3}
-"""How many items of a verdict are listed; the rest is counted."""
 _WARNINGS_FIRST = 3
 _LABEL = 30
+_MANY = 4
+"""Metrics, of which each has its notes; of more only those that decide."""
+_LEAST_NAME = 10
+_OTHER_COLUMNS = 66
+"""Columns of the metrics table beside the name, at the usual widths of figures."""
 _LANES_WIDTH = 100
+_GROUPS = 20
 
 _ANSWER = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
-_VERDICT = {
-    Verdict.REGRESSED: "red",
-    Verdict.MIXED: "magenta",
-    Verdict.INCONCLUSIVE: "yellow",
-    Verdict.IMPROVED: "green",
-    Verdict.UNCHANGED: "dim",
-}
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:
@@ -59,7 +56,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:
     for block in _blocks(result, console.width):
         console.print(block)
     # A line's padding is nothing to look at, and it would end up in files and diffs.
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+    return "\n".join(line.rstrip() for line in pieces.released(out.getvalue()).split("\n"))
 
 
 def show(result: DiffResult, *, width: int | None = None) -> None:
@@ -81,17 +78,19 @@ def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
     if result.lanes:
         yield _lanes(result, width)
     if result.metrics:
-        yield _metrics(result)
+        yield _metrics(result, width)
     yield _counts(result)
-    yield from _changed(result, width)
+    yield from terminal_items.changed(result, width)
     if result.slices:
         yield _slices(result)
+    if result.groups:
+        yield _groups(result)
     if result.gate.conditions:
         yield _gate(result)
     if len(result.warnings) > _WARNINGS_FIRST:
         yield _warnings(result.warnings[_WARNINGS_FIRST:])
     yield Text("")
-    yield _hanging("next", Text(visible(result.next), style="bold"), "dim")
+    yield pieces.hanging("next", Text(visible(result.next), style="bold"), "dim")
 
 
 def _answer(result: DiffResult) -> RenderableType:
@@ -104,7 +103,9 @@ def _answer(result: DiffResult) -> RenderableType:
 
 
 def _warnings(warnings: Sequence[str]) -> RenderableType:
-    return Group(Text(""), *(_hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings))
+    return Group(
+        Text(""), *(pieces.hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings)
+    )
 
 
 def _heading(result: DiffResult) -> RenderableType:
@@ -113,12 +114,17 @@ def _heading(result: DiffResult) -> RenderableType:
         parts.append(words.NOISE[result.noise])
     if result.run.finished_at is None:
         parts.append("not finished")
-    return Padding(Text(" · ".join(one_line(part) for part in parts), style="dim"), (1, 0, 0, 0))
+    return Padding(pieces.held(Text(" · ".join(map(_words, parts)), style="dim")), (1, 0, 0, 0))
+
+
+def _words(text: str) -> str:
+    """One line in which our no-break spaces stay."""
+    return "\u00a0".join(one_line(part) for part in text.split("\u00a0"))
 
 
 def _lanes(result: DiffResult, width: int) -> RenderableType:
     lanes = words.lanes(result)
-    table = _table()
+    table = pieces.table()
     table.add_column("", style="dim", no_wrap=True)
     for lane in lanes:
         table.add_column(lane.value, overflow="fold", ratio=1, header_style="bold")
@@ -161,9 +167,9 @@ def _statuses(statuses: dict[str, int]) -> Text:
     return text or Text(numbers.NONE)
 
 
-def _metrics(result: DiffResult) -> RenderableType:
+def _metrics(result: DiffResult, width: int) -> RenderableType:
     alone = words.is_check(result)
-    table = _table()
+    table = pieces.table()
     table.add_column("metric", overflow="fold", min_width=10)
     sure = f"{numbers.share(result.confidence)} interval"
     for heading in ("new",) if alone else ("old → new", "delta", sure, "p"):
@@ -171,9 +177,9 @@ def _metrics(result: DiffResult) -> RenderableType:
     for verdict in (Verdict.IMPROVED, Verdict.REGRESSED):
         name = words.verdict(result, verdict) if alone else f"{verdict}"
         table.add_column(name, justify="right", no_wrap=True)
-    notes = []
+    room = max(_LEAST_NAME, width - _OTHER_COLUMNS)
     for name, metric in result.metrics.items():
-        label = Text(one_line(name, 60), style="bold" if metric.gated else "")
+        label = pieces.in_lines(one_line(name, 60), room)
         if alone:
             figures = [numbers.score(metric.new)]
             better = metric.unchanged + metric.improved
@@ -186,64 +192,35 @@ def _metrics(result: DiffResult) -> RenderableType:
             ]
             better = metric.improved
         table.add_row(
-            label,
+            Text(label, style="bold" if metric.gated else ""),
             *figures,
-            _colored(better, "green"),
-            _colored(metric.regressed, "red"),
+            pieces.colored(better, "green"),
+            pieces.colored(metric.regressed, "red"),
         )
-        if words.metric_notes(name, metric):
-            notes.append(
-                _hanging(
-                    f"  {one_line(name, _LABEL)}:", Text(" · ".join(words.metric_notes(name, metric))), "dim"
-                )
-            )
-    return Group(Text(""), table, *notes)
+    return Group(Text(""), table, *_metric_notes(result))
+
+
+def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
+    """What tempers each metric; of many metrics, those that decide, and which do not."""
+    many = len(result.metrics) > _MANY
+    for name, metric in result.metrics.items():
+        if notes := words.metric_notes(name, metric, brief=many and not metric.gated):
+            yield pieces.hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
+    if many and (others := [name for name, metric in result.metrics.items() if not metric.gated]):
+        told = ", ".join(one_line(name, 60) for name in others)
+        yield pieces.hanging("  do not decide the answer:", Text(told), "dim")
 
 
 def _counts(result: DiffResult) -> RenderableType:
     parts = [
-        Text(f"{numbers.count(number)}\u00a0{name}", style=_VERDICT[verdict] if number else "dim")
+        Text(f"{numbers.count(number)}\u00a0{name}", style=pieces.STYLE[verdict] if number else "dim")
         for verdict, name, number in words.verdict_counts(result)
     ]
-    return Padding(Text.assemble("items  ", Text(" · ").join(parts)), (1, 0, 0, 0))
-
-
-def _changed(result: DiffResult, width: int) -> Iterable[RenderableType]:
-    heading = "what failed" if words.is_check(result) else "what changed most"
-    for title, verdicts in ((heading, words.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
-        listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
-        if any(listed.values()):
-            yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
-        for verdict, items in listed.items():
-            for item in items[: SHOWN[verdict]]:
-                yield _item(result, item, width)
-            if len(items) > SHOWN[verdict]:
-                more = f"… and {numbers.count(len(items) - SHOWN[verdict])} more"
-                more += f" {words.verdict(result, verdict)}: replay report {one_line(result.run.id, 40)}"
-                yield Padding(Text(more + " --format html", style="dim"), (0, 0, 0, 2))
-
-
-def _item(result: DiffResult, item: ItemVerdict, width: int) -> RenderableType:
-    head = Text(words.verdict(result, item.verdict), style=_VERDICT[item.verdict])
-    head.append(f"  {one_line(item.item.id, 80)}", style="bold")
-    lines: list[RenderableType] = [head]
-    lines.extend(
-        _hanging(f"  {one_line(name, _LABEL)}:", Text(one_line(reason, 400)), "")
-        for name, reason in words.reasons(item)[:3]
-    )
-    if item.verdict is Verdict.INCONCLUSIVE:
-        lost = [trial for lane in item.lanes for trial in words.failed_trials(item, lane)]
-        lines.extend(
-            _hanging(f"  {trial.lane}:", Text(f"{trial.status}: {one_line(trial.reason or '', 300)}"), "")
-            for trial in lost[:2]
-        )
-    if item.item.input.strip():
-        lines.append(_hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim"))
-    return Padding(Group(*lines), (0, 0, 0, 2))
+    return Padding(pieces.held(Text.assemble("items  ", Text(" · ").join(parts))), (1, 0, 0, 0))
 
 
 def _slices(result: DiffResult) -> RenderableType:
-    table = _table()
+    table = pieces.table()
     several = len({part.metric for part in result.slices}) > 1
     table.add_column(
         "slice" if several else f"slice, on {one_line(result.slices[0].metric, 40)}", overflow="fold"
@@ -265,6 +242,24 @@ def _slices(result: DiffResult) -> RenderableType:
     return Group(Text(""), table)
 
 
+def _groups(result: DiffResult) -> RenderableType:
+    table = pieces.table()
+    table.add_column("group", overflow="fold")
+    for heading in ("cases", "passed", "failed", "undecided", "rate"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for part in result.groups[:_GROUPS]:
+        needed = "" if part.threshold is None else f", {numbers.share(part.threshold)} must"
+        table.add_row(
+            f"{part.by} = {one_line(part.value, 60)}",
+            numbers.count(part.items),
+            numbers.count(part.passed),
+            pieces.colored(part.failed, "red"),
+            numbers.count(part.undecided + part.not_graded),
+            numbers.share(part.rate) + needed,
+        )
+    return Group(Text(""), table)
+
+
 def _gate(result: DiffResult) -> RenderableType:
     said = {True: ("held", "green"), False: ("did not hold", "red"), None: ("cannot be decided", "yellow")}
     rows = Table.grid(padding=(0, 2))
@@ -279,20 +274,3 @@ def _gate(result: DiffResult) -> RenderableType:
             Text(word, style=style),
         )
     return Group(Text(""), Text("gate", style="bold"), Padding(rows, (0, 0, 0, 2)))
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-
-
-def _hanging(label: str, text: Text, style: str) -> RenderableType:
-    """A label, and text beside it that wraps under itself."""
-    rows = Table.grid(padding=(0, 1))
-    rows.add_column(no_wrap=True)
-    rows.add_column(overflow="fold")
-    rows.add_row(Text(label, style=style), text)
-    return rows
-
-
-def _colored(number: int, style: str) -> Text:
-    return Text(numbers.count(number), style=style if number else "dim")

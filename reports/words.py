@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diff.result import Counts, DiffResult, ItemVerdict, MetricDelta, Noise, Verdict
+from diff.result import Counts, DiffResult, ItemMetric, ItemVerdict, MetricDelta, Noise, Verdict
 from diff.statistics.split import Split
 from replay.model import Json, JsonObject, Lane, Run, Trial
 from reports import numbers
@@ -111,11 +111,16 @@ def compared(result: DiffResult) -> str:
     return f"{numbers.count(counts.compared)} of {numbers.plural(counts.total, 'item')} compared"
 
 
-def metric_notes(name: str, metric: MetricDelta) -> list[str]:
-    """What must be known beside a metric's main figures, in short phrases; empty where there is nothing."""
+def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list[str]:
+    """What must be known beside a metric's main figures, in short phrases; empty where there is nothing.
+
+    `brief` is for a metric that is one of many and does not decide: whether it can be believed, and no more.
+    """
     notes = []
     if name == "judge" or metric.calibration is not None:
         notes.append(_calibration(metric))
+    if brief:
+        return notes
     if not metric.gated:
         notes.append("does not decide the answer")
     if metric.mde is not None:
@@ -133,13 +138,17 @@ def metric_notes(name: str, metric: MetricDelta) -> list[str]:
     return notes
 
 
-def reasons(item: ItemVerdict) -> list[tuple[str, str]]:
-    """Metric and reason, those that made the verdict first."""
+def ranked(item: ItemVerdict) -> list[tuple[str, ItemMetric]]:
+    """The item's metrics, those that made the verdict first."""
     weight = {value: index for index, value in enumerate(ORDER)}
     if item.verdict is Verdict.IMPROVED:
         weight[Verdict.IMPROVED] = -1
-    ranked = sorted(item.metrics.items(), key=lambda pair: weight[pair[1].verdict])
-    return [(name, metric.reason) for name, metric in ranked if metric.reason]
+    return sorted(item.metrics.items(), key=lambda pair: weight[pair[1].verdict])
+
+
+def reasons(item: ItemVerdict) -> list[tuple[str, str]]:
+    """Metric and reason, those that made the verdict first."""
+    return [(name, metric.reason) for name, metric in ranked(item) if metric.reason]
 
 
 def failed_trials(item: ItemVerdict, lane: Lane) -> list[Trial]:
@@ -154,7 +163,7 @@ def _split(split: Split) -> str:
         (split.trials, "trials", "agent"),
         (split.items, "items", "items"),
     )
-    told = [f"{who} {round(100 * split.shares[key])} %" for sd, key, who in parts if sd is not None]
+    told = [f"{who} {numbers.share(split.shares[key])}" for sd, key, who in parts if sd is not None]
     return f"uncertainty: {', '.join(told)}; more {split.buy} would narrow it most"
 
 

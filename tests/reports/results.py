@@ -13,6 +13,7 @@ from diff.result import (
     Gate,
     GateCondition,
     GradedTrial,
+    Group,
     ItemMetric,
     ItemVerdict,
     LaneSummary,
@@ -232,6 +233,11 @@ def item(
             delta=new - old if Lane.OLD in lanes else None,
             verdict=single,
             reason=why,
+            cause=why.partition(": ")[2]
+            if verdict is Verdict.REGRESSED
+            else why
+            if why.endswith("score")
+            else "",
         )
     }
     if verdict is Verdict.MIXED:
@@ -452,6 +458,7 @@ def all_errors() -> DiffResult:
             delta=None,
             verdict=Verdict.INCONCLUSIVE,
             reason="1 of 1 old trials have no score",
+            cause=f"1 of 1 old trials have no score: {status}: it ended in {status}",
         )
         items.append(
             ItemVerdict(item=base.item, verdict=base.verdict, metrics={"tool_calls": none}, lanes=failed)
@@ -513,7 +520,10 @@ def one_lane() -> DiffResult:
         answer="42.50",
     )
     expected = replace(first, item=replace(first.item, expectation=expectation, case_id="case-1"))
-    return replace(base, items=(expected, *base.items[1:]))
+    group = Group(
+        by="category", value="orders", items=20, passed=17, failed=2, undecided=1, not_graded=0, threshold=0.8
+    )
+    return replace(base, items=(expected, *base.items[1:]), groups=(group,))
 
 
 def three_lanes() -> DiffResult:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 
+from diff.result import DiffResult, Verdict
 from reports import base, terminal
 from reports.numbers import change, interval, score
 from tests.reports import results
@@ -48,12 +50,56 @@ def test_a_trace_cannot_colour_or_move() -> None:
     assert "\\x1b[31mred" in base.render(results.hostile(), "terminal", width=400)
 
 
+def with_causes(causes: list[str]) -> DiffResult:
+    """A result with a regressed item for each cause."""
+    result = results.result({Verdict.REGRESSED: len(causes)})
+    items = tuple(
+        replace(
+            item,
+            metrics={"tool_calls": replace(item.metrics["tool_calls"], reason=f"old 3/3: {why}", cause=why)},
+        )
+        for item, why in zip(result.items, causes, strict=True)
+    )
+    return replace(result, items=items)
+
+
+def test_items_that_changed_in_the_same_way_stand_together_the_largest_group_first() -> None:
+    text = base.render(with_causes(["lonely", *["common"] * 5]), "terminal", width=80)
+    assert re.findall(r"^  (?:\d+ )?regressed  .*$", text, re.MULTILINE) == [
+        "  5 regressed  tool_calls: common",
+        "  regressed  trace-0001",
+    ]
+    listed = re.findall(r"^    (trace-\d+)  1\.00 → 0\.00  Please cancel my order.*…$", text, re.MULTILINE)
+    assert listed == ["trace-0002", "trace-0003", "trace-0004"]
+    assert "    … and 2 more\n" in text
+    assert "    tool_calls: old 3/3: lonely\n" in text
+
+
 def test_regressed_items_come_first_and_the_rest_is_counted() -> None:
     text = base.render(results.many(), "terminal", width=100)
-    listed = re.findall(r"^  (regressed|mixed|improved|inconclusive)  trace-", text, re.MULTILINE)
-    assert listed == ["regressed"] * 10 + ["mixed"] * 5 + ["improved"] * 5 + ["inconclusive"] * 3
-    assert "… and 20 more regressed" in text
-    assert "… and 27 more inconclusive" in text
+    listed = re.findall(r"^  30 (regressed|mixed|improved|inconclusive)  tool_calls", text, re.MULTILINE)
+    assert listed == ["regressed", "mixed", "improved", "inconclusive"]
+    assert text.count("… and 27 more") == 4
+    text = base.render(with_causes([f"cause {letter}" for letter in "abcdefghijklm"]), "terminal", width=100)
+    assert len(re.findall(r"^  regressed  trace-", text, re.MULTILINE)) == 8
+    assert "… and 5 more regressed: replay report" in text
+
+
+def test_many_metrics_with_long_names_keep_their_figures_and_say_which_decide() -> None:
+    names = [f"score:customer_satisfaction_after_handover_{n}" for n in range(8)]
+    metrics = {"tool_calls": results.metric(), **{name: results.metric(gated=False) for name in names}}
+    text = base.render(replace(results.hold(), metrics=metrics), "terminal", width=80)
+    assert text.count("[−0.15, −0.02]".replace(" ", "\u00a0")) == 9
+    assert text.count("smallest change this size shows") == 1
+    assert "  do not decide the answer: score:customer" in text
+    assert re.search(r"^satisfaction_ *$", text, re.MULTILINE)
+
+
+def test_no_figure_is_parted_from_its_unit() -> None:
+    for width in range(72, 120):
+        text = base.render(results.many(), "terminal", width=width)
+        assert "1,080\u00a0unchanged" in text
+        assert "1,200\u00a0items" in text
 
 
 def test_warnings_stand_before_every_figure_beside_the_answer() -> None:
