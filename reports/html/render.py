@@ -21,7 +21,7 @@ from diff.result import Answer, DiffResult, ItemVerdict, Verdict
 from replay.model import Lane, Status
 from replay.terminal.plain import one_line, visible
 from reports import numbers, words
-from reports.html import plots, transcripts
+from reports.html import figures, plots, transcripts
 
 _HERE = Path(__file__).parent
 _CHOICES = 200
@@ -53,6 +53,8 @@ def parts(result: DiffResult) -> dict[str, Any]:
         "about": _about(result),
         "verdicts": _verdicts(result),
         "metrics": _metrics(result),
+        "scatters": [] if words.is_check(result) else figures.scatters(result),
+        "bars": figures.bars(result),
         "lanes": _lanes(result),
         "filters": _filters(result),
         "rows": _rows(result),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reports import base
-from reports.html import plots, transcripts
+from reports.html import figures, plots, transcripts
 from reports.html.transcripts import case, text_limit
 from tests.reports import results
 from tests.reports.browser import Browser, browser, in_browser
@@ -184,6 +184,33 @@ def test_plots_stay_on_their_axis() -> None:
         assert 0 <= (plot.low or 0) <= plot.point <= (plot.high or 0) <= plots.WIDTH
         assert plot.band is None or 0 <= plot.band[0] <= plot.band[0] + plot.band[1] <= plots.WIDTH
     assert plots.delta_axis([]).reach == 0.1
+
+
+def test_every_item_stands_in_the_plot_of_a_metric() -> None:
+    result = results.hold()
+    plot = figures.scatters(result)[0]
+    assert plot.metric == "tool_calls"
+    told = [re.fullmatch(r"(\d+)\sitems?, (\w+)", dot.title) for dot in plot.dots]
+    tones = {
+        name: sum(int(one[1]) for one in told if one and one[2] == name)
+        for name in ("regressed", "improved", "neither")
+    }
+    scored = [item.metrics["tool_calls"] for item in result.items if "tool_calls" in item.metrics]
+    assert sum(tones.values()) == sum(one.old is not None and one.new is not None for one in scored)
+    assert tones["regressed"] == sum(one.verdict is results.Verdict.REGRESSED for one in scored)
+    assert f"{tones['regressed']} regressed" in plot.label
+    for dot in plot.dots:
+        assert dot.r <= min(dot.x, dot.y)
+        assert max(dot.x, dot.y) + dot.r <= figures.SIDE
+        # Below the line is worse.
+        if dot.title.endswith("regressed"):
+            assert dot.y > figures.SIDE - dot.x
+    # A run of one lane has nothing to set against it, and one without prices shows none.
+    assert "Old against new" not in base.render(results.one_lane(), "html")
+    free = {lane: replace(one, cost_usd=None) for lane, one in result.lanes.items()}
+    assert [one.name for one in figures.bars(replace(result, lanes=free))] == ["latency"]
+    longest = max(row.wide for row in figures.bars(result)[0].rows)
+    assert longest == 100.0
 
 
 @pytest.fixture(scope="module")

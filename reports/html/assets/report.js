@@ -266,6 +266,7 @@
     grid.replaceChildren(table);
   };
 
+  const heading = alone ? "h2" : "h3";
   const fill = (cell, item) => {
     if (item.facts.length || item.links.length) {
       const facts = el("ul", "facts-line");
@@ -280,7 +281,7 @@
       }
       cell.append(facts);
     }
-    cell.append(el("h3", "", "Input"), el("p", "text input", item.input || "(empty)"));
+    cell.append(el(heading, "", "Input"), el("p", "text input", item.input || "(empty)"));
     if (item.talk) {
       const list = el("dl");
       for (const [role, text] of item.talk) list.append(el("dt", "", role), el("dd", "text", text));
@@ -295,9 +296,9 @@
             el("td", "", el("span", `chip ${word}`, verdict)), el("td", "", reason)),
         );
       }
-      cell.append(el("h3", "", "Metrics"), el("table", "scores", body));
+      cell.append(el(heading, "", "Metrics"), el("table", "scores", body));
     }
-    cell.append(el("h3", "", "Side by side"));
+    cell.append(el(heading, "", "Side by side"));
     const grid = el("div", "sides");
     grid.tabIndex = 0;
     grid.setAttribute("role", "region");
