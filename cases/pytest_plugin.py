@@ -109,7 +109,7 @@ class Stage:
         from replay.model import Lane, Run
         from replay.store.clock import utc_now
 
-        fields = dict.fromkeys(Asked.__dataclass_fields__)
+        fields: dict[str, Any] = dict.fromkeys(Asked.__dataclass_fields__)
         asked = Asked(**{**fields, "new": (config.getoption("agent"),)})
         self.settings: Settings = asked.settings(settings_module.load())
         self.trials: int = config.getoption("golden_trials")
@@ -128,9 +128,10 @@ class Stage:
 
     def trial(self, item: Item, index: int) -> Trial:
         """One trial of an item."""
+        from replay.engine.conversation import converse
         from replay.model import Lane
 
-        outcome = self._call(self._agent.run(item, index))
+        outcome = self._call(converse(self._agent, item, index))
         return outcome.trial("pytest", item.id, Lane.NEW, index, cost_usd=outcome.cost_usd)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ else (an error, a judge that cannot decide) it could be either.
                          too few can; 1 is pass^k. The case's own (`threshold`), else `[cases] case_threshold`
     without              passed where all trials passed, failed where all failed, undecided in between
 
-A case with the tag `quarantine` is known to be unreliable: it is run and reported, and decides nothing.
+A case in quarantine is known to be unreliable: it is run and reported, and decides nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from diff.result import GradedTrial, ItemVerdict, Verdict
 from replay.model import Item, Lane
 
 QUARANTINE = "quarantine"
-"""The tag of a case that is reported and does not gate."""
+"""A tag that does the same as `metadata.quarantine`."""
 _TIE = 1e-9
 
 
 def quarantined(item: Item) -> bool:
     """Whether the case decides nothing."""
-    return QUARANTINE in item.tags
+    return item.quarantine is not None or QUARANTINE in item.tags
 
 
 def verdict(trials: Sequence[GradedTrial], metrics: Collection[str], threshold: float | None) -> Verdict:
