@@ -1,0 +1,232 @@
+"""Which cases a change bears on, for `replay check --changed`: whose tools changed since a base revision.
+
+A case is chosen where its own line is new or another than at the base (its metadata aside), or where the
+source of a tool that it expects or has on its tape changed. The tools' sources are the modules of the
+version's patch points with what they import from the version's folder:
+
+    a patch point named like a tool      is that tool; of its own file only the function's own text counts, as
+                                         long as nothing beside the functions of patch points changed there
+    any other (a dispatcher, a table)    may be every tool
+    a file that the agent itself needs   may change everything: all cases
+    a file that is no Python             cannot be told apart from a prompt: all cases
+    Python that nothing here imports     bears on no case
+
+Where it cannot be told (no Python agent, no repository, a module that is not found) all cases are chosen, and
+the sentence says why. `[cases] unrelated` names files that never bear on a case.
+"""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+
+from cases.imports import Imports
+from replay.engine.git import commit_of, git, toplevel
+from replay.errors import InputError, ReplayError
+from replay.golden import read_golden
+from replay.model import Case, Provenance, Version, VersionKind
+from replay.settings import Settings
+
+_BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The cases that a change bears on."""
+
+    cases: tuple[Case, ...]
+    why: str
+    """In words, as the end of `3 of 12 cases: …`."""
+
+
+class _CannotTellError(Exception):
+    """All cases count; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tools:
+    """What of the tools changed."""
+
+    names: frozenset[str]
+    every: bool
+    """A dispatcher or table changed: any tool may have."""
+    files: tuple[str, ...]
+
+    def bear_on(self, case: Case) -> bool:
+        """Whether the case uses one of them, or does not say what it uses."""
+        if not self.files:
+            return False
+        used = tools_of(case)
+        return used is None or (bool(used) and (self.every or bool(used & self.names)))
+
+
+def tools_of(case: Case) -> frozenset[str] | None:
+    """The tools that a case expects or has on its tape; None where it says nothing of tools."""
+    expected = case.expectation
+    if expected.tool_calls is None and expected.tools is None and not case.tape:
+        return None
+    called = [call.name for call in expected.tool_calls or ()]
+    return frozenset([*called, *(expected.tools or ()), *(call.name for call in case.tape)])
+
+
+def choose(cases: Sequence[Case], golden: Path, version: Version, settings: Settings, base: str) -> Chosen:
+    """The cases that the change from a base revision to a version bears on.
+
+    `base` is a revision; empty: the default branch. What counts is where the version's history left it.
+
+    Raises:
+        InputError: no revision was named, and there is no default branch.
+        UnknownNameError: there is no such revision.
+    """
+    try:
+        folder = Path(version.path or settings.root)
+        top = toplevel(folder) if version.kind is VersionKind.PYTHON else None
+        if top is None:
+            raise _CannotTellError(f"version {version.name!r} is no Python agent in a git repository")
+        name, commit = _base(folder, base)
+        own = _changed_lines(cases, golden, commit)
+        tools = _changed_tools(folder.resolve(), top.resolve(), commit, golden, version, settings, cases)
+    except _CannotTellError as reason:
+        return Chosen(cases=tuple(cases), why=f"all, since {reason}")
+    chosen = tuple(case for case in cases if case.id in own or tools.bear_on(case))
+    since = f"since {name} ({commit[:9]})"
+    what = []
+    if tools.files:
+        which = "tools" if tools.every else ", ".join(sorted(tools.names))
+        what.append(f"{which} changed {since} in {', '.join(tools.files[:5])}")
+    if own:
+        what.append(f"{len(own)} of them changed themselves" + ("" if what else f" {since}"))
+    return Chosen(cases=chosen, why="; ".join(what) or f"no tool and no case changed {since}")
+
+
+def _base(folder: Path, named: str) -> tuple[str, str]:
+    """The name of the base and the commit at which the history of HEAD left it."""
+    for name in (named,) if named else _BRANCHES:
+        try:
+            commit = commit_of(folder, name)
+        except ReplayError:
+            if named:
+                raise
+            continue
+        try:
+            return name, git(folder, "merge-base", "HEAD", commit).strip()
+        except ReplayError:
+            # A shallow clone does not hold where they parted.
+            return name, commit
+    raise InputError("--changed finds no default branch to compare with; name a revision: --changed v1.4.0")
+
+
+def _changed_lines(cases: Sequence[Case], golden: Path, commit: str) -> set[str]:
+    """Ids of the cases that are new or another than at the commit; metadata does not count."""
+    top = toplevel(golden.absolute().parent)
+    if top is None:
+        raise _CannotTellError(f"{golden} is in no git repository")
+    inside = golden.resolve().relative_to(top.resolve()).as_posix()
+    try:
+        text = git(top, "show", f"{commit}:{inside}")
+    except ReplayError:
+        raise _CannotTellError(f"{golden} is newer than the base") from None
+    with tempfile.TemporaryDirectory(prefix="replay-base-") as folder:
+        file = Path(folder) / golden.name
+        file.write_text(text, encoding="utf-8", errors="surrogateescape")
+        try:
+            before = {case.id: _held(case) for case in read_golden(file)}
+        except InputError:
+            raise _CannotTellError(f"{golden} cannot be read as it was at the base") from None
+    return {case.id for case in cases if before.get(case.id) != _held(case)}
+
+
+def _held(case: Case) -> Case:
+    return replace(case, provenance=Provenance())
+
+
+def _changed_tools(
+    folder: Path,
+    top: Path,
+    commit: str,
+    golden: Path,
+    version: Version,
+    settings: Settings,
+    cases: Sequence[Case],
+) -> _Tools:
+    imports = Imports(folder)
+    used = frozenset(name for case in cases for name in tools_of(case) or ())
+    points = [_point(imports, point, used) for point in version.tools]
+    entry = _file(imports, (version.entrypoint or "").partition(":")[0])
+    modules = {file for file, _, _ in points} - {entry}
+    core = imports.closure(entry, leave_out=modules)
+    names: set[str] = set()
+    files: list[str] = []
+    every = False
+    for path in _changed_files(folder, top, commit, golden, settings):
+        shown = path.relative_to(top).as_posix()
+        if path in core:
+            raise _CannotTellError(f"the agent itself changed in {shown}")
+        if path.suffix != ".py":
+            raise _CannotTellError(
+                f"{shown} changed, and what it bears on cannot be told; [cases] unrelated names files that "
+                "bear on no case"
+            )
+        concerned = [point for point in points if path in imports.closure(point[0], leave_out=set())]
+        if not concerned:
+            continue
+        functions = {attribute for file, attribute, tool in concerned if tool and file == path}
+        touched = _touched(top, commit, shown, functions)
+        hit = [point for point in concerned if touched is None or point[0] != path or point[1] in touched]
+        if hit:
+            files.append(shown)
+        names |= {attribute for _, attribute, tool in hit if tool}
+        every = every or any(not tool for _, _, tool in hit)
+    return _Tools(names=frozenset(names), every=every, files=tuple(files))
+
+
+def _point(imports: Imports, point: str, used: frozenset[str]) -> tuple[Path, str, bool]:
+    """The file of a patch point, the last of its names, and whether that is the name of a tool."""
+    module, _, attributes = point.partition(":")
+    last = attributes.rpartition(".")[2]
+    return _file(imports, module), last, last in used
+
+
+def _file(imports: Imports, module: str) -> Path:
+    found = imports.file_of(module)
+    if found is None:
+        raise _CannotTellError(f"the source of {module or 'the agent'} is not in the version's folder")
+    return found
+
+
+def _changed_files(folder: Path, top: Path, commit: str, golden: Path, settings: Settings) -> Iterator[Path]:
+    named = git(top, "diff", "--name-only", "-z", "--no-renames", commit).split("\0")
+    new = git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "-z").split("\0")
+    root = settings.root.resolve()
+    kept = {golden, golden.with_name("retired.jsonl"), settings.root / settings.judge.calibration}
+    of_cases = {path.resolve() for path in kept}
+    for name in sorted({name for name in (*named, *new) if name}):
+        path = top / name
+        inside = path.relative_to(root).as_posix() if path.is_relative_to(root) else name
+        if path in of_cases or any(fnmatch(inside, one) for one in settings.cases.unrelated):
+            continue
+        yield path
+
+
+def _touched(top: Path, commit: str, name: str, functions: set[str]) -> set[str] | None:
+    """Which of a file's functions changed; None where something else of it did, or it cannot be told."""
+    try:
+        old, new = ast.parse(git(top, "show", f"{commit}:{name}")), ast.parse((top / name).read_bytes())
+    except (ReplayError, SyntaxError, ValueError, OSError):
+        return None
+    (rest_before, was), (rest, now) = _split(old, functions), _split(new, functions)
+    return None if rest_before != rest else {name for name in functions if was.get(name) != now.get(name)}
+
+
+def _split(tree: ast.Module, functions: set[str]) -> tuple[list[str], dict[str, str]]:
+    rest, found = [], {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in functions:
+            found[node.name] = ast.dump(node)
+        else:
+            rest.append(ast.dump(node))
+    return rest, found
