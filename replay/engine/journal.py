@@ -111,6 +111,12 @@ def path_of(store: Path, run_id: str) -> Path:
     return store.absolute().parent / "journal" / f"{run_id}.jsonl"
 
 
+def waiting(store: Path, run_id: str) -> list[Trial]:
+    """The finished trials of a run that are not in the store yet, for who looks from another process."""
+    path = path_of(store, run_id)
+    return [trial for trial, _ in _left_in(path)] if path.exists() else []
+
+
 def _left_in(path: Path) -> Iterator[tuple[Trial, list[ModelCall]]]:
     """The trials of a journal; one that was being written when its process died is left out."""
     calls: list[ModelCall] = []

@@ -29,6 +29,7 @@ def view(app: App, port: int, no_browser: bool) -> None:
     from cases.desk import Desk
     from cases.promote import person
     from replay.errors import StoreMissingError
+    from reports.view.follower import Follower
     from reports.view.server import serve
     from reports.view.shelf import Shelf
     from reports.view.site import Site
@@ -46,9 +47,8 @@ def view(app: App, port: int, no_browser: bool) -> None:
             # Aside: a browser in the terminal does not come back before it is closed.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    site = Site(
-        settings, Shelf(store, settings.golden_path), Desk(store, settings.golden_path, person(settings.root))
-    )
+    golden = settings.golden_path
+    site = Site(settings, Shelf(store, golden), Desk(store, golden, person(settings.root)), Follower(store))
     try:
         serve(site, port=port, opened=opened)
     except KeyboardInterrupt:

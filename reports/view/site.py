@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from replay.engine.tally import running
 from replay.settings import Settings
 from reports.html.render import environment
+from reports.view.follower import Follower
 from reports.view.shelf import Found, Shelf
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A store, settings, and the person before the screen."""
+    """A store, settings, the person before the screen, and what was seen of runs that go on."""
 
     settings: Settings
     shelf: Shelf
     desk: Desk
+    follower: Follower
 
     def page(
         self, template: str, *found: Found[Any], status: int = 200, area: str = "", **values: Any

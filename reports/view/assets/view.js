@@ -71,18 +71,71 @@
   };
 
   const live = document.querySelector("[data-live]");
+  const followed = live?.dataset.follow;
+  const number = (count) => count.toLocaleString("en");
+  const row = (...cells) => {
+    const made = document.createElement("tr");
+    made.append(...cells);
+    return made;
+  };
+  const cell = (tag, className, ...parts) => {
+    const made = document.createElement(tag);
+    if (className) made.className = className;
+    made.append(...parts);
+    return made;
+  };
+
+  // What is left at the pace of the last two minutes, once there is one.
+  const paces = [];
+  const pace = (one) => {
+    const now = performance.now() / 1000;
+    paces.push([now, one.done]);
+    while (paces.length > 2 && paces[0][0] < now - 120) paces.shift();
+    const [since, before] = paces[0];
+    const speed = (one.done - before) / (now - since);
+    if (!(speed > 0)) return "";
+    const left = (one.total - one.done) / speed;
+    const time = left < 90 ? `${Math.ceil(left)} s` : left < 5400 ? `${Math.round(left / 60)} min` : `${(left / 3600).toFixed(1)} h`;
+    return `· ${speed < 1 ? `${(speed * 60).toFixed(0)} a minute` : `${speed.toFixed(1)} a second`}, about ${time} left`;
+  };
+
+  const follow = (one) => {
+    live.querySelector("progress").value = one.done;
+    live.querySelector(".done").textContent = number(one.done);
+    live.querySelector(".failed").textContent = one.failed ? `· ${number(one.failed)} failed` : "";
+    live.querySelector(".spent").textContent = one.spent ? `· ${one.spent} spent` : "";
+    live.querySelector(".pace").textContent = pace(one);
+    live.querySelector("[data-rows=lanes]").replaceChildren(
+      ...one.lanes.map(([name, ended, ...rest]) => {
+        const head = cell("th", "", name);
+        head.scope = "row";
+        return row(head, cell("td", "", ended), ...rest.map((text) => cell("td", "n", text)));
+      }),
+    );
+    live.querySelector("[data-rows=latest]").replaceChildren(
+      ...one.latest.map((trial) =>
+        row(
+          cell("td", "", cell("span", `chip ${trial.tone}`, trial.status)),
+          cell("td", "", cell("span", "code", trial.item), cell("span", "excerpt", `${trial.lane}, trial ${trial.trial}`)),
+          cell("td", "", cell("span", "code", trial.path), cell("span", "excerpt", trial.said)),
+          cell("td", "n", `${trial.took} · ${trial.cost}`),
+        ),
+      ),
+    );
+  };
+
   const look = async () => {
     try {
-      const told = await (await fetch("/live.json")).json();
+      const told = await (await fetch(`/live.json${followed ? `?run=${encodeURIComponent(followed)}` : ""}`)).json();
       if (told.mark !== live.dataset.live) location.reload();
       for (const one of told.running) {
         const box = live.querySelector(`[data-run="${CSS.escape(one.run)}"]`);
         if (!box) continue;
-        const failed = one.failed ? ` · ${one.failed.toLocaleString("en")} failed` : "";
-        box.querySelector(".count").textContent =
-          `${one.done.toLocaleString("en")} of ${one.total.toLocaleString("en")} trials${failed}`;
+        const failed = one.failed ? ` · ${number(one.failed)} failed` : "";
+        box.querySelector(".count").textContent = `${number(one.done)} of ${number(one.total)} trials${failed}`;
         box.querySelector("progress").value = one.done;
       }
+      if (followed && told.run) follow(told.run);
     } catch {
       // The server has ended, or is busy: what is shown stays.
     }

@@ -51,17 +51,28 @@ def listed(site: Site, request: Request) -> Response:
     )
 
 
-def live(site: Site, request: Request) -> Response:  # noqa: ARG001
-    """How far the runs are that go on now, and whether the page is still as it was; asks files alone."""
+def live(site: Site, request: Request) -> Response:
+    """How far the runs are that go on now, and whether the page is still as it was; asks files alone.
+
+    Of the run that is followed, what came of its trials, too.
+    """
     told = [
         {"run": one.run, "done": one.done, "total": one.total, "failed": one.failed}
         for one in running(site.shelf.store)
     ]
-    return JSONResponse({"running": told, "mark": _mark(site)})
+    followed = site.follower.told(request.query_params.get("run") or "-")
+    return JSONResponse(
+        {"running": told, "mark": _mark(site), "run": followed and site.follower.look(followed)}
+    )
 
 
 def report(site: Site, request: Request) -> Response:
-    """A run, as its HTML report shows it."""
+    """A run, as its HTML report shows it; while it goes on, how far it is and what came of its trials."""
+    told = site.follower.told(request.path_params["run"])
+    if told is not None:
+        return site.page(
+            "live.html.j2", area="report", run=told.run, mark=_mark(site), seen=site.follower.look(told)
+        )
     found = site.result("report", request.path_params["run"], render.parts)
     return site.page("run.html.j2", found, area="report", run=found.value["result"].run.id, **found.value)
 
