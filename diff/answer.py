@@ -46,6 +46,8 @@ class Evidence:
     gate: GateSection
     cases: CasesSection
     """What must pass where there is one lane."""
+    candidates: int = 1
+    """New lanes of the run: so many comparisons with the same old one, whose intervals hold together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +196,8 @@ def _figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.ci is None:
         return text
     low, high = metric.ci
-    return f"{text} ({evidence.gate.confidence:.0%} interval {low:+.2f} to {high:+.2f})"
+    several = "simultaneous " if evidence.candidates > 1 else ""
+    return f"{text} ({several}{evidence.gate.confidence:.0%} interval {low:+.2f} to {high:+.2f})"
 
 
 def _items(count: int) -> str:

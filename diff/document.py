@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from diff.result import (
+    Candidate,
     DiffResult,
     Gate,
     GradedTrial,
@@ -24,11 +25,13 @@ SCHEMA = "replaydiff.diff/1"
 
 def to_json(result: DiffResult) -> dict[str, Any]:
     """The document as plain JSON values: no NaN, no datetime."""
+    ranking = [_candidate(one) for one in result.ranking]
     return {
         "schema": SCHEMA,
         "answer": result.answer.value,
         "reason": result.reason,
         "next": result.next,
+        **({"ranking": ranking} if ranking else {}),
         "run": _run(result),
         "lanes": {lane.value: _lane(summary) for lane, summary in result.lanes.items()},
         "items": _fields(result.counts),
@@ -38,6 +41,18 @@ def to_json(result: DiffResult) -> dict[str, Any]:
         "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
         "warnings": list(result.warnings),
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "lane": candidate.lane.value,
+        "shown": candidate.shown,
+        "answer": candidate.answer.value,
+        "reason": candidate.reason,
+        "items": _fields(candidate.counts),
+        "metrics": {name: _fields(metric) for name, metric in candidate.metrics.items()},
+        **_lane(candidate.summary),
     }
 
 

@@ -87,8 +87,10 @@ def _sample(name: str, block: Block) -> Sample:
     )
 
 
-def work(name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated: bool) -> Worked:
-    """One metric over the items it applies to."""
+def work(
+    name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated: bool, *, candidates: int = 1
+) -> Worked:
+    """One metric over the items it applies to, in one of so many comparisons with the same old lane."""
     gate = settings.gate
     held = [block for block in blocks if _applies(name, block, settings)]
     samples = [_sample(name, block) for block in held]
@@ -116,7 +118,7 @@ def work(name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated
         for said in (_why(name, block, verdict),)
     }
     return Worked(
-        delta=_delta(name, run, held, samples, scale, null, judged, settings, gated),
+        delta=_delta(name, run, held, samples, scale, null, judged, settings, gated, candidates),
         by_item=by_item,
         null=null,
     )
@@ -132,6 +134,7 @@ def _delta(
     judged: Sequence[Judged],
     settings: Settings,
     gated: bool,
+    candidates: int,
 ) -> MetricDelta:
     one_lane = not all(lane in run.lanes for lane in _SIDES)
     pairs = [
@@ -141,7 +144,7 @@ def _delta(
     ]
     deltas = [delta for _, _, delta in pairs]
     grouped = paired.clusters(deltas, [cluster(item) for item, _, _ in pairs])
-    confidence, reach = settings.gate.confidence, scale.reach
+    confidence, reach = paired.simultaneous(settings.gate.confidence, candidates), scale.reach
     se = paired.standard_error(grouped)
     bounds = [pair for sample in samples if (pair := sample.delta_bounds(scale.low, scale.high)) is not None]
     verdicts = [one.verdict for one in judged]

@@ -207,6 +207,41 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankedMetric:
+    """One metric of one candidate."""
+
+    old: float | None
+    new: float | None
+    delta: float | None
+    ci: tuple[float, float] | None
+    """Of `delta`; the intervals of all candidates hold together with the set confidence."""
+    p: float | None
+    p_adjusted: float | None
+    """Holm-corrected over the candidates."""
+    behind: float | None
+    """How much less the change is than that of the candidate that ranks first, over the items both have;
+    None for the first itself."""
+    behind_ci: tuple[float, float] | None
+    """Of `behind`, corrected for the choice among all pairs of candidates."""
+    gated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One of several new versions that were compared with one old version in one run."""
+
+    lane: Lane
+    """Its lane in the run."""
+    shown: bool
+    """Whether the rest of the result is about this one, under the name of the lane `new`."""
+    answer: Answer
+    reason: str
+    counts: Counts
+    metrics: dict[str, RankedMetric]
+    summary: LaneSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiffResult:
     """Everything a report shows."""
 
@@ -222,6 +257,8 @@ class DiffResult:
     metrics: dict[str, MetricDelta]
     items: tuple[ItemVerdict, ...]
     """Regressed first, then mixed, inconclusive, improved, unchanged; within one by size of the delta."""
+    ranking: tuple[Candidate, ...] = ()
+    """Of a run with several new lanes: all of them, the best first. Empty where there is one."""
     slices: tuple[Slice, ...] = ()
     groups: tuple[Group, ...] = ()
     """Of a single lane: its cases by category, difficulty and tag with a threshold; empty where two lanes are

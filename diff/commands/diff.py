@@ -12,6 +12,7 @@ Examples:
   replay diff
   replay diff --metric tool_calls --json
   replay diff --gate default
+  replay diff --lane new2
   replay diff --gate 'regressed<=2' --gate 'tool_calls.delta>=-0.05'
 """
 
@@ -31,14 +32,27 @@ Examples:
     multiple=True,
     help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
 )
+@click.option(
+    "--lane",
+    metavar="LANE",
+    help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
+)
 @json_option
 def diff(
-    app: App, run: str | None, metrics: tuple[str, ...], gate: tuple[str, ...], as_json: bool
+    app: App,
+    run: str | None,
+    metrics: tuple[str, ...],
+    gate: tuple[str, ...],
+    lane: str | None,
+    as_json: bool,
 ) -> ExitCode:
     """Say which items improved or regressed, and whether to ship.
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. The first line is the answer:
     SHIP, HOLD or CAN'T TELL.
+
+    Of a run with several new versions all are ranked; the answer, the gate and all figures below are of the
+    one that ranks first, or of --lane.
 
     Without --gate (or a [gate] in replay.toml) the exit code is 0, or 3 where trials errored. With one it is
     0 where the gate held, 1 where it did not, and 4 where it could not be decided.
@@ -46,6 +60,7 @@ def diff(
     from diff import gate as gates
     from diff.compute import compute
     from diff.document import to_json
+    from diff.ranking import new_lane
     from replay.errors import worst_exit
     from replay.store.connection import open_store
     from replay.store.runs import chosen_run
@@ -54,7 +69,7 @@ def diff(
     gates.check_form(gate)
     with open_store(app.store_path, read_only=True) as con:
         run = chosen_run(con, run).id
-        result = compute(con, run, app.settings, metrics=metrics, gate=gate or None)
+        result = compute(con, run, app.settings, metrics=metrics, gate=gate or None, candidate=new_lane(lane))
     if as_json:
         print_json(to_json(result))
     else:

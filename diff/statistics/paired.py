@@ -89,6 +89,16 @@ def interval(
     return float(low), float(high)
 
 
+def simultaneous(confidence: float, comparisons: int) -> float:
+    """The confidence of each of several intervals that all hold their true values with `confidence`.
+
+    1 − (1 − confidence)/m for m intervals (Bonferroni; Dunn 1961, "Multiple comparisons among means"). It
+    needs no assumption on how the comparisons hang together, and costs little beside Dunnett's exact value
+    for several versions against one (at m = 5: 2.58 against 2.51 standard errors).
+    """
+    return 1 - (1 - confidence) / max(1, comparisons)
+
+
 def sign_flip(grouped: Clusters, *, seed: int = 0) -> float | None:
     """Two-sided sign-flip permutation test of the mean difference being 0 (Fisher 1935, §21).
 

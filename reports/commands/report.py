@@ -40,9 +40,20 @@ Examples:
     multiple=True,
     help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
 )
+@click.option(
+    "--lane",
+    metavar="LANE",
+    help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
+)
 @click.option("--width", type=click.IntRange(min=20), help="Columns of the terminal report.")
 def report(
-    app: App, run: str | None, format_: str, output: str | None, metrics: tuple[str, ...], width: int | None
+    app: App,
+    run: str | None,
+    format_: str,
+    output: str | None,
+    metrics: tuple[str, ...],
+    lane: str | None,
+    width: int | None,
 ) -> None:
     """Write a run's report: terminal, HTML, Markdown, JSON, JUnit.
 
@@ -50,6 +61,7 @@ def report(
     answer. The HTML report is one file that opens from disk, without a network.
     """
     from diff.compute import compute
+    from diff.ranking import new_lane
     from replay.store.connection import open_store
     from replay.store.runs import chosen_run
     from replay.terminal.plain import encodable
@@ -60,7 +72,7 @@ def report(
         files.check_target(Path(output))
     with open_store(app.store_path, read_only=True) as con:
         run = chosen_run(con, run).id
-        result = compute(con, run, app.settings, metrics=metrics)
+        result = compute(con, run, app.settings, metrics=metrics, candidate=new_lane(lane))
     known = base.BUILTIN.get(format_)
     if output is None and known and known.to_file:
         output = f"replay-report-{result.run.id}{known.suffix}"
