@@ -1,6 +1,7 @@
 """What a report format is, and where the formats are.
 
-A format is a function `render(result, *, width, color) -> str` of a `diff.result.DiffResult`. It computes no
+A format is a function `render(result, *, width, color)` of a `diff.result.DiffResult` that returns text, or
+bytes where it is none. It computes no
 figure and decides nothing: it shows what was computed. It must take every result there is: no items, one lane
 alone (`replay check`), errors only, and text that someone wrote to do harm. A new format is one module with
 such a function and one line in `BUILTIN`; one that lives in another package is an entry point in the group
@@ -22,8 +23,8 @@ GROUP = "replaydiff.reports"
 class Report(Protocol):
     """What a format is."""
 
-    def __call__(self, result: DiffResult, *, width: int, color: bool) -> str:
-        """The report as text; `width` (columns) and `color` are for formats that a terminal shows."""
+    def __call__(self, result: DiffResult, *, width: int, color: bool) -> str | bytes:
+        """The report; `width` (columns) and `color` are for formats that a terminal shows."""
         ...
 
 
@@ -43,12 +44,13 @@ BUILTIN: dict[str, Format] = {
     "markdown": Format("reports.markdown:render", ".md", to_file=False),
     "json": Format("reports.json_:render", ".json", to_file=False),
     "csv": Format("reports.table:render", ".csv", to_file=False),
+    "parquet": Format("reports.table:render_parquet", ".parquet", to_file=True),
     "junit": Format("reports.junit:render", ".xml", to_file=True),
     "html": Format("reports.html.render:render", ".html", to_file=True),
 }
 
 
-def render(result: DiffResult, format: str, *, width: int = 100, color: bool = False) -> str:  # noqa: A002
+def render(result: DiffResult, format: str, *, width: int = 100, color: bool = False) -> str | bytes:  # noqa: A002
     """The result in this format.
 
     Raises:

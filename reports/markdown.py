@@ -14,6 +14,7 @@ from diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
 from replay.model import Status
 from replay.terminal.plain import one_line, visible
 from reports import numbers, words
+from reports.alike import alike
 
 MARKER = "<!-- replaydiff -->"
 LIMIT = 65_000
@@ -26,6 +27,8 @@ _AUTOLINKS = re.compile(r'[@#!~%$^&](?=[\w"*])|://|\bwww\.|\bGH-', re.IGNORECASE
 _NO_WIDTH = "&#8203;"
 _SHOWN = (60, 25, 10, 0)
 """How many items of a verdict are listed: as many as fit."""
+_MEMBERS = 20
+"""How many items of a cause are listed."""
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
@@ -131,18 +134,38 @@ def _name(name: str, metric: MetricDelta) -> str:
 
 
 def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[str]:
+    """The items of a verdict, folded; a cause that several share stands once."""
     yield f"<details><summary><b>{numbers.count(len(items))} {verdict}</b></summary>"
     yield ""
-    for item in items[:shown]:
-        why = "; ".join(f"{code(name, 40)} {escape(reason, 300)}" for name, reason in words.reasons(item)[:3])
-        yield f"- {code(item.item.id, 100)}{': ' if why else ''}{why}"
-        if item.item.input.strip():
-            yield f"  <br>{escape(item.item.input, 160)}"
-    if len(items) > shown:
-        yield f"- … and {numbers.count(len(items) - shown)} more"
+    left, groups = shown, alike(items)
+    while groups and left > 0:
+        group = groups.pop(0)
+        if len(group.items) == 1:
+            yield from _item(group.items[0])
+            left -= 1
+            continue
+        why = ": ".join(part for part in (code(group.metric, 40), escape(group.cause, 300)) if part)
+        yield f"- **{numbers.count(len(group.items))}**{' · ' if why else ''}{why}"
+        listed = group.items[: min(left, _MEMBERS)]
+        for item in listed:
+            told = f" {escape(item.item.input, 160)}" if item.item.input.strip() else ""
+            yield f"  - {code(item.item.id, 100)}{told}"
+        if len(group.items) > len(listed):
+            yield f"  - … and {numbers.count(len(group.items) - len(listed))} more"
+        left -= len(listed)
+    if groups:
+        yield f"- … and {numbers.count(sum(len(group.items) for group in groups))} more"
     yield ""
     yield "</details>"
     yield ""
+
+
+def _item(item: ItemVerdict) -> Iterator[str]:
+    """An item that changed in its own way."""
+    why = "; ".join(f"{code(name, 40)} {escape(reason, 300)}" for name, reason in words.reasons(item)[:3])
+    yield f"- {code(item.item.id, 100)}{': ' if why else ''}{why}"
+    if item.item.input.strip():
+        yield f"  <br>{escape(item.item.input, 160)}"
 
 
 def _groups(result: DiffResult) -> Iterator[str]:

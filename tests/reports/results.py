@@ -42,6 +42,7 @@ from replay.model import (
     Vote,
 )
 
+LANES = (Lane.OLD, Lane.NEW, Lane.OLD2)
 RUN = "20261120-221305-ab12"
 
 HOSTILE = (
@@ -553,7 +554,7 @@ def hostile() -> DiffResult:
     call = ToolCall(name=bad, args={bad: [bad, {bad: bad}]}, call_id=bad, result=bad, error=bad)
     votes = (Vote(index=0, state=GradeState.SCORED, score=0.33, reason=bad),)
     lanes = {}
-    for lane_ in Lane:
+    for lane_ in LANES:
         made = Trial(
             run_id=RUN,
             item_id=bad,
@@ -612,8 +613,8 @@ def hostile() -> DiffResult:
         {},
         reason=bad,
         next=f"replay show {bad}",
-        run=run(tuple(Lane), sample=bad),
-        lanes={lane_: lane("x", version=names, statuses={"ok": 1}) for lane_ in Lane},
+        run=run(LANES, sample=bad),
+        lanes={lane_: lane("x", version=names, statuses={"ok": 1}) for lane_ in LANES},
         counts=Counts(total=1, compared=1, improved=0, regressed=1, mixed=0, unchanged=0, inconclusive=0),
         metrics={bad: metric(calibration={bad: bad})},
         items=(worst,),

@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import duckdb
 import jsonschema
 import pytest
 
@@ -32,7 +34,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("format_", [name for name in base.BUILTIN if name != "csv"])
+@pytest.mark.parametrize("format_", [name for name in base.BUILTIN if name not in ("csv", "parquet")])
 def test_the_answer_is_in_every_format_of_every_result(format_: str, name: str) -> None:
     text = text_of(name, format_)
     text.encode("utf-8")
@@ -83,10 +85,46 @@ def test_csv_has_a_row_for_each_case_and_no_formula(name: str) -> None:
     rows = list(csv.DictReader(io.StringIO(text_of(name, "csv"))))
     assert [row["verdict"] for row in rows] == [str(item.verdict) for item in result.items]
     for row, item in zip(rows, result.items, strict=True):
-        assert not any(cell.startswith(("=", "+", "@")) for cell in row.values())
+        assert not any(cell.startswith(("=", "+", "@", "\t", "＝")) for cell in (*row, *row.values()))
         for metric in result.metrics if name != "hostile" else ():
             cell, found = row[f"{metric}.delta"], item.metrics.get(metric)
             assert (float(cell) if cell else None) == (found.delta if found else None)
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@sum(a)", "\t=1", "\r=1", "＝1+1"])
+def test_a_text_that_a_spreadsheet_would_compute_is_no_formula(cell: str) -> None:
+    hold = DRAWN["hold"]
+    asked = replace(hold.items[0], item=replace(hold.items[0].item, input=cell))
+    row = next(csv.DictReader(io.StringIO(base.render(replace(hold, items=(asked,)), "csv"))))
+    assert row["input"].startswith("'")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_parquet_has_the_rows_of_csv_with_types(name: str, tmp_path: Path) -> None:
+    result = DRAWN[name]
+    file = tmp_path / "cases.parquet"
+    file.write_bytes(base.render(result, "parquet"))
+    with duckdb.connect() as con:
+        read = con.execute("SELECT * FROM read_parquet(?)", [str(file)])
+        columns = [column[0] for column in read.description]
+        rows = [dict(zip(columns, row, strict=True)) for row in read.fetchall()]
+    assert [row["verdict"] for row in rows] == [str(item.verdict) for item in result.items]
+    assert len(columns) == len(next(csv.reader(io.StringIO(text_of(name, "csv")))))
+    for row, item in zip(rows, result.items, strict=True):
+        assert row["weight"] == item.item.weight
+        for metric in result.metrics if name != "hostile" else ():
+            found = item.metrics.get(metric)
+            assert row[f"{metric}.delta"] == (found.delta if found else None)
+            assert row[f"{metric}.cause"] == (found.cause if found else None)
+
+
+def test_metrics_that_differ_in_case_alone_are_columns_of_their_own(tmp_path: Path) -> None:
+    result = replace(DRAWN["hold"], metrics={"Wit": results.metric(), "wit": results.metric()})
+    file = tmp_path / "cases.parquet"
+    file.write_bytes(base.render(result, "parquet"))
+    with duckdb.connect() as con:
+        columns = con.execute("SELECT * FROM read_parquet(?)", [str(file)]).description
+    assert {"Wit.delta", "wit 2.delta"} <= {column[0] for column in columns}
 
 
 def test_an_unknown_format_names_the_known_ones() -> None:

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from functools import cache
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import xmlschema
 
 from reports import base
 from tests.reports import results
 
-# Jenkins' junit-10.xsd: per element its attributes (required ones first), and the children it may have.
-SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
-    "testsuites": (set(), {"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
-    "testsuite": (
-        {"name", "tests", "failures", "errors"},
-        {"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "log", "url"},
-        {"testsuite", "properties", "testcase", "system-out", "system-err"},
-    ),
-    "properties": (set(), set(), {"property"}),
-    "property": ({"name", "value"}, set(), set()),
-    "testcase": (
-        {"name"},
-        {"time", "classname", "group"},
-        {"skipped", "error", "failure", "system-out", "system-err"},
-    ),
-    "failure": (set(), {"type", "message"}, set()),
-    "error": (set(), {"type", "message"}, set()),
-    "skipped": (set(), {"type", "message"}, set()),
-    "system-out": (set(), set(), set()),
-}
-TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+
+@cache
+def schema() -> xmlschema.XMLSchema:
+    return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 
 
 def parse(name: str) -> ElementTree.Element:
@@ -41,11 +26,17 @@ def parse(name: str) -> ElementTree.Element:
 def test_it_follows_the_schema(name: str) -> None:
     root = parse(name)
     assert root.tag == "testsuites"
-    for node in root.iter():
-        required, optional, children = SCHEMA[node.tag]
-        assert required <= set(node.keys()) <= required | optional
-        assert {child.tag for child in node} <= children
-        assert TIME.fullmatch(node.get("time", "0"))
+    schema().validate(root)
+
+
+@pytest.mark.parametrize(
+    ("find", "attribute", "value"),
+    [("testsuite", "tests", "many"), (".//testcase", "time", "1 s"), (".//failure", "colour", "red")],
+)
+def test_the_schema_takes_not_everything(find: str, attribute: str, value: str) -> None:
+    root = parse("hold")
+    root.find(find).set(attribute, value)
+    assert not schema().is_valid(root)
 
 
 @pytest.mark.parametrize("name", results.ALL)

@@ -73,6 +73,13 @@ def test_a_comment_fits_whatever_the_run() -> None:
     assert len(base.render(replace(result, metrics=many), "markdown")) < 65_536
 
 
+def test_a_cause_that_several_share_stands_once() -> None:
+    text = base.render(results.many(), "markdown")
+    assert text.count("called cancel\\_order without get\\_order\\_status first") == 1
+    assert "- **30** · `tool_calls`: called" in text
+    assert text.count("  - … and 10 more") == 4
+
+
 def test_regressions_are_folded_and_listed_first() -> None:
     text = base.render(results.hold(), "markdown")
     order = [
