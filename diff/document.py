@@ -97,6 +97,7 @@ def _case(item: ItemVerdict) -> dict[str, Any]:
         "stratum": item.item.stratum,
         "weight": item.item.weight,
         "verdict": item.verdict.value,
+        "parting": None if item.parting is None else _fields(item.parting),
         "metrics": {name: _fields(metric) for name, metric in item.metrics.items()},
         "lanes": {
             lane.value: {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()

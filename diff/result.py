@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from diff.parting import Parting
 from diff.statistics.split import Split
 from replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
 
@@ -83,6 +84,8 @@ class ItemVerdict:
     verdict: Verdict
     metrics: dict[str, ItemMetric]
     lanes: dict[Lane, tuple[GradedTrial, ...]]
+    parting: Parting | None = None
+    """From which of the user's turns the lanes do another thing; None where they do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

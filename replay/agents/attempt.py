@@ -34,6 +34,9 @@ class Attempt:
         self._stopped_as = Status.DIVERGED
         self._item, self._rules = item, rules
         self._tape = Tape(item.tape, rules.ignore_args, rules.ignore_by_tool)
+        for served in item.before:
+            if served.rule is Rule.TAPE:
+                self._tape.answer(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
         self._simulation_usd = 0.0
         self._started_at = now()
@@ -140,9 +143,9 @@ class Attempt:
             served.rule is Rule.SIMULATED
             and served.call.name == name
             and canonical_args(served.call.args, ignored) == same
-            for served in self._served
+            for served in (*self._item.before, *self._served)
         )
-        before = tuple(self._served)
+        before = (*self._item.before, *self._served)
         # Kept before it is answered, so that calls made at the same time stand in the order of asking.
         place = len(self._served)
         self._keep(name, args, Rule.SIMULATED, answered=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from replay.model import Item, Lane, ModelCall, ServedCall, Status, Trial, Usage
+from replay.model import Item, Lane, ModelCall, ServedCall, Status, Trial, Turn, Usage
 
 if TYPE_CHECKING:
     from replay.gateway.recording import Line
@@ -41,6 +41,8 @@ class Outcome:
     """The tail of what was printed during an attempt that failed; None where it went well."""
     retry_after_s: float | None = None
     """For `infra_error`: the seconds the provider asked to wait; None where it did not say."""
+    turns: tuple[Turn, ...] = ()
+    """What was done at each of the user's turns, where several were replayed."""
     model_calls: tuple[ModelCall, ...] = ()
     """What the model gateway recorded of it."""
 
@@ -63,6 +65,7 @@ class Outcome:
             started_at=self.started_at,
             attempts=attempts,
             stderr=self.stderr,
+            turns=self.turns,
         )
 
 

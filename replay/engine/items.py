@@ -182,7 +182,7 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
     return Item(
         id=trace.trace_id,
         input=trace.input,
-        messages=_asked(trace),
+        messages=asked(trace),
         tape=trace.tool_calls,
         model=trace.model,
         started_at=trace.started_at,
@@ -196,7 +196,7 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
     )
 
 
-def _asked(trace: Trace) -> tuple[Message, ...]:
+def asked(trace: Trace) -> tuple[Message, ...]:
     """The conversation up to and with the user's turn that is the trace's input."""
     for end in range(len(trace.messages) - 1, -1, -1):
         message = trace.messages[end]

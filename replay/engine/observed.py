@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from replay.engine.items import Source
+from replay.engine.items import Source, asked
 from replay.errors import InputError
-from replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Version
+from replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Turn, Version
 from replay.store.traces import iter_traces
 from replay.store.where import field_text, guarded, selection
+from replay.turns import user_turns
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -97,6 +98,7 @@ def trials(
 
 
 def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> Trial:
+    turns = user_turns(asked(trace), trace.tool_calls)
     return Trial(
         run_id=run_id,
         item_id=item_id,
@@ -113,6 +115,7 @@ def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> T
         latency_ms=trace.latency_ms,
         started_at=trace.started_at,
         scores=trace.scores,
+        turns=tuple(Turn(number=turn.number, calls=turn.calls) for turn in turns) if len(turns) > 1 else (),
     )
 
 

@@ -13,12 +13,14 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replay import __version__
 from replay.agents import Outcome
 from replay.engine import observed, plan
+from replay.engine.conversation import converse
 from replay.engine.forecast import Forecast, forecast
 from replay.engine.interrupt import interruptible
 from replay.engine.items import Source
@@ -332,11 +334,13 @@ class _Batch:
     async def _tried(self, item: Item, slot: plan.Slot) -> tuple[Outcome, int]:
         """One trial, tried again where the provider or the network failed; with how often it was tried."""
         agent, pace, tries = self._crew.agents[slot.lane], self._paces[slot.lane], 0
+        # A recorded decision is asked as it stands.
+        run = agent.run if self.run.mode is Mode.STEP else partial(converse, agent)
         gateway = self._crew.gateway
         while True:
             line = None if gateway is None else gateway.line(item.id, slot.lane, slot.trial)
             async with pace.turn():
-                outcome = await agent.run(item, slot.trial, line)
+                outcome = await run(item, slot.trial, line)
             if line is not None:
                 outcome = line.told(outcome, take_calls=not self.run.lanes[slot.lane].tools)
             tries += 1

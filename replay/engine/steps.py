@@ -22,6 +22,7 @@ from replay.messages import canonical_args, read_messages
 from replay.model import Item, Lane, Message, Run, Step, StepKind, ToolCall, Trace, Trial, Usage
 from replay.store.traces import iter_traces
 from replay.store.trials import iter_trials
+from replay.turns import action, most_done
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -155,14 +156,11 @@ def partings(con: DuckDBPyConnection, run: Run) -> Iterator[Parting]:
 
 def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:
     """What each lane does in most of its trials; one of its errors alone says nothing."""
-    from replay.tape import show_call
-
     found: dict[Lane, list[str]] = {}
     for trial in trials:
         if not trial.status.is_error:
-            calls = ", ".join(show_call(served.call.name, served.call.args) for served in trial.served)
-            found.setdefault(trial.lane, []).append(calls or "answers")
-    return {lane: max(sorted(done), key=done.count) for lane, done in found.items()}
+            found.setdefault(trial.lane, []).append(action(trial.served))
+    return {lane: most_done(done) for lane, done in found.items()}
 
 
 def _of_step(step: Step, trace: Trace) -> Decision | None:

@@ -35,7 +35,7 @@ from replay.model.trace import (
     tool_path,
     total_usage,
 )
-from replay.model.trial import Rule, ServedCall, Status, Trial
+from replay.model.trial import Rule, ServedCall, Status, Trial, Turn
 from replay.model.version import Version, VersionKind
 
 __all__ = [
@@ -77,6 +77,7 @@ __all__ = [
     "Trace",
     "TraceState",
     "Trial",
+    "Turn",
     "Usage",
     "Version",
     "VersionKind",

@@ -8,6 +8,7 @@ from datetime import datetime
 from replay.model.case import Expectation, Quarantine
 from replay.model.json import JsonObject
 from replay.model.trace import Message, ToolCall
+from replay.model.trial import ServedCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,4 +44,6 @@ class Item:
     tags: tuple[str, ...] = ()
     category: str | None = None
     difficulty: str | None = None
+    before: tuple[ServedCall, ...] = ()
+    """Calls that the same trial made at earlier turns of the user; never stored."""
     metadata: JsonObject = field(default_factory=dict)

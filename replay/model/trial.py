@@ -55,6 +55,17 @@ class ServedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What a trial did at one of the user's turns."""
+
+    number: int
+    """The turn's place among all turns of the user, from 1."""
+    calls: int
+    """How many of the trial's tool calls were made at it."""
+    response: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """Identified by run, item, lane and index."""
 
@@ -79,6 +90,8 @@ class Trial:
     """Scores that came with the trace of an observed trial; empty for a replayed one."""
     stderr: str | None = None
     """The tail of what the agent printed during a trial that failed."""
+    turns: tuple[Turn, ...] = ()
+    """Where several turns of the user were replayed, what was done at each; else empty."""
 
     @property
     def fidelity(self) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from replay.model import Lane, Score, ServedCall, Status, Trial, Usage
+from replay.model import Lane, Score, ServedCall, Status, Trial, Turn, Usage
 from replay.store import bulk
 from replay.store.text import clean_text, encode
 
@@ -28,6 +28,7 @@ _TRIAL = {
     "attempts": "INTEGER",
     "scores": "VARCHAR",
     "stderr": "VARCHAR",
+    "turns": "VARCHAR",
 }
 _KEY = ("run_id", "item_id", "lane", "index")
 _CONFLICT = (
@@ -39,6 +40,7 @@ _READ_BATCH = 500
 
 _read_served = bulk.reader(tuple[ServedCall, ...])
 _read_usage = bulk.reader(Usage)
+_read_turns = bulk.reader(tuple[Turn, ...])
 _read_scores = bulk.reader(dict[str, Score])
 
 
@@ -132,6 +134,7 @@ def _row(trial: Trial) -> tuple[Any, ...]:
         trial.attempts,
         encode(trial.scores),
         _text(trial.stderr),
+        encode(trial.turns) if trial.turns else None,
     )
 
 
@@ -146,4 +149,5 @@ def _trial(row: Sequence[Any]) -> Trial:
     fields["served"] = _read_served(fields["served"])
     fields["usage"] = None if fields["usage"] is None else _read_usage(fields["usage"])
     fields["scores"] = _read_scores(fields["scores"])
+    fields["turns"] = () if fields["turns"] is None else _read_turns(fields["turns"])
     return Trial(**fields)

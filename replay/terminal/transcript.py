@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from replay.model import Case, Item, Message, ServedCall, ToolCall, Trace, Trial
 from replay.terminal.plain import one_line
 from replay.terminal.wrapping import wrapped
+from replay.turns import user_turns
 
 FOLDED = 12
 """Lines of one text that are shown unless everything is asked for."""
@@ -58,14 +59,27 @@ class Transcript:
             lines += ["", f"{trial.lane.value} trial {trial.index + 1}: {trial.status.value}"]
             if trial.reason:
                 lines += self._text("reason", trial.reason)
-            lines += self._served(trial.served)
-            if trial.final_response is not None:
-                lines += self._text("assistant", trial.final_response)
+            lines += self._done(item, trial)
             for line in grades.get((trial.lane.value, trial.index), []):
                 lines += self._text("grade", line)
             if trial.stderr:
                 lines += self._text("printed", trial.stderr)
         return "\n".join(lines)
+
+    def _done(self, item: Item, trial: Trial) -> Iterator[str]:
+        """What a trial did, turn by turn where several turns of the user were replayed."""
+        places = {turn.number: turn.end for turn in user_turns(item.messages, item.tape)}
+        at = 0
+        for turn in trial.turns:
+            end = places.get(turn.number)
+            yield from self._text(f"user {turn.number}", "" if end is None else item.messages[end].text)
+            yield from self._served(trial.served[at : at + turn.calls])
+            at += turn.calls
+            if turn is not trial.turns[-1] and turn.response is not None:
+                yield from self._text("assistant", turn.response)
+        yield from self._served(trial.served[at:])
+        if trial.final_response is not None:
+            yield from self._text("assistant", trial.final_response)
 
     def case(self, case: Case) -> str:
         """A case of the golden set."""

@@ -147,6 +147,7 @@ CREATE TABLE trials (
     attempts       INTEGER NOT NULL,
     scores         JSON NOT NULL,
     stderr         VARCHAR USING COMPRESSION zstd,
+    turns          JSON,                  -- of several turns of the user: number, calls and response of each
     PRIMARY KEY (run_id, item_id, lane, index)
 );
 

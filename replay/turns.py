@@ -1,0 +1,103 @@
+"""The user's turns of a conversation: which of them a replay goes through, and what was done at each.
+
+A trace of several turns is one run, and its tool calls are those of all its turns. So all turns are replayed
+whose calls were recorded with it: the user's turns are frozen, word for word, and between them stands what
+the version itself said and called. What came before is given as it was recorded; a trace of one turn that
+only carries the history of others is replayed from its own turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replay.messages import canonical_args
+from replay.model import Message, ServedCall, ToolCall, Trial
+from replay.tape import show_call
+
+ANSWERS = "answers"
+"""What is done where no tool is called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserTurn:
+    """A turn that is replayed."""
+
+    number: int
+    """Its place among all turns of the user, from 1."""
+    end: int
+    """Where its last message stands."""
+    calls: int
+    """Recorded calls that followed it."""
+
+
+def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[UserTurn, ...]:
+    """The turns to replay of a conversation that ends in the user's last one; the last is always among them.
+
+    Args:
+        messages: up to and with the last turn of the user.
+        tape: the calls that were recorded with it.
+    """
+    places = [place for place, message in enumerate(messages) for _ in message.tool_calls]
+    own = _recorded_before(
+        [call for message in messages for call in message.tool_calls], tape, most=len(places)
+    )
+    places = places[len(places) - own :]
+    first = places[0] if own else len(messages)
+    ends = [
+        place
+        for place, message in enumerate(messages)
+        if message.role == "user" and (place + 1 == len(messages) or messages[place + 1].role != "user")
+    ]
+    begun = sum(end < first for end in ends)
+    turns = []
+    for number, end in enumerate(ends, 1):
+        following = ends[number] if number < len(ends) else None
+        if number >= begun if own else following is None:
+            after = sum(end < place < following for place in places) if following is not None else 0
+            turns.append(UserTurn(number=number, end=end, calls=after))
+    if turns:
+        last = turns.pop()
+        done = sum(turn.calls for turn in turns)
+        turns.append(UserTurn(number=last.number, end=last.end, calls=max(len(tape) - done, 0)))
+    return tuple(turns)
+
+
+def actions_by_turn(trial: Trial) -> dict[int, str]:
+    """What a trial did at each turn that it finished; of one turn, at turn 1."""
+    if not trial.turns:
+        return {} if trial.status.is_error else {1: action(trial.served)}
+    found, done = {}, 0
+    for place, turn in enumerate(trial.turns, 1):
+        # An error at the last turn says nothing of what would have been done there.
+        if place < len(trial.turns) or not trial.status.is_error:
+            found[turn.number] = action(trial.served[done : done + turn.calls])
+        done += turn.calls
+    return found
+
+
+def action(served: Sequence[ServedCall]) -> str:
+    """What was done, in words: `cancel_order(order_id="1")`, or `answers`. Not its wording."""
+    return ", ".join(show_call(one.call.name, one.call.args) for one in served) or ANSWERS
+
+
+def most_done(actions: Sequence[str]) -> str:
+    """What was done in most trials."""
+    return max(sorted(actions), key=actions.count)
+
+
+def _recorded_before(asked: Sequence[ToolCall], tape: Sequence[ToolCall], *, most: int) -> int:
+    """How many of the last calls of a conversation are the first ones of a recording."""
+    for own in range(min(most, len(tape)), 0, -1):
+        if all(_same(one, other) for one, other in zip(asked[most - own :], tape, strict=False)):
+            return own
+    return 0
+
+
+def _same(asked: ToolCall, recorded: ToolCall) -> bool:
+    ids = (asked.call_id, recorded.call_id)
+    return (
+        asked.name == recorded.name
+        and (None in ids or ids[0] == ids[1])
+        and canonical_args(asked.args) == canonical_args(recorded.args)
+    )

@@ -1,0 +1,185 @@
+"""A trace of several turns: the user's are frozen, what the version says and does between them is its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replay.model import Message, Status, ToolCall, Trace, Turn
+from replay.sampling import draw
+from replay.store.connection import open_store
+from replay.store.samples import write_sample
+from replay.turns import user_turns
+from tests.commands.conftest import Replay
+from tests.engine.project import WHEN, Project
+
+SHOP = '''
+import json
+
+def call(name, args) -> str:
+    return "THE REAL TOOL RAN"
+
+def run_agent(messages, careful=True):
+    """Looks up what it is asked about; cancels where it is told to, and if careful, looks it up again."""
+    text = messages[-1]["content"]
+    if "cancel" in text:
+        if careful:
+            call("get_order", {"id": 7})
+        return "done: " + call("cancel_order", {"id": 7})
+    if "thanks" in text:
+        return json.dumps(messages)
+    return "status: " + call("get_order", {"id": 7})
+'''
+SETTINGS = '[agent]\nentrypoint = "app.agent:run_agent"\ntools = ["app.agent:call"]\n[versions.hasty]\n'
+LOOK = ToolCall(name="get_order", args={"id": 7}, call_id="c1", result="open", index=0)
+AGAIN = ToolCall(name="get_order", args={"id": 7}, call_id="c2", result="still open", index=1)
+CANCEL = ToolCall(name="cancel_order", args={"id": 7}, call_id="c3", result="cancelled", index=2)
+TALK = (
+    Message(role="user", text="hello"),
+    Message(role="assistant", text="hello, what can I do?"),
+    Message(role="user", text="where is order 7?"),
+    Message(role="assistant", tool_calls=(LOOK,)),
+    Message(role="tool", text="open", tool_call_id="c1"),
+    Message(role="assistant", text="It is open."),
+    Message(role="user", text="please"),
+    Message(role="user", text="cancel it"),
+    Message(role="assistant", tool_calls=(AGAIN, CANCEL)),
+    Message(role="tool", text="still open", tool_call_id="c2"),
+    Message(role="tool", text="cancelled", tool_call_id="c3"),
+    Message(role="assistant", text="It is cancelled."),
+    Message(role="user", text="thanks"),
+    Message(role="assistant", text="You are welcome."),
+)
+
+
+def talk(**fields: Any) -> Trace:
+    return Trace(
+        **{
+            "trace_id": "talk",
+            "source": "jsonl",
+            "started_at": WHEN,
+            "input": "thanks",
+            "messages": TALK,
+            "final_response": "You are welcome.",
+            "tool_calls": (LOOK, AGAIN, CANCEL),
+            **fields,
+        }
+    )
+
+
+@pytest.fixture
+def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = Project(tmp_path / "shop")
+    project.settings(SETTINGS + "args = { careful = false }\n")
+    project.write("v1", SHOP)
+    monkeypatch.chdir(project.folder)
+    return project
+
+
+def sampled(project: Project, trace: Trace) -> None:
+    project.traces([trace])
+    with open_store(project.store) as con:
+        drawn = draw(con, name="talks", size=1, seed=0)
+        write_sample(con, drawn.sample, drawn.items)
+
+
+def test_each_turn_with_recorded_calls_is_replayed_with_what_the_version_said_before(
+    replay: Replay, project: Project
+) -> None:
+    sampled(project, talk())
+    assert replay("run", "--new", ".").code == 0
+    [trial] = project.trials()
+    assert trial.status is Status.OK
+    assert [(one.call.name, one.call.result, one.call.index) for one in trial.served] == [
+        ("get_order", "open", 0),
+        ("get_order", "still open", 1),
+        ("cancel_order", "cancelled", 2),
+    ]
+    assert trial.turns == (
+        Turn(number=2, calls=1, response="status: open"),
+        Turn(number=3, calls=2, response="done: cancelled"),
+        Turn(number=4, calls=0, response=trial.final_response),
+    )
+    given = json.loads(trial.final_response or "")
+    assert [(one["role"], one["content"]) for one in given] == [
+        ("user", "hello"),
+        ("assistant", "hello, what can I do?"),
+        ("user", "where is order 7?"),
+        ("assistant", ""),
+        ("tool", "open"),
+        ("assistant", "status: open"),
+        ("user", "please"),
+        ("user", "cancel it"),
+        ("assistant", ""),
+        ("tool", "still open"),
+        ("tool", "cancelled"),
+        ("assistant", "done: cancelled"),
+        ("user", "thanks"),
+    ]
+    asked = [call["id"] for one in given for call in one.get("tool_calls", ())]
+    assert asked == [one["tool_call_id"] for one in given if one["role"] == "tool"]
+    shown = replay("show", "talk", "--run", project.run().id).out
+    assert "user 3     cancel it" in shown
+    assert shown.index("status: open") < shown.index("cancel it") < shown.index("done: cancelled")
+
+
+@pytest.mark.parametrize("old", [".", "observed"])
+def test_the_report_says_from_which_turn_the_lanes_part(replay: Replay, project: Project, old: str) -> None:
+    sampled(project, talk())
+    assert replay("run", "--old", old, "--new", "hasty").code == 0
+    document = json.loads(replay("diff", "--json").out)
+    [case] = document["cases"]
+    assert case["parting"] == {
+        "turn": 3,
+        "of": 4,
+        "actions": {
+            "old": "get_order(id=7), cancel_order(id=7)",
+            "new": "cancel_order(id=7)",
+        },
+    }
+    assert case["metrics"]["tool_calls"]["reason"].endswith("; the lanes part at the user's turn 3 of 4")
+
+
+def test_lanes_that_do_the_same_do_not_part(replay: Replay, project: Project) -> None:
+    sampled(project, talk())
+    replay("run", "--old", ".", "--new", ".", "--aa")
+    assert json.loads(replay("diff", "--json").out)["cases"][0]["parting"] is None
+
+
+def test_a_trial_ends_at_the_turn_that_does_not_end_well(replay: Replay, project: Project) -> None:
+    project.write("v2", SHOP.replace('"cancel_order", {"id": 7}', '"cancel_order", {"id": 8}'))
+    sampled(project, talk())
+    replay("run", "--new", ".")
+    [trial] = project.trials()
+    assert trial.status is Status.DIVERGED
+    assert (trial.reason or "").startswith("at the user's turn 3: cancel_order(id=8): never recorded")
+    assert [turn.number for turn in trial.turns] == [2, 3]
+
+
+def test_a_trace_that_only_carries_the_history_of_others_is_replayed_from_its_own_turn(
+    replay: Replay, project: Project
+) -> None:
+    sampled(project, talk(messages=TALK[:8], input="cancel it", tool_calls=(AGAIN, CANCEL)))
+    replay("run", "--new", ".")
+    [trial] = project.trials()
+    assert (trial.status, trial.final_response, trial.turns) == (Status.OK, "done: cancelled", ())
+
+
+@pytest.mark.parametrize(
+    ("tape", "numbers"),
+    [
+        ((LOOK, AGAIN, CANCEL), [2, 3, 4]),
+        ((AGAIN, CANCEL), [3, 4]),
+        ((CANCEL,), [3, 4]),
+        ((), [4]),
+        ((ToolCall(name="get_order", args={"id": 7}, call_id="other"),), [4]),
+    ],
+)
+def test_turns_whose_calls_were_recorded_are_replayed(tape: tuple[ToolCall, ...], numbers: list[int]) -> None:
+    turns = user_turns(TALK[:13], tape)
+    assert [turn.number for turn in turns] == numbers
+    assert sum(turn.calls for turn in turns) == len(tape)
+    assert turns[-1].end == 12
