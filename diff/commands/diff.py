@@ -37,6 +37,11 @@ Examples:
     metavar="LANE",
     help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
 )
+@click.option(
+    "--width",
+    type=click.IntRange(min=20),
+    help="Columns of the terminal report; default as wide as the terminal, 100 in a pipe.",
+)
 @json_option
 def diff(
     app: App,
@@ -44,6 +49,7 @@ def diff(
     metrics: tuple[str, ...],
     gate: tuple[str, ...],
     lane: str | None,
+    width: int | None,
     as_json: bool,
 ) -> ExitCode:
     """Say which items improved or regressed, and whether to ship.
@@ -73,6 +79,6 @@ def diff(
     if as_json:
         print_json(to_json(result))
     else:
-        terminal.show(result)
+        terminal.show(result, width=width)
     partial = ExitCode.PARTIAL if result.errors else ExitCode.OK
     return worst_exit([gates.exit_code(result.gate), partial])

@@ -14,6 +14,7 @@ Examples:
   replay report
   replay report --format html -o report.html
   replay report 20261120-2213 --format markdown | gh pr comment 7 --body-file -
+  replay report --format parquet -o cases.parquet
 """
 
 
@@ -25,13 +26,13 @@ Examples:
     metavar="NAME",
     default="terminal",
     show_default=True,
-    help="terminal, markdown, json, csv, junit or html; or a format that a package of yours adds.",
+    help="terminal, markdown, json, csv, parquet, junit or html; or a format that a package of yours adds.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Write here; `-` is stdout. html and junit go to replay-report-RUN.html (.xml) without it.",
+    help="Write here; `-` is stdout. Without it html, junit and parquet go to replay-report-RUN.html (.xml).",
 )
 @click.option(
     "--metric",
@@ -45,7 +46,11 @@ Examples:
     metavar="LANE",
     help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
 )
-@click.option("--width", type=click.IntRange(min=20), help="Columns of the terminal report.")
+@click.option(
+    "--width",
+    type=click.IntRange(min=20),
+    help="Columns of the terminal report; default as wide as the terminal, 100 in a pipe.",
+)
 def report(
     app: App,
     run: str | None,
@@ -55,10 +60,11 @@ def report(
     lane: str | None,
     width: int | None,
 ) -> None:
-    """Write a run's report: terminal, HTML, Markdown, JSON, JUnit.
+    """Write a run's report: terminal, HTML, Markdown, JSON, JUnit, or its cases as CSV or Parquet.
 
-    RUN is a run's id or a unique beginning of it; without it, the latest run. Every format begins with the
-    answer. The HTML report is one file that opens from disk, without a network.
+    RUN is a run's id or a unique beginning of it; without it, the latest run. The HTML report is one file
+    that opens from disk, without a network. Markdown fits a pull request's comment and begins with a marker,
+    by which a later run finds and updates it. CSV and Parquet have a row a case.
     """
     from diff.compute import compute
     from diff.ranking import new_lane
@@ -79,10 +85,13 @@ def report(
     if output is None and format_ == "terminal":
         terminal.show(result, width=width)
         return
-    text = write(result, width=width or terminal.PIPED_WIDTH, color=False)
+    content = write(result, width=width or terminal.PIPED_WIDTH, color=False)
     if output in (None, "-"):
-        sys.stdout.write(encodable(text, sys.stdout.encoding))
+        if isinstance(content, bytes):
+            sys.stdout.buffer.write(content)
+        else:
+            sys.stdout.write(encodable(content, sys.stdout.encoding))
         return
     target = Path(output)
-    files.write_whole(target, text)
+    files.write_whole(target, content)
     say(f"{result.answer}: {format_} report of run {result.run.id} written to {target}")

@@ -76,12 +76,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def report(*args: str) -> Result:
+def report(*args: str, command: str = "report") -> Result:
     """Run the command as a person does, through the door that turns errors into sentences."""
 
     @click.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
     def door() -> None:
-        main(["report", *args])
+        main([command, *args])
 
     return CliRunner().invoke(door)
 
@@ -92,7 +92,7 @@ def test_the_latest_run_is_shown_in_the_terminal(folder: Path) -> None:
     assert done.exit_code == 0
     assert done.stdout.startswith("HOLD  2 items regressed beyond the noise")
     assert "run 20261120-231305-cd34" in done.stdout
-    assert "regressed  trace-" in done.stdout
+    assert "2 regressed  " in done.stdout
     assert done.stderr == ""
 
 
@@ -113,6 +113,15 @@ def test_what_is_for_programs_goes_to_a_file(folder: Path, format_: str, suffix:
     assert "HOLD" in (folder / name).read_text(encoding="utf-8")
     again = report("--format", format_, "-o", "-")
     assert again.stdout == (folder / name).read_text(encoding="utf-8")
+
+
+def test_parquet_goes_to_a_file_or_as_bytes_to_stdout(folder: Path) -> None:
+    done = report("--format", "parquet")
+    assert (done.exit_code, done.stdout) == (0, "")
+    written = (folder / f"replay-report-{RUN}.parquet").read_bytes()
+    assert written[:4] == written[-4:] == b"PAR1"
+    piped = report("--format", "parquet", "-o", "-").stdout_bytes
+    assert piped[:4] == piped[-4:] == b"PAR1"
 
 
 @pytest.mark.parametrize("format_", ["terminal", "markdown", "json", "junit", "html"])
@@ -154,6 +163,13 @@ def test_a_store_without_runs_says_what_to_do(tmp_path: Path, monkeypatch: pytes
     done = report("--db", "s.duckdb")
     assert done.exit_code == 2
     assert "start one with `replay run` or `replay compare`" in done.stderr
+
+
+def test_diff_and_report_take_a_width(folder: Path) -> None:
+    for command in ("diff", "report"):
+        wide = report("--width", "140", command=command).stdout
+        assert max(map(len, wide.splitlines())) > 80
+        assert max(map(len, report("--width", "80", command=command).stdout.splitlines())) <= 80
 
 
 def test_a_pipe_gets_plain_text_and_a_reader_beside_it_is_no_obstacle(folder: Path) -> None:
