@@ -8,7 +8,7 @@ every figure, and said to be.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from diff import alone, validity
@@ -16,16 +16,15 @@ from diff import answer as answers
 from diff import gate as gates
 from diff.calibration import Standing, standing
 from diff.graders import tool_calls
-from diff.graders.base import free_grades
 from diff.groups import groups
 from diff.judge.family import kinship
-from diff.lanes import LaneTally
 from diff.metrics import Block, Worked, metrics_of, work
 from diff.parting import parting
+from diff.ranking import ranked
+from diff.reading import Read, as_new, read_blocks
 from diff.result import (
     Counts,
     DiffResult,
-    GradedTrial,
     ItemVerdict,
     MetricDelta,
     Noise,
@@ -35,8 +34,8 @@ from diff.slices import slices
 from diff.statistics.split import split
 from diff.stored import PAIRWISE, StoredGrades
 from diff.verdicts import combine
-from diff.walk import by_item
-from replay.model import Lane, Run, Status, Trial, VersionKind
+from replay.errors import UnknownNameError
+from replay.model import Lane, Run, VersionKind
 from replay.settings import CasesSection, Settings
 from replay.store.runs import get_run
 from replay.store.samples import get_sample
@@ -55,16 +54,18 @@ def compute(
     metrics: Sequence[str] = (),
     gate: Sequence[str] | None = None,
     lane: Lane | None = None,
+    candidate: Lane | None = None,
 ) -> DiffResult:
     """What changed between the lanes of a run.
 
     `metrics` are those to show, in their order (those that decide are always shown); without any, all that
     have grades. `gate` are the conditions asked for; None asks for `default` where the settings have a
     `[gate]`, and for none otherwise. `lane` is the one to hold alone against what the cases expect, as if the
-    run had no other.
+    run had no other. `candidate` is, of a run with several new lanes, the one to show; without it, the one
+    that ranks first (`diff.ranking`).
 
     Raises:
-        UnknownNameError: an unknown run, metric or figure of a gate.
+        UnknownNameError: an unknown run, metric, candidate or figure of a gate.
         SettingsError: a gate that is no condition.
     """
     run = get_run(con, run_id)
@@ -72,11 +73,46 @@ def compute(
         run = replace(run, lanes={lane: run.lanes[lane]})
     expected = _cases(run, settings)
     stored = StoredGrades.read(con, run)
-    read = _read(con, run, settings, stored)
+    read = read_blocks(con, run, settings, stored)
+    new = [found for found in run.lanes if found.is_new]
+    if candidate is not None and candidate not in new:
+        raise UnknownNameError(
+            "new lane", candidate.value, [found.value for found in new], f"in run {run.id}"
+        )
+    if new in ([], [Lane.NEW]):
+        return _result(con, run, read, stored, settings, expected, metrics, gate)
+    results = {
+        found: _result(
+            con, *as_new(run, read, found), stored, settings, expected, metrics, gate, candidates=len(new)
+        )
+        for found in new
+    }
+    return ranked(results, candidate) if len(new) > 1 else results[new[0]]
+
+
+def _result(
+    con: DuckDBPyConnection,
+    run: Run,
+    read: Read,
+    stored: StoredGrades,
+    settings: Settings,
+    expected: CasesSection,
+    metrics: Sequence[str],
+    gate: Sequence[str] | None,
+    candidates: int = 1,
+) -> DiffResult:
+    """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
     names = metrics_of(run, read.blocks, metrics, settings)
     judge_standing = standing(settings, stored)
     worked = {
-        name: work(name, run, read.blocks, settings, _may_gate(name, settings, stored, judge_standing))
+        name: work(
+            name,
+            run,
+            read.blocks,
+            settings,
+            _may_gate(name, settings, stored, judge_standing),
+            candidates=candidates,
+        )
         for name in names
     }
     for name in stored.judges & worked.keys():
@@ -110,6 +146,7 @@ def compute(
             distrust=distrust,
             gate=settings.gate,
             cases=expected,
+            candidates=candidates,
         )
     )
     errors = sum(tally.errors for tally in read.tallies.values())
@@ -140,52 +177,6 @@ def compute(
         confidence=settings.gate.confidence,
         errors=errors,
     )
-
-
-@dataclass(slots=True)
-class _Read:
-    """What one walk over a run's items and trials leaves."""
-
-    items: int
-    """Items of the run, whether their blocks are whole or not."""
-    blocks: list[Block]
-    tallies: dict[Lane, LaneTally]
-    witnesses: dict[Lane, validity.Witness]
-
-
-def _read(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredGrades) -> _Read:
-    """Walk over the run once, grading what costs nothing."""
-    read = _Read(
-        items=0,
-        blocks=[],
-        tallies={lane: LaneTally() for lane in run.lanes},
-        witnesses={lane: validity.Witness() for lane in run.lanes},
-    )
-    for item, trials in by_item(con, run):
-        read.items += 1
-        trials = [trial for trial in trials if trial.lane in run.lanes]
-        for trial in trials:
-            read.tallies[trial.lane].add(trial)
-        if not _whole(run, trials):
-            continue
-        lanes: dict[Lane, list[GradedTrial]] = {lane: [] for lane in run.lanes}
-        for trial in trials:
-            if trial.status is Status.CANCELLED:
-                continue
-            read.witnesses[trial.lane].add(item, trial)
-            grades = {**free_grades(item, trial, settings), **stored.of(trial)}
-            lanes[trial.lane].append(GradedTrial(trial=trial, grades=grades))
-        read.blocks.append(Block(item=item, lanes={lane: tuple(graded) for lane, graded in lanes.items()}))
-    return read
-
-
-def _whole(run: Run, trials: Sequence[Trial]) -> bool:
-    """Whether every lane of the item's block has finished. An observed lane has what was recorded."""
-    for lane, version in run.lanes.items():
-        finished = sum(trial.lane is lane and trial.status is not Status.CANCELLED for trial in trials)
-        if finished < (1 if version.kind is VersionKind.OBSERVED else run.trials):
-            return False
-    return True
 
 
 def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: Standing) -> bool:
