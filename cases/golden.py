@@ -1,9 +1,8 @@
-"""Writing a golden set: a promotion is one added line, and no other line is touched."""
+"""Writing a golden set: a promotion is one added line (or block of YAML), and no other is touched."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import tempfile
@@ -11,69 +10,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from replay.errors import InputError, UnknownNameError
-from replay.golden import content_id, read_golden
-from replay.model import Case, Match, ToolCall
-
-
-def case_to_json(case: Case) -> dict[str, Any]:
-    """The case as the object of its line, keys in a fixed order, what is not expected left out."""
-    expected = case.expectation
-    record: dict[str, Any] = {"id": case.id, "input": case.input}
-    if case.messages:
-        record["messages"] = [{"role": message.role, "content": message.text} for message in case.messages]
-    if expected.tool_calls is not None:
-        record["expected_tool_calls"] = [
-            {"name": call.name} if call.args is None else {"name": call.name, "args": call.args}
-            for call in expected.tool_calls
-        ]
-    if expected.match != Match():
-        plain = msgspec.to_builtins(Match())
-        record["match"] = {k: v for k, v in msgspec.to_builtins(expected.match).items() if v != plain[k]}
-        if "tools" in record["match"]:
-            record["match"]["tools"] = _said(record["match"]["tools"])
-    optional = {
-        "expected_tools": None if expected.tools is None else list(expected.tools),
-        "expected_response_traits": list(expected.response_traits) or None,
-        "expected_answer": expected.answer,
-        "tolerance": expected.tolerance,
-        "expected_fields": list(expected.fields) or None,
-        "criteria": expected.criteria or None,
-        "expected_state": expected.state,
-        "max_latency_ms": expected.max_latency_ms,
-        "max_cost_usd": expected.max_cost_usd,
-        "threshold": expected.threshold,
-        "tape": [_taped(call) for call in case.tape] or None,
-        "tags": list(case.tags) or None,
-        "category": case.category,
-        "difficulty": case.difficulty,
-    }
-    record |= {key: value for key, value in optional.items() if value is not None} | expected.extra
-    provenance = msgspec.to_builtins(case.provenance)
-    extra = provenance.pop("extra")
-    if case.provenance.quarantine is not None:
-        provenance["quarantine"] = _said(provenance["quarantine"])
-    metadata = {key: value for key, value in provenance.items() if value is not None} | extra
-    if metadata:
-        record["metadata"] = metadata
-    return record
+from replay.golden import case_of, case_to_json, content_id, json_form, read_golden
+from replay.golden.piece import Piece
+from replay.golden.reading import pieces_of
+from replay.golden.splicing import with_case, without
+from replay.golden.text import read_text
+from replay.model import Case
 
 
 def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None:
-    """Add cases, each on a line of its own, sorted by id among its neighbours.
+    """Add cases, each sorted by id among its neighbours.
 
-    Lines that are there stay byte for byte. The file is read and replaced under a lock, so two processes that
+    Cases that are there stay byte for byte. The file is read and replaced under a lock, so two processes that
     promote at once lose nothing.
 
     Raises:
         InputError: an id is taken, or (without `force`) a case with the same input and expectation is there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
+    with locked(path):
         present = read_golden(path) if path.exists() else []
         ids = {case.id for case in present}
         contents = {content_id(case): case.id for case in present}
@@ -94,12 +51,10 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
                 )
             ids.add(case.id)
             contents.setdefault(content_id(case), case.id)
-        text = path.read_bytes().decode("utf-8") if path.exists() else ""
-        if text.lstrip("\ufeff").lstrip().startswith("["):
-            raise InputError(f"{path} is one JSON array; cases are added to JSON lines, one object a line")
+        text = read_text(path) if path.exists() else ""
         for case in cases:
-            text = _with_line(text, case)
-        _replace(path, text.encode("utf-8"))
+            text = with_case(path, text, case_to_json(case))
+        replace_whole(path, text)
 
 
 def take_back(path: Path, case: Case) -> None:
@@ -108,15 +63,15 @@ def take_back(path: Path, case: Case) -> None:
     Raises:
         InputError: the case is not there, or was changed since.
     """
-    with _locked(path):
-        line = json.dumps(case_to_json(case), ensure_ascii=False)
-        lines = path.read_bytes().decode("utf-8").splitlines(keepends=True) if path.exists() else []
-        place = next((index for index, found in enumerate(lines) if found.strip() == line), None)
+    with locked(path):
+        text = read_text(path) if path.exists() else ""
+        wanted = case_to_json(case)
+        place = next((piece for piece in pieces_of(path, text) if piece.record == wanted), None)
         if place is None:
             raise InputError(
                 f"case {case.id!r} of {path} was changed since, or is gone; edit the file itself"
             )
-        _replace(path, "".join([*lines[:place], *lines[place + 1 :]]).encode("utf-8"))
+        replace_whole(path, without(path, text, place))
 
 
 def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: datetime) -> Path:
@@ -124,32 +79,26 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
 
     Raises:
         UnknownNameError: a case is not there; nothing was changed.
-        InputError: the file is one JSON array.
+        InputError: the file is of a form that cases are not taken out of.
     """
     kept = path.parent / "retired.jsonl"
-    with _locked(path):
+    with locked(path):
         cases = {case.id for case in read_golden(path)}
         for name in ids:
             if name not in cases:
                 raise UnknownNameError("case", name, cases, f"in {path}")
-        text = path.read_bytes().decode("utf-8-sig")
-        if text.lstrip().startswith("["):
-            raise InputError(
-                f"{path} is one JSON array; cases are taken out of JSON lines, one object a line"
-            )
-        left, retired = [], []
-        for line in text.splitlines(keepends=True):
-            record = json.loads(line) if line.strip() else {}
-            if record and str(record.get("id")) in ids:
-                note = {"reason": reason, "by": by, "at": at.isoformat(timespec="seconds")}
-                metadata = {**record.get("metadata", {}), "retired": note}
-                retired.append(json.dumps({**record, "metadata": metadata}, ensure_ascii=False) + "\n")
-            else:
-                left.append(line)
-        before = kept.read_bytes() if kept.exists() else b""
+        text = read_text(path)
+        retired = []
+        for name in dict.fromkeys(ids):
+            piece = next(one for one, case in _each(path, text) if case == name)
+            note = {"reason": reason, "by": by, "at": at.isoformat(timespec="seconds")}
+            metadata = {**(piece.record.get("metadata") or {}), "retired": note}
+            retired.append(json_form.line_of({"id": name, **piece.record, "metadata": metadata}) + "\n")
+            text = without(path, text, piece)
+        before = read_text(kept) if kept.exists() else ""
         # First kept, then taken out: a crash in between leaves a case twice, never nowhere.
-        _replace(kept, before + "".join(retired).encode("utf-8"))
-        _replace(path, "".join(left).encode("utf-8"))
+        replace_whole(kept, before + "".join(retired))
+        replace_whole(path, text)
     return kept
 
 
@@ -163,27 +112,14 @@ def free_id(path: Path, wanted: str) -> str:
     return name
 
 
-def _taped(call: ToolCall) -> dict[str, Any]:
-    recorded: dict[str, Any] = {"name": call.name, "args": call.args}
-    if call.error is not None:
-        return recorded | {"error": call.error}
-    return recorded | ({"result": call.result} if call.answered else {})
-
-
-def _with_line(text: str, case: Case) -> str:
-    end = "\r\n" if "\r\n" in text else "\n"
-    new = json.dumps(case_to_json(case), ensure_ascii=False) + end
-    lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith(("\n", "\r")):
-        lines[-1] += end
-    for index, line in enumerate(lines):
-        if line.strip() and str(json.loads(line.lstrip("\ufeff")).get("id", "")) > case.id:
-            return "".join([*lines[:index], new, *lines[index:]])
-    return "".join([*lines, new])
+def _each(path: Path, text: str) -> Iterator[tuple[Piece, str]]:
+    """The pieces of a file that are cases, each with the id it has as a case."""
+    return ((piece, case_of(piece.record).id) for piece in pieces_of(path, text))
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Nobody else who takes this lock writes golden sets of the same folder meanwhile."""
     # The file itself is replaced, so the lock is held on its folder.
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -193,11 +129,12 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_whole(path: Path, text: str) -> None:
+    """Put this text in the file's place, whole: it is written beside the file first, and then renamed."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.write(text.encode("utf-8"))
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(path.stat().st_mode if path.exists() else 0o644)
@@ -205,10 +142,3 @@ def _replace(path: Path, content: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _said(value: Any) -> Any:
-    """What is there of an object, without the keys that say nothing."""
-    if not isinstance(value, dict):
-        return value
-    return {key: _said(item) for key, item in value.items() if item is not None and item != {}}

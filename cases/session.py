@@ -10,13 +10,13 @@ import click
 
 from cases.attention import Entry
 from cases.desk import Desk
-from cases.golden import case_to_json, free_id
+from cases.golden import free_id
 from cases.promote import RECORDING, now, propose
 from cases.queue import Queue
 from cases.screen import KEYS, page
 from diff.result import Verdict
 from replay.errors import InputError
-from replay.golden import read_golden
+from replay.golden import case_to_json, read_golden
 from replay.model import Action, Case, Lane
 from replay.terminal.keys import read_key
 from replay.terminal.plain import one_line

@@ -58,7 +58,7 @@ def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
 def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
     """List the cases: what each expects, its tags, when it was reviewed."""
     from cases.coverage import path_of
-    from cases.golden import case_to_json
+    from replay.golden import case_to_json
     from replay.terminal.table import Column, show, table, terminal_width
 
     _, found = _read(app, path)

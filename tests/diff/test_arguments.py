@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases.golden import case_to_json
 from diff.graders.matching import Matched, match
 from diff.graders.tool_calls import grade
 from replay.errors import InputError, ReplayError, SettingsError
-from replay.golden import read_golden
+from replay.golden import case_to_json, read_golden
 from replay.messages import canonical_args
 from replay.model import ExpectedCall, Match, PathRule, ToolCall, ToolMatch
 from replay.settings import MatchSection, Settings, Tool, load

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from cases.golden import case_to_json
-from replay.golden import read_golden
+from replay.golden import case_to_json, read_golden
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "replay" / "demo"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cases.golden import case_to_json
 from replay.errors import InputError
-from replay.golden import content_id, item_of, read_golden
+from replay.golden import case_to_json, content_id, item_of, read_golden
 
 
 def _file(folder: Path, text: str) -> Path:

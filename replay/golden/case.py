@@ -1,4 +1,4 @@
-"""Reading a golden set: JSON lines, or one JSON array, of cases (`docs/concepts.md`)."""
+"""One record of a golden set as a case, with the field named that is wrong."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import datetime
-from pathlib import Path
 from typing import Any, cast, get_args
 
 from replay.errors import InputError
@@ -38,39 +37,23 @@ _MODES = ("strict", "in_order", "unordered", "subset", "superset")
 _ARGS = ("exact", "subset", "ignore")
 
 
-def read_golden(path: Path) -> list[Case]:
-    """The cases of a file, in its order; an empty file has none.
+class CaseError(InputError):
+    """A record is no case; `field` is the dotted path of what is wrong, empty where it is the whole."""
+
+    def __init__(self, where: str, field: str, said: str) -> None:
+        """`where` is file and line, or empty."""
+        super().__init__(f"{where}: {said}" if where else said)
+        self.field = field
+        self.said = said
+
+
+def case_of(record: Any, where: str = "") -> Case:
+    """The case that a record is. Without an id it gets its content id, so that a run can name it.
 
     Raises:
-        InputError: the file cannot be read, or a case in it; names file, line and field.
+        CaseError: it is none.
     """
-    cases: list[Case] = []
-    lines: dict[str, int] = {}
-    for line, found in each_case(path):
-        if isinstance(found, InputError):
-            raise found
-        if found.id in lines:
-            raise InputError(
-                f"{path}:{line}: id {found.id!r} is already that of line {lines[found.id]}; rename one"
-            )
-        lines[found.id] = line
-        cases.append(found)
-    return cases
-
-
-def each_case(path: Path) -> Iterator[tuple[int, Case | InputError]]:
-    """Each case of a file with its line, or what is wrong there; ids may come twice.
-
-    Raises:
-        InputError: the file cannot be read as a whole.
-    """
-    for line, record in _records(path):
-        try:
-            if isinstance(record, InputError):
-                raise record
-            yield line, _Reader(f"{path}:{line}", record).case()
-        except InputError as error:
-            yield line, error
+    return _Reader(where, record).case()
 
 
 def item_of(case: Case) -> Item:
@@ -106,39 +89,16 @@ def content_id(case: Case) -> str:
     return f"sha256:{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
 
 
-def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a golden set") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text; save it as UTF-8") from None
-    if text.lstrip().startswith("["):
-        try:
-            found = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from None
-        yield from enumerate(found, start=1)
-        return
-    for line, raw in enumerate(text.split("\n"), start=1):
-        if not raw.strip():
-            continue
-        try:
-            yield line, json.loads(raw)
-        except (json.JSONDecodeError, RecursionError) as error:
-            yield line, InputError(f"{path}:{line}: not valid JSON: {error}; one case a line")
-
-
 class _Reader:
     """Reads one record, naming the place and the field of whatever is wrong with it."""
 
     def __init__(self, where: str, record: Any) -> None:
         if not isinstance(record, dict):
-            raise InputError(f"{where}: a case is a JSON object, not {type(record).__name__}")
+            raise CaseError(where, "", f"a case is a JSON object, not {type(record).__name__}")
         self._where, self._record = where, record
 
-    def _wrong(self, field: str, wanted: str) -> InputError:
-        return InputError(f"{self._where}: {field} must be {wanted}")
+    def _wrong(self, field: str, wanted: str) -> CaseError:
+        return CaseError(self._where, field, f"{field} must be {wanted}")
 
     def _get(self, field: str, kind: type | tuple[type, ...], wanted: str) -> Any:
         value = self._record.get(field)
@@ -157,7 +117,7 @@ class _Reader:
         messages = self._get("messages", list, "a list of messages")
         read = read_messages(messages) if messages else ()
         if text is None and not read:
-            raise InputError(f"{self._where}: a case needs `input` (text) or `messages`")
+            raise CaseError(self._where, "", "a case needs `input` (text) or `messages`")
         asked = conversation(read) if read else None
         provenance = self._provenance()
         expectation = self._expectation()
@@ -272,7 +232,7 @@ class _Reader:
         try:
             return ToolMatch(args=said.get("args"), paths=rules, function=said.get("function"))
         except ValueError as error:
-            raise InputError(f"{self._where}: {field}: {error}") from None
+            raise CaseError(self._where, field, f"{field}: {error}") from None
 
     def _path_rule(self, field: str, rule: Any) -> NamedRule | PathRule:
         if not isinstance(rule, dict):
@@ -284,7 +244,7 @@ class _Reader:
         try:
             return PathRule(**rule)
         except ValueError as error:
-            raise InputError(f"{self._where}: {field}: {error}") from None
+            raise CaseError(self._where, field, f"{field}: {error}") from None
 
     def _only(self, field: str, found: dict[str, Any], kind: type) -> None:
         known = {one.name for one in fields(kind)}

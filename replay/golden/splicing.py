@@ -1,0 +1,101 @@
+"""Adding, taking out and changing one case in a file's text; every other stays byte for byte as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from replay.errors import InputError
+from replay.golden import json_form, yaml_form
+from replay.golden.piece import Piece
+from replay.golden.reading import pieces_of
+from replay.golden.text import BOM, Form, form_of
+from replay.model import JsonObject
+
+
+def with_case(path: Path, text: str, record: JsonObject) -> str:
+    """The text with one more case, before the first whose id is greater.
+
+    Raises:
+        InputError: the file is of a form that cases are not added to.
+    """
+    form, pieces = _writable(path, text)
+    place = next(
+        (index for index, piece in enumerate(pieces) if id_of(piece) > str(record["id"])), len(pieces)
+    )
+    if form is Form.ARRAY:
+        return _ended(text, json_form.array_with(text, pieces, place, record))
+    new = _block(form, record, text, pieces)
+    if place < len(pieces):
+        start = pieces[place].start
+        return _ended(text, text[:start] + new + text[start:])
+    end = pieces[-1].end if pieces else len(text)
+    if form is Form.YAML and not pieces and yaml_form.load(text).value == []:
+        end = text.rindex("[")
+        return _ended(text, text[:end] + new + text[text.rindex("]") + 1 :].lstrip())
+    between = "" if text[:end].removeprefix(BOM).endswith("\n") or not text[:end].strip(BOM) else "\n"
+    return _ended(text, text[:end] + between + new + text[end:])
+
+
+def without(path: Path, text: str, piece: Piece) -> str:
+    """The text without this piece of it.
+
+    Raises:
+        InputError: the file is of a form that cases are not taken out of.
+    """
+    form, pieces = _writable(path, text)
+    if form is Form.ARRAY:
+        return json_form.array_without(text, pieces, [one.start for one in pieces].index(piece.start))
+    return text[: piece.start] + text[piece.end :]
+
+
+def replaced(path: Path, text: str, piece: Piece, new: str) -> str:
+    """The text with another in place of this piece: an object of JSON, or an item of YAML (`own_text`)."""
+    form, pieces = _writable(path, text)
+    if form is Form.YAML:
+        margin = yaml_form.margin_of(text, pieces)
+        lines = [f"{margin}{line}" if line.strip() else line for line in new.splitlines(keepends=True)]
+        new = "".join(lines)
+    elif form is Form.LINES:
+        new += "\n" if text[piece.start : piece.end].endswith("\n") else ""
+    return _ended(text, text[: piece.start] + new + text[piece.end :])
+
+
+def own_text(path: Path, text: str, piece: Piece) -> str:
+    """What the file says of one case, comments included, as it would stand alone."""
+    _, pieces = _writable(path, text)
+    own, margin = text[piece.start : piece.end], yaml_form.margin_of(text, pieces)
+    return "".join(line.removeprefix(margin) for line in own.replace("\r\n", "\n").splitlines(keepends=True))
+
+
+def id_of(piece: Piece) -> str:
+    """The id that is written there; empty without one."""
+    return str(piece.record.get("id", "")) if isinstance(piece.record, dict) else ""
+
+
+def _writable(path: Path, text: str) -> tuple[Form, list[Piece]]:
+    form = form_of(path, text)
+    if form is Form.CSV:
+        raise InputError(
+            f"{path} is a table, which is read only; make a golden set of it with "
+            f"`replay cases convert {path} {path.with_suffix('.jsonl')}`"
+        )
+    pieces = pieces_of(path, text)
+    if form is Form.YAML and pieces and yaml_form.is_flow(text):
+        raise InputError(f"{path} is one list in brackets; write it with a dash for each case")
+    broken = next((piece for piece in pieces if piece.broken), None)
+    if broken is not None:
+        raise InputError(f"{path}:{broken.line}: {broken.record}")
+    return form, pieces
+
+
+def _block(form: Form, record: JsonObject, text: str, pieces: list[Piece]) -> str:
+    if form is Form.YAML:
+        return yaml_form.item_of(record, yaml_form.margin_of(text, pieces))
+    return json_form.line_of(record) + "\n"
+
+
+def _ended(before: str, after: str) -> str:
+    """The new text with the line ends of the old one."""
+    if "\r\n" not in before:
+        return after
+    return after.replace("\r\n", "\n").replace("\n", "\r\n")

@@ -1,0 +1,79 @@
+"""The text of a golden set's file, and which form it is written in."""
+
+from __future__ import annotations
+
+import csv
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from replay.errors import InputError
+
+BOM = "\ufeff"
+DEEPEST = 100
+"""How deep a case may be nested; deeper ones are no case, and would exhaust whoever walks over them."""
+_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
+
+
+class Form(StrEnum):
+    """How cases are written down."""
+
+    LINES = "jsonl"
+    ARRAY = "json"
+    YAML = "yaml"
+    CSV = "csv"
+
+
+def form_of(path: Path, text: str) -> Form:
+    """By the name, and of JSON by the first character: `.jsonl` files that hold an array are one."""
+    ending = path.suffix.lower()
+    if ending in (".yaml", ".yml"):
+        return Form.YAML
+    if ending in (".csv", ".tsv"):
+        return Form.CSV
+    if text.lstrip(f"{BOM} \t\r\n").startswith("["):
+        return Form.ARRAY
+    return Form.ARRAY if ending == ".json" and not text.strip(f"{BOM} \t\r\n") else Form.LINES
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, its byte order mark included.
+
+    Raises:
+        InputError: it cannot be read, or is not UTF-8.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name a golden set") from None
+    for mark, name in _MARKS.items():
+        if raw.startswith(mark):
+            raise InputError(f"{path} is {name} text; save it as UTF-8")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: not UTF-8 text; save the file as UTF-8") from None
+
+
+def line_at(text: str, index: int) -> int:
+    """The line, from 1, of a place in a text."""
+    return text.count("\n", 0, index) + 1
+
+
+def too_deep(value: Any) -> bool:
+    """Whether lists and objects are nested deeper than `DEEPEST`."""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
+
+
+def allow_long_cells() -> None:
+    """Let the csv module read cells of any length; a tape in a cell is soon over its 128 KB."""
+    csv.field_size_limit(1 << 31)
