@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
-from pathlib import Path
-
 import click
 
 from cases.attention import Entry
 from cases.desk import Desk
+from cases.editing import read_case, text_of
 from cases.golden import free_id
 from cases.promote import RECORDING, now, propose
 from cases.queue import Queue
 from cases.screen import KEYS, page
 from diff.result import Verdict
 from replay.errors import InputError
-from replay.golden import case_to_json, read_golden
 from replay.model import Action, Case, Lane
 from replay.terminal.keys import read_key
 from replay.terminal.plain import one_line
@@ -90,14 +86,14 @@ class Session:
 
     def _edit(self) -> None:
         case = self._proposed()
-        text = None if case is None else json.dumps(case_to_json(case), ensure_ascii=False, indent=2)
+        text = None if case is None else text_of(case)
         while case is not None and text is not None:
             text = click.edit(text, extension=".json")
             if text is None:
                 click.echo("not saved, so nothing was added")
                 return
             try:
-                edited = _read(text)
+                edited = read_case(text)
             except InputError as error:
                 click.echo(f"{error}")
                 if not click.confirm("edit again?", default=True):
@@ -199,25 +195,3 @@ class Session:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:
             click.echo(f"next: git diff {self._desk.golden}, then replay check")
-
-
-def _read(text: str) -> Case:
-    """The case that a person wrote.
-
-    Raises:
-        InputError: it is no case; says what is wrong.
-    """
-    try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: {error.msg} (line {error.lineno})") from None
-    with tempfile.TemporaryDirectory(prefix="replay-case-") as folder:
-        file = Path(folder) / "case.jsonl"
-        file.write_text(json.dumps(record) + "\n", encoding="utf-8")
-        try:
-            (case,) = read_golden(file)
-        except InputError as error:
-            raise InputError(str(error).removeprefix(f"{file}:1: ")) from None
-        except ValueError:
-            raise InputError("one case is one JSON object") from None
-    return case

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from replay.errors import InputError, ReplayError, StoreBusyError, StoreMissingError, UnknownNameError
 from reports.html import render
 from reports.view.guard import Guard
-from reports.view.pages import labels, runs, traces, trends, triage
+from reports.view.pages import edit, labels, runs, traces, trends, triage
 from reports.view.site import Site, asset
 
 _MOST_BODY = 1_000_000
@@ -41,6 +41,7 @@ def build(site: Site, *, port: int, token: str) -> ASGIApp:
         "/runs/{run}/answer.json": runs.answer,
         "/runs/{run}/report.html": runs.file,
         "/runs/{run}/triage": triage.entry,
+        "/runs/{run}/triage/edit": edit.form,
         "/runs/{run}/labels": labels.row,
         "/traces": traces.listed,
         "/trace": traces.one,
@@ -49,6 +50,8 @@ def build(site: Site, *, port: int, token: str) -> ASGIApp:
     }
     deeds: dict[str, Deed] = {
         "/runs/{run}/triage/promote": triage.promote,
+        "/runs/{run}/triage/edit": edit.save,
+        "/runs/{run}/triage/label": triage.label,
         "/runs/{run}/triage/dismiss": triage.dismiss,
         "/runs/{run}/triage/skip": triage.skip,
         "/runs/{run}/triage/undo": triage.undo,

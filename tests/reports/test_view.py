@@ -536,11 +536,42 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     shows(1, total, 0)
     assert name() == first
     assert golden(server.folder) == []
-    tab.press("p")
-    tab.until("document.activeElement.type === 'radio'")
-    tab.press("Enter")
+    # A label leaves the entry where it is.
+    tab.press("l", "3")
+    tab.until("document.body.innerText.includes('Labelled.')")
+    assert name() == first
+    # Edited first: what is wrong is told by line, and the text stays.
+    tab.press("e")
+    tab.until("document.activeElement.name === 'text'")
+    text = str(tab.eval("document.activeElement.value"))
+    lines = text.split("\n")
+    assert tab.page.locator(".numbers li").count() == len(lines)
+    for wrong, line, said in (
+        (text.replace('"id":', '"id"', 1), 2, "not valid JSON: Expecting ':' delimiter"),
+        (
+            text.replace('"expected_tool_calls": [', '"threshold": 3,\n  "expected_tool_calls": ['),
+            4,
+            "threshold must be",
+        ),
+        (text.replace('"name": "cancel_order"', '"name": 7', 1), None, "must be an object with a"),
+    ):
+        tab.page.fill("[name=text]", wrong)
+        tab.press("Control+Enter")
+        tab.until(f"document.querySelector('[role=alert]')?.textContent.includes({said!r})")
+        place = int(
+            tab.eval("[...document.querySelectorAll('.numbers li')].findIndex((li) => li.className) + 1")
+        )
+        assert f"line {place}: " in tab.eval("document.querySelector('[role=alert]').textContent")
+        assert line is None or place == line
+        assert tab.eval("document.querySelector('[name=text]').value") == wrong
+        assert golden(server.folder) == []
+    tab.page.fill("[name=text]", text.replace(f'"id": "{first}"', '"id": "by hand"'))
+    tab.press("Control+Enter")
     shows(1, total - 1, 1)
-    assert len(golden(server.folder)) == 1
+    assert [case["id"] for case in golden(server.folder)] == ["by hand"]
+    # The policy had nothing to refuse; a browser notes each answer that says no.
+    assert all("status of 400" in line for line in tab.console)
+    tab.console.clear()
 
     tab.press("d")
     tab.until("document.activeElement.name === 'reason'")
@@ -559,6 +590,7 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     assert told == [
         ("promote", first, None),
         ("undo", first, None),
+        ("label", first, None),
         ("promote", first, None),
         ("dismiss", second, "spam"),
         ("skip", third, None),

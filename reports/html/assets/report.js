@@ -304,8 +304,17 @@
     grid.setAttribute("role", "region");
     grid.setAttribute("aria-label", `Transcripts of ${item.id}`);
     cell.append(grid);
-    if (item.lanes.length) draw(item, item.lanes.map((lane) => lane.show), grid);
-    else grid.append(el("p", "quiet", "No trial of this item has finished."));
+    if (item.lanes.length) {
+      const shown = item.lanes.map((lane) => lane.show);
+      draw(item, shown, grid);
+      // A lane that has no more trials keeps its last.
+      grid.addEventListener("next-trial", () => {
+        const most = Math.max(...item.lanes.map((lane) => lane.trials.length));
+        const next = (Math.max(...shown) + 1) % most;
+        item.lanes.forEach((lane, i) => (shown[i] = Math.min(next, lane.trials.length - 1)));
+        draw(item, shown, grid);
+      });
+    } else grid.append(el("p", "quiet", "No trial of this item has finished."));
   };
 
   const panelOf = (item) => {
@@ -314,6 +323,15 @@
     fill(cell, item);
     return el("tr", "case", cell);
   };
+
+  // Of the item that has the focus, else of the one that is open alone.
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "t" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input:not([type=radio], [type=checkbox]), select, textarea")) return;
+    const at = event.target.closest(".row, .case, div.case");
+    const cell = alone ?? (at?.classList.contains("row") ? at.nextElementSibling : at);
+    cell?.querySelector(".sides")?.dispatchEvent(new Event("next-trial"));
+  });
 
   // A page of one item has no list to open it from.
   if (alone) {

@@ -26,6 +26,7 @@
         fold.open = false;
         fold.querySelector("summary").focus();
       } else if (typing(event.target)) event.target.blur();
+      else keyed("Escape")?.click();
       return;
     }
     if (typing(event.target)) return;
@@ -48,7 +49,7 @@
   document.querySelector("[data-help]")?.addEventListener("click", () => help.showModal());
   for (const fold of document.querySelectorAll("details.deed"))
     fold.addEventListener("toggle", () => {
-      if (fold.open) fold.querySelector("input[type=radio]:checked, input[type=text]").focus();
+      if (fold.open) fold.querySelector("input[type=radio]:checked, input[type=text], fieldset button").focus();
     });
   // One decision, one form: a second Enter finds nothing to send.
   for (const form of document.querySelectorAll("form[method=post]"))
@@ -56,6 +57,26 @@
       if (form.dataset.sent) event.preventDefault();
       form.dataset.sent = "yes";
     });
+
+  // The text of a case: a number for each line, and all lines in sight.
+  const text = document.querySelector(".edit textarea");
+  if (text) {
+    const numbers = document.querySelector(".numbers");
+    const count = () => {
+      const lines = text.value.split("\n").length;
+      text.rows = lines;
+      while (numbers.children.length < lines) numbers.append(document.createElement("li"));
+      while (numbers.children.length > lines) numbers.lastChild.remove();
+    };
+    text.addEventListener("input", count);
+    text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) text.form.requestSubmit();
+    });
+    const line = Number(text.dataset.line ?? 1);
+    const start = text.value.split("\n").slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    text.setSelectionRange(start, start);
+    count();
+  }
 
   const answers = async () => {
     for (const chip of document.querySelectorAll("[data-answer]")) {

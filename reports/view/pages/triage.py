@@ -13,7 +13,7 @@ from cases.attention import Entry, subject
 from cases.queue import Queue, kind
 from diff.result import Verdict
 from replay.errors import InputError
-from replay.model import Lane, Status
+from replay.model import Action, Case, Lane, Status
 from reports.html import render, transcripts
 from reports.view.shelf import Found
 from reports.view.site import Site
@@ -32,8 +32,8 @@ def entry(site: Site, request: Request) -> Response:
     queue, entries = found.value, _open(site, found.value)
     run = queue.result.run.id
     names = [one.item.item.id for one in entries]
-    asked = request.query_params.get("item")
-    place = names.index(asked) if asked in names else 0
+    wanted = request.query_params.get("item")
+    place = names.index(wanted) if wanted in names else 0
     shown = entries[place] if entries else None
 
     def address(index: int) -> str | None:
@@ -51,10 +51,12 @@ def entry(site: Site, request: Request) -> Response:
         kind=kind,
         address=address,
         decided=queue.decided + len(_decided(site) & {subject(item) for item in queue.result.items}),
-        undoable=bool(site.desk.done),
-        expects=_expects(shown) if shown else [],
-        better="new" if shown and shown.item.verdict is Verdict.IMPROVED else RECORDING,
+        undoable=any(decision.action is not Action.LABEL for decision, _ in site.desk.done),
+        expects=expects(shown) if shown else [],
+        better=better(shown) if shown else RECORDING,
+        label=_label_of(site, shown) if shown else None,
         said=_SAID.get(request.query_params.get("said", "")),
+        labels=LABELS,
         golden=str(site.settings.golden_path),
         data=_data(queue, shown) if shown else "",
     )
@@ -62,44 +64,65 @@ def entry(site: Site, request: Request) -> Response:
 
 def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Make the entry a case of the golden set."""
+    queue, one, following = asked(site, request, fields)
+    case = proposed(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
+    with site.shelf.writing():
+        site.desk.promote([(one.item.item, case)])
+    return on(queue, following, fields, "promoted")
+
+
+def proposed(site: Site, queue: Queue, one: Entry, expect: str, trait: str) -> Case:
+    """The case that an entry would become.
+
+    Raises:
+        InputError: the lane whose calls are to be expected has no trial that ended well.
+    """
     from cases.golden import free_id
     from cases.promote import now, propose
 
-    queue, one, following = _asked(site, request, fields)
-    trait = fields.get("trait", "").strip()
-    with site.shelf.writing():
-        case = propose(
-            one.item.item,
-            case_id=free_id(site.desk.golden, one.item.item.id),
-            reviewer=site.desk.person,
-            at=now(),
-            run=queue.result.run,
-            trials=tuple(graded.trial for lane in one.item.lanes.values() for graded in lane),
-            expect=fields.get("expect", RECORDING),
-            traits=(trait,) if trait else (),
-        ).case
-        site.desk.promote([(one.item.item, case)])
-    return _on(queue, following, fields, "promoted")
+    return propose(
+        one.item.item,
+        case_id=free_id(site.desk.golden, one.item.item.id),
+        reviewer=site.desk.person,
+        at=now(),
+        run=queue.result.run,
+        trials=tuple(graded.trial for lane in one.item.lanes.values() for graded in lane),
+        expect=expect,
+        traits=(trait.strip(),) if trait.strip() else (),
+    ).case
 
 
 def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Put the entry aside, with a reason, and with `alike` its near-duplicates too."""
-    queue, one, following = _asked(site, request, fields)
+    queue, one, following = asked(site, request, fields)
     reason = fields.get("reason", "").strip()
     if not reason:
         raise InputError("nothing was put aside: say in a few words why it needs no case")
     items = [one.item.item, *(item.item for item in one.alike if fields.get("alike") == "1")]
     with site.shelf.writing():
         site.desk.dismiss(items, queue.result.run.id, reason)
-    return _on(queue, following, fields, "dismissed")
+    return on(queue, following, fields, "dismissed")
 
 
 def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Leave the entry for later."""
-    queue, one, following = _asked(site, request, fields)
+    queue, one, following = asked(site, request, fields)
     with site.shelf.writing():
         site.desk.skip(one.item.item, queue.result.run.id)
-    return _on(queue, following, fields, "skipped")
+    return on(queue, following, fields, "skipped")
+
+
+def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Say how good the new lane's answer is; the entry stays."""
+    queue, one, _ = asked(site, request, fields)
+    given = fields.get("label", "")
+    if given not in LABELS:
+        raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
+    if not one.item.lanes.get(Lane.NEW):
+        raise InputError("there is no new lane to label")
+    with site.shelf.writing():
+        site.desk.label(one.item.item, queue.result.run.id, int(given))
+    return _to(queue.result.run.id, one.item.item.id, fields, "labelled")
 
 
 def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -114,7 +137,9 @@ def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     return _to(run, back[0] if back else None, fields, "undone" if taken else "nothing")
 
 
+LABELS = {"1": "poor", "2": "fair", "3": "good"}
 _SAID = {
+    "labelled": "Labelled.",
     "promoted": "Promoted.",
     "dismissed": "Put aside.",
     "skipped": "Left for later.",
@@ -133,7 +158,17 @@ def _queue(site: Site, run: str, *, again: bool) -> Found[Queue]:
 
 
 def _decided(site: Site) -> set[str]:
-    return {decision.item_id for decision, _ in site.desk.done}
+    return {decision.item_id for decision, _ in site.desk.done if decision.action is not Action.LABEL}
+
+
+def _label_of(site: Site, one: Entry) -> int | None:
+    """The label given here last."""
+    own = [
+        decision.label
+        for decision, _ in site.desk.done
+        if decision.item_id == subject(one.item) and decision.label is not None
+    ]
+    return own[-1] if own else None
 
 
 def _open(site: Site, queue: Queue) -> list[Entry]:
@@ -142,7 +177,7 @@ def _open(site: Site, queue: Queue) -> list[Entry]:
     return [one for one in queue.entries if subject(one.item) not in decided]
 
 
-def _asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Queue, Entry, str | None]:
+def asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Queue, Entry, str | None]:
     """The queue, the entry a form is about, and the item of the entry after it."""
     queue = _queue(site, request.path_params["run"], again=fields.get("again") == "1").value
     entries = _open(site, queue)
@@ -154,7 +189,13 @@ def _asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Que
     return queue, entries[place], following
 
 
-def _on(queue: Queue, following: str | None, fields: Mapping[str, str], said: str) -> Response:
+def better(one: Entry) -> str:
+    """What a case most likely expects."""
+    return "new" if one.item.verdict is Verdict.IMPROVED else RECORDING
+
+
+def on(queue: Queue, following: str | None, fields: Mapping[str, str], said: str) -> Response:
+    """On to the entry after the one that was decided."""
     return _to(queue.result.run.id, following, fields, said)
 
 
@@ -168,7 +209,7 @@ def _address(run: str, item: str | None, *, again: bool, said: str | None = None
     return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
 
 
-def _expects(one: Entry) -> list[str]:
+def expects(one: Entry) -> list[str]:
     """What a case can expect: the recording, or what a lane did that has a trial that ended well."""
     return [
         RECORDING,
