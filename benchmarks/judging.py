@@ -19,7 +19,8 @@ from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
-from diff.grading import Judge, grade_run
+from diff.grading import grade_run
+from diff.judge.judge import Judge
 from replay.llm.base import Model, ModelReply, ModelRequest, Stop
 from replay.model import Item, JudgeId, Lane, Rule, Run, ServedCall, Status, ToolCall, Trial, Usage, Version
 from replay.model import VersionKind as Kind

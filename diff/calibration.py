@@ -1,12 +1,13 @@
 """Whether the judge may decide: its calibration with hand labels, kept under version control.
 
-The file (`[judge] calibration`) is JSON: `model`, `prompt_hash`, `rubric_hash`, `agreement` (0..1), `labels`
-(how many), `kappa`. It speaks for the grades of exactly that model, prompt and rubric; when one of them
-changes, it no longer holds.
+Each judge has a file of its own in the folder `[judge] calibration`, named by a hash of model, prompt hash and
+rubric hash: when one of them changes, another file counts, and so none until labels are read again. It is
+JSON: `model`, `prompt_hash`, `rubric_hash`, `agreement` (0..1), `labels` (how many), `kappa` and more.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,23 +40,31 @@ class _File(msgspec.Struct):
     kappa: float | None = None
 
 
+def judge_hash(model: str, prompt_hash: str, rubric_hash: str) -> str:
+    """What a judge's calibration is named by: sixteen hexadecimal digits of a SHA-256."""
+    return hashlib.sha256("\n".join([model, prompt_hash, rubric_hash]).encode()).hexdigest()[:16]
+
+
 def standing(settings: Settings, stored: StoredGrades) -> Standing:
-    """Hold the calibration file against the judge that graded this run.
+    """Look for the calibration of the judge that graded this run.
 
     Raises:
         InputError: the file is there and cannot be read.
     """
     if JUDGE not in stored.versions:
         return Standing()
-    path = settings.root / settings.judge.calibration
-    if not path.is_file():
-        return Standing(complaint=f"the judge is uncalibrated ({path} is not there): its figures do not gate")
-    found = _read(path)
+    folder = settings.root / settings.judge.calibration
     grade = next((g[JUDGE] for g in stored.by_trial.values() if JUDGE in g), None)
-    if grade is None or not _same(found, grade):
+    path = folder / f"{judge_hash(*_identity(grade))}.json" if grade else None
+    if grade is None or path is None or not path.is_file():
+        others = any(folder.glob("*.json"))
+        why = "no calibration" + (", only that of another model, prompt or rubric" if others else "")
+        return Standing(complaint=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate")
+    found = _read(path)
+    if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
         return Standing(
-            complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric; "
-            "its figures do not gate"
+            complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than its "
+            "name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
     gate = settings.gate
@@ -75,8 +84,9 @@ def _read(path: Path) -> _File:
         raise InputError(f"the calibration {path} cannot be read: {error}; mend or remove it") from None
 
 
-def _same(found: _File, grade: Grade) -> bool:
-    """Whether a calibration is bound to the judge of a grade, which carries its identity in `detail`."""
-    return all(
-        grade.detail.get(name) == getattr(found, name) for name in ("model", "prompt_hash", "rubric_hash")
+def _identity(grade: Grade) -> tuple[str, str, str]:
+    """The judge of a grade, which carries its identity in `detail`."""
+    model, prompt_hash, rubric_hash = (
+        str(grade.detail.get(name)) for name in ("model", "prompt_hash", "rubric_hash")
     )
+    return model, prompt_hash, rubric_hash

@@ -1,10 +1,10 @@
 """Which trials the judge has not graded yet; ask it, and keep its grades.
 
 Only trials that ended `ok` are judged, and only where the item (or a rubric of the user's own) gives
-something to judge by. Grades are written as they come, so an interruption loses none but those being asked
-for; the next call goes on. A grade with fewer votes than are now wanted, or with failed ones, is completed:
-votes that were paid for are never asked for again. Within one call, trials with the same material (same
-conversation, calls and response) share their votes.
+something to judge by. Votes and grades are written as they come, so an interruption loses none but those
+being asked for; the next call goes on. A grade with fewer votes than are now wanted, or with failed ones, is
+completed: votes that were paid for are never asked for again, in this run or another. Within one call,
+trials with the same material (same conversation, calls and response) share their votes.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from diff.judge import pairwise, prompt
+from diff.judge import work
+from diff.judge.asking import Asking
+from diff.judge.batch import Fetched
 from diff.judge.family import kinship
+from diff.judge.judge import Judge
 from diff.judge.panel import Ballot, Panel
 from diff.judge.prompt import PASS, POINTS
 from diff.judge.votes import SIMILAR, tally
-from diff.pairing import Comparing, Pair, pairs
+from diff.judge.work import Task
+from diff.pairing import Comparing, Pair
 from diff.stored import JUDGE
-from replay.errors import SettingsError
-from replay.llm import anthropic, openai_compatible, prices
-from replay.llm.base import Model
 from replay.llm.budget import Budget
-from replay.model import Grade, GradeState, Item, JudgeId, Lane, Status, Trial, Vote
-from replay.settings import Settings
-from replay.store.grades import iter_grades, write_grades
-from replay.store.runs import get_run, iter_items
-from replay.store.trials import iter_trials
+from replay.model import Grade, GradeState, Item, Status, Vote
+from replay.store.clock import utc_now
+from replay.store.connection import transaction
+from replay.store.grades import write_grades
+from replay.store.runs import get_run
+from replay.store.votes import KeptVote, write_votes
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -42,40 +44,8 @@ WRITE_AFTER_S = 1.0
 """Grades are kept at least this often while some come in."""
 WRITE_AFTER = 50
 """Or as soon as there are this many."""
-
-_STANDING = (GradeState.SCORED, GradeState.ABSTAINED, GradeState.REFUSED, GradeState.TRUNCATED)
-"""States of a vote that was cast; one that ended in an error is asked for again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """A judge, ready to be asked."""
-
-    id: JudgeId
-    """What its grades are bound to. Its model is named with its place where that is this machine."""
-    model: str
-    rubric: str
-    own_rubric: bool
-    """Whether the rubric is the user's: it may judge where an item brings nothing to hold a response to."""
-    votes: int
-    max_tokens: int
-    concurrency: int
-    """Calls in flight at once."""
-    connect: Callable[[], AbstractAsyncContextManager[Model]]
-    pairwise: bool = False
-    """Whether it also compares old and new trials, pair by pair."""
-    notes: tuple[str, ...] = ()
-    """Sentences on the model: a price that is not known, an announced end."""
-
-    @property
-    def version(self) -> str:
-        """The grader version of its grades: model, prompt and rubric. More votes are no other judge."""
-        return _version(self.id)
-
-    @property
-    def of_pairs(self) -> JudgeId:
-        """What its comparisons are bound to: the same model and rubric, another prompt."""
-        return replace(self.id, prompt_hash=pairwise.prompt_hash())
+FAILED = (GradeState.ERROR, GradeState.EXPIRED, GradeState.CANCELLED)
+"""States that another try may mend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,57 +85,6 @@ class GradingReport:
     warnings: tuple[str, ...] = ()
 
 
-def judge_from(settings: Settings) -> Judge | None:
-    """The judge of `[judge]`; None where no model is named there: then there is no judge.
-
-    Raises:
-        CredentialsError: a model is named and no key is set.
-        SettingsError: the rubric cannot be read.
-    """
-    section = settings.judge
-    if section.model is None:
-        return None
-    model, base_url = section.model, section.base_url
-    chat = section.provider == "openai"
-    (openai_compatible if chat else anthropic).check_credentials(base_url)
-    rubric = _rubric(settings)
-    # What answers on this machine is not the model whose name it bears: its grades are no other's. Nor need
-    # two hosts mean the same by a name.
-    local = anthropic.is_loopback(base_url)
-    host = openai_compatible.place(base_url) if chat else None
-    named = f"{model} on loopback" if local else f"{model} at {host}" if host else model
-    notes = (
-        None if local else prices.doubt(model, settings.prices),
-        None if chat else anthropic.retirement(model),
-    )
-    connect = openai_compatible.connect if chat else anthropic.connect
-    return Judge(
-        id=JudgeId(model=named, prompt_hash=prompt.prompt_hash(), rubric_hash=prompt.digest(rubric)),
-        model=model,
-        rubric=rubric,
-        own_rubric=section.rubric is not None,
-        votes=section.votes,
-        max_tokens=section.max_tokens,
-        concurrency=section.concurrency,
-        pairwise=section.pairwise,
-        connect=lambda: connect(base_url=base_url, prices=settings.prices),
-        notes=tuple(note for note in notes if note),
-    )
-
-
-def _rubric(settings: Settings) -> str:
-    named = settings.judge.rubric
-    path = prompt.BUILT_IN_RUBRIC if named is None else settings.root / named
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SettingsError(f"the rubric {path} cannot be read: {why}; mend [judge] rubric") from None
-    if not text.strip():
-        raise SettingsError(f"the rubric {path} is empty; write down what scores 1, 2 and 3")
-    return text
-
-
 def grade_run(
     con: DuckDBPyConnection,
     run_id: str,
@@ -173,6 +92,7 @@ def grade_run(
     *,
     progress: Callable[[Progress], None] | None = None,
     budget_usd: float | None = None,
+    batch: Fetched | None = None,
 ) -> GradingReport:
     """Grade every `ok` trial of a run that this judge has not graded completely.
 
@@ -182,19 +102,13 @@ def grade_run(
         judge: from `judge_from`.
         progress: told after every trial.
         budget_usd: the most that this call may spend.
+        batch: what batches of its questions answered (`diff.judge.batch`). A judge that is asked in batches
+            is asked nothing else here.
 
     Raises:
         ReplayError: no call to the model can succeed. What was graded before is kept.
     """
-    return asyncio.run(_Grading(con, run_id, judge, budget_usd, progress).go())
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    item: Item
-    trial: Trial
-    have: tuple[Vote, ...]
-    """Votes of an earlier call that stand."""
+    return asyncio.run(_Grading(con, run_id, judge, budget_usd, progress, batch or Fetched()).go())
 
 
 class _Grading:
@@ -207,10 +121,12 @@ class _Grading:
         judge: Judge,
         budget_usd: float | None,
         progress: Callable[[Progress], None] | None,
+        batch: Fetched,
     ) -> None:
         self._con, self._judge, self._progress = con, judge, progress
         self._run = get_run(con, run_id)
-        self._budget = Budget(budget_usd)
+        self._budget, self._batch = Budget(budget_usd), batch
+        self._asking: Asking | None = None
         self._report = GradingReport(warnings=self._warnings())
         self._unwritten: list[Grade] = []
         self._written_at = time.monotonic()
@@ -220,35 +136,26 @@ class _Grading:
         ).fetchall()[0]
 
     async def go(self) -> GradingReport:
-        """Grade what is to be graded; connects to the model only where there is something."""
-        tasks, waiting = self._tasks(), self._pairs()
+        """Grade what is to be graded; connects to the model only where there is something to ask."""
+        tasks, waiting = self._tasks(), work.pairs(self._con, self._run, self._judge)
         first, first_pair = next(tasks, None), next(waiting, None)
         if first is None and first_pair is None:
             return self._report
-        async with self._judge.connect() as model:
-            panel = Panel(
+        async with AsyncExitStack() as stack:
+            model = None if self._judge.batch else await stack.enter_async_context(self._judge.connect())
+            asking = self._asking = Asking(
                 model,
-                name=self._judge.model,
-                rubric=self._judge.rubric,
-                size=self._judge.votes,
-                max_tokens=self._judge.max_tokens,
-                concurrency=self._judge.concurrency,
+                known=work.known_votes(self._con, self._judge),
+                answers=self._batch.answers,
                 budget=self._budget,
             )
-            comparing = Comparing(
-                model,
-                self._judge.of_pairs,
-                name=self._judge.model,
-                rubric=self._judge.rubric,
-                max_tokens=self._judge.max_tokens,
-                budget=self._budget,
-            )
-            work = itertools.chain([first] if first else [], tasks)
-            pair_work = itertools.chain([first_pair] if first_pair else [], waiting)
+            panel, comparing = Panel(self._judge, asking), Comparing(self._judge, asking)
+            to_grade = itertools.chain([first] if first else [], tasks)
+            to_compare = itertools.chain([first_pair] if first_pair else [], waiting)
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._judge.concurrency):
-                        group.create_task(self._work(panel, work, comparing, pair_work))
+                        group.create_task(self._work(panel, to_grade, comparing, to_compare))
             except BaseExceptionGroup as failures:
                 raise _first(failures) from None
             finally:
@@ -259,44 +166,23 @@ class _Grading:
         kin = kinship(self._judge.model, [version.model for version in self._run.lanes.values()])
         return (*self._judge.notes, *([kin] if kin else []))
 
-    def _tasks(self) -> Iterator[_Task]:
+    def _tasks(self) -> Iterator[Task]:
         """What is to be graded, in the order of the items; the rest is counted."""
-        earlier = self._earlier()
-        items = iter_items(self._con, self._run.id)
-        item = next(items, None)
-        for trial in iter_trials(self._con, self._run.id):
-            while item is not None and item.id != trial.item_id:
-                item = next(items, None)
-            if item is None or trial.status is not Status.OK:
-                continue
-            have = earlier.get((trial.item_id, trial.lane, trial.index), ())
-            if not self._judge.own_rubric and not prompt.has_standard(item):
+        for task in work.tasks(self._con, self._run, self._judge):
+            if task.without_standard(self._judge):
                 self._report.without_standard += 1
                 self._advance()
-            elif len(have) >= self._judge.votes:
+            elif task.complete(self._judge):
                 self._report.kept += 1
                 self._advance()
             else:
-                yield _Task(item, trial, have)
-
-    def _earlier(self) -> dict[tuple[str, Lane, int], tuple[Vote, ...]]:
-        """Votes that were paid for and stand, by trial."""
-        return {
-            (grade.item_id, grade.lane, grade.trial): tuple(v for v in grade.votes if v.state in _STANDING)
-            for grade in iter_grades(self._con, self._run.id)
-            if grade.grader == JUDGE and grade.grader_version == self._judge.version
-        }
-
-    def _pairs(self) -> Iterator[Pair]:
-        if self._judge.pairwise:
-            yield from pairs(self._con, self._run, _version(self._judge.of_pairs), _STANDING)
+                yield task
 
     async def _work(
-        self, panel: Panel, tasks: Iterator[_Task], comparing: Comparing, waiting: Iterator[Pair]
+        self, panel: Panel, tasks: Iterator[Task], comparing: Comparing, waiting: Iterator[Pair]
     ) -> None:
         for task in tasks:
-            text = prompt.user_prompt(prompt.document(task.item, task.trial))
-            self._keep(task, await panel.vote(text, task.have))
+            self._keep(task, await panel.vote(task.text, task.have))
             self._advance()
             self._write_in_time()
         for pair in waiting:
@@ -306,9 +192,7 @@ class _Grading:
             self._report.pairs += bool(grades)
             self._report.left += not grades
             self._pay(cost)
-            failed = next((vote for grade in grades for vote in grade.votes if vote.score is None), None)
-            if failed is not None and failed.state is GradeState.ERROR:
-                self._report.first_failure = self._report.first_failure or failed.reason
+            self._note_failure(vote for grade in grades for vote in grade.votes)
             self._write_in_time()
 
     def _write_in_time(self) -> None:
@@ -316,17 +200,18 @@ class _Grading:
             self._write()
 
     def _pay(self, cost_usd: float | None) -> None:
-        report = self._report
-        known = report.cost_usd is not None and cost_usd is not None
-        report.cost_usd = (report.cost_usd or 0.0) + (cost_usd or 0.0) if known else None
+        self._report.cost_usd = _sum(self._report.cost_usd, cost_usd)
 
-    def _keep(self, task: _Task, ballot: Ballot) -> None:
+    def _note_failure(self, votes: Iterable[Vote]) -> None:
+        failed = next((vote for vote in votes if vote.state in FAILED), None)
+        self._report.first_failure = self._report.first_failure or (failed.reason if failed else None)
+
+    def _keep(self, task: Task, ballot: Ballot) -> None:
         report = self._report
         report.calls += ballot.asked
         report.shared += ballot.shared
         self._pay(ballot.cost_usd)
-        failed = next((vote for vote in ballot.votes if vote.state is GradeState.ERROR), None)
-        report.first_failure = report.first_failure or (failed.reason if failed else None)
+        self._note_failure(ballot.votes)
         report.left += len(ballot.votes) < self._judge.votes
         if len(ballot.votes) == len(task.have):
             return
@@ -353,7 +238,7 @@ class _Grading:
                     "spread": result.spread,
                 },
                 votes=ballot.votes,
-                cost_usd=ballot.cost_usd,
+                cost_usd=_sum(task.paid_usd, ballot.cost_usd),
             )
         )
 
@@ -364,13 +249,18 @@ class _Grading:
 
     def _write(self) -> None:
         grades, self._unwritten = self._unwritten, []
-        if grades:
+        fresh: list[KeptVote] = []
+        if self._asking is not None:
+            fresh, self._asking.fresh = self._asking.fresh, []
+        with transaction(self._con):
+            write_votes(self._con, fresh, utc_now())
             write_grades(self._con, grades)
         self._written_at = time.monotonic()
 
 
-def _version(judge: JudgeId) -> str:
-    return f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}"
+def _sum(first: float | None, second: float | None) -> float | None:
+    """Two costs together; not known where one is not."""
+    return None if first is None or second is None else first + second
 
 
 def _mark(item: Item) -> float:

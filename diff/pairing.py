@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from diff.judge import pairwise, prompt, votes
+from diff.judge import pairwise, prompt
+from diff.judge.asking import Asking, Said
+from diff.judge.judge import Judge, version
+from diff.judge.panel import missing
 from diff.stored import PAIRWISE
 from diff.walk import by_item
-from replay.llm.base import Model, ModelRequest
-from replay.llm.budget import Budget
-from replay.model import Grade, GradeState, Item, JudgeId, Lane, Message, Run, Status, Trial, Vote
+from replay.llm.base import ModelRequest
+from replay.model import Grade, GradeState, Item, Lane, Message, Run, Status, Trial, Vote
 from replay.store.grades import iter_grades
 
 if TYPE_CHECKING:
@@ -39,17 +41,20 @@ class Pair:
         """Whether there is nothing to choose between."""
         return pairwise.same(self.item, self.old, self.new)
 
+    def text(self, index: int) -> str:
+        """The user prompt of one vote: the first is shown the old response first."""
+        first, second = (self.old, self.new) if index == 0 else (self.new, self.old)
+        return prompt.user_prompt(pairwise.document(self.item, first, second))
 
-def pairs(
-    con: DuckDBPyConnection, run: Run, version: str, standing: tuple[GradeState, ...]
-) -> Iterator[Pair]:
-    """The pairs of a run that this judge has not compared in both orders, in the order of the items."""
+
+def pairs(con: DuckDBPyConnection, run: Run, judge: str, standing: tuple[GradeState, ...]) -> Iterator[Pair]:
+    """The pairs that the judge of this version has not compared in both orders, in the order of the items."""
     if not {Lane.OLD, Lane.NEW} <= run.lanes.keys():
         return
     earlier = {
         (grade.item_id, grade.trial): tuple(vote for vote in grade.votes if vote.state in standing)
         for grade in iter_grades(con, run.id)
-        if (grade.grader, grade.grader_version, grade.lane) == (PAIRWISE, version, Lane.NEW)
+        if (grade.grader, grade.grader_version, grade.lane) == (PAIRWISE, judge, Lane.NEW)
     }
     for item, trials in by_item(con, run):
         ended = {(trial.lane, trial.index): trial for trial in trials if trial.status is Status.OK}
@@ -60,26 +65,28 @@ def pairs(
                 yield Pair(item, old, new, have)
 
 
-class Comparing:
-    """Asks one model for one pair after another. For one event loop."""
+def request(judge: Judge, text: str) -> ModelRequest:
+    """The question behind a comparison of the material of a user prompt."""
+    return ModelRequest(
+        model=judge.model,
+        system=pairwise.system_prompt(judge.rubric),
+        messages=(Message(role="user", text=text),),
+        max_tokens=judge.max_tokens,
+        schema=pairwise.SCHEMA,
+    )
 
-    def __init__(
-        self, model: Model, judge: JudgeId, *, name: str, rubric: str, max_tokens: int, budget: Budget
-    ) -> None:
-        """A comparison by `judge`, whose model is asked under `name`; every call is let in by `budget`."""
-        self._model, self._judge, self._budget = model, judge, budget
-        self._request = ModelRequest(
-            model=name,
-            system=pairwise.system_prompt(rubric),
-            messages=(),
-            max_tokens=max_tokens,
-            schema=pairwise.SCHEMA,
-        )
+
+class Comparing:
+    """Asks one judge for one pair after another. For one event loop."""
+
+    def __init__(self, judge: Judge, asking: Asking) -> None:
+        """A comparison by `judge`, whose votes come from `asking`."""
+        self._asked, self._judge, self._asking = judge, judge.of_pairs, asking
 
     async def compare(self, pair: Pair) -> tuple[tuple[Grade, ...], int, float | None]:
         """The grades of both trials, how many votes were asked for, and what they cost (None: not known).
 
-        No grades where the budget let no vote in.
+        No grades where no vote may be asked for.
 
         Raises:
             ReplayError: no call can succeed.
@@ -87,29 +94,21 @@ class Comparing:
         if pair.same:
             tie = tuple(Vote(index=index, state=GradeState.SCORED, score=pairwise.TIE) for index in range(2))
             return self._grades(pair, tie, 0.0, "the same calls and response, word for word"), 0, 0.0
-        taken = {vote.index for vote in pair.have}
-        asked = [index for index in range(pairwise.ORDERS) if index not in taken]
-        cast = [done for index in asked if (done := await self._cast(pair, index)) is not None]
-        if not cast:
+        said = [
+            done
+            for index in missing(pair.have, pairwise.ORDERS)
+            if (done := await self._vote(pair.text(index), index)) is not None
+        ]
+        if not said:
             return (), 0, 0.0
-        costs = [done.cost_usd for done in cast]
+        costs = [done.cast.cost_usd for done in said]
         cost = None if None in costs else sum(cost for cost in costs if cost)
-        both = sorted((*pair.have, *(done.vote for done in cast)), key=lambda vote: vote.index)
-        return self._grades(pair, tuple(both), cost, None), len(cast), cost
+        both = sorted((*pair.have, *(done.cast.vote for done in said)), key=lambda vote: vote.index)
+        return self._grades(pair, tuple(both), cost, None), sum(done.new for done in said), cost
 
-    async def _cast(self, pair: Pair, index: int) -> votes.Cast | None:
-        first, second = (pair.old, pair.new) if index == 0 else (pair.new, pair.old)
-        text = prompt.user_prompt(pairwise.document(pair.item, first, second))
-        if not await self._budget.take():
-            return None
-        cost: float | None = 0.0
-        try:
-            request = replace(self._request, messages=(Message(role="user", text=text),))
-            done = await votes.cast(self._model, request, index, pairwise.read)
-            cost = done.cost_usd
-        finally:
-            self._budget.settle(cost)
-        return done
+    async def _vote(self, text: str, index: int) -> Said | None:
+        question = request(self._asked, text)
+        return await self._asking.vote(version(self._judge), question, text, index, pairwise.read)
 
     def _grades(
         self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None
@@ -122,7 +121,7 @@ class Comparing:
             lane=Lane.NEW,
             trial=pair.new.index,
             grader=PAIRWISE,
-            grader_version=f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}",
+            grader_version=version(judge),
             state=found.state,
             score=found.score,
             passed=found.passed,

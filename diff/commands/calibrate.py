@@ -63,6 +63,7 @@ def calibrate(
       replay calibrate --read sheet.csv
       replay calibrate --read ada.csv --read bo.csv
     """
+    from diff.calibration import judge_hash
     from diff.compute import compute
     from diff.judge import sheet
     from diff.stored import JUDGE
@@ -83,7 +84,8 @@ def calibrate(
         _draw(found, draw, size, seed)
         return ExitCode.OK
     document = _read(result, found, filled)
-    target = Path(output) if output else app.settings.root / app.settings.judge.calibration
+    name = judge_hash(*(str(document[part]) for part in ("model", "prompt_hash", "rubric_hash")))
+    target = Path(output) if output else app.settings.root / app.settings.judge.calibration / f"{name}.json"
     _write(target, {key: value for key, value in document.items() if key not in ("disagreements", JUDGE)})
     if as_json:
         print_json(document)

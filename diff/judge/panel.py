@@ -1,14 +1,15 @@
-"""Asking for the votes on one response: so many at a time, within the budget, the same material only once."""
+"""The votes on one response: so many at a time, and the same material only once."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from diff.judge import prompt, votes
-from replay.llm.base import Model, ModelRequest
-from replay.llm.budget import Budget
+from diff.judge import prompt
+from diff.judge.asking import Asking, Said, material
+from diff.judge.judge import Judge
+from replay.llm.base import ModelRequest
 from replay.model import Message, Vote
 
 
@@ -26,55 +27,44 @@ class Ballot:
     """Whether they are those of another response to the same conversation that is the same word for word."""
 
 
+def missing(have: Sequence[Vote], size: int) -> list[int]:
+    """The indices of votes to ask for where `size` are wanted and some are there."""
+    taken = {vote.index for vote in have}
+    return [index for index in range(size) if index not in taken][: max(0, size - len(have))]
+
+
+def request(judge: Judge, text: str) -> ModelRequest:
+    """The question behind a vote on the material of a user prompt."""
+    return ModelRequest(
+        model=judge.model,
+        system=prompt.system_prompt(judge.rubric),
+        messages=(Message(role="user", text=text),),
+        max_tokens=judge.max_tokens,
+        schema=prompt.SCHEMA,
+    )
+
+
 class Panel:
-    """Asks one model for votes. For one event loop."""
+    """Asks one judge for votes. For one event loop."""
 
-    def __init__(
-        self,
-        model: Model,
-        *,
-        name: str,
-        rubric: str,
-        size: int,
-        max_tokens: int,
-        concurrency: int,
-        budget: Budget,
-    ) -> None:
-        """A panel.
-
-        Args:
-            model: who is asked.
-            name: the model's name in requests.
-            rubric: what the votes are cast by.
-            size: votes on each response.
-            max_tokens: the most that one answer may have.
-            concurrency: calls in flight at once.
-            budget: every call is let in by it.
-        """
-        self._model = model
-        self._size = size
-        self._seats = asyncio.Semaphore(concurrency)
-        self._budget = budget
-        self._request = ModelRequest(
-            model=name,
-            system=prompt.system_prompt(rubric),
-            messages=(),
-            max_tokens=max_tokens,
-            schema=prompt.SCHEMA,
-        )
-        self._same: dict[bytes, asyncio.Future[Ballot]] = {}
+    def __init__(self, judge: Judge, asking: Asking) -> None:
+        """A panel of `judge`, whose votes come from `asking`."""
+        self._judge, self._asking = judge, asking
+        self._seats = asyncio.Semaphore(judge.concurrency)
+        self._blank = request(judge, "")
+        self._same: dict[str, asyncio.Future[Ballot]] = {}
 
     async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> Ballot:
         """The votes on the material of a user prompt; those in `have` stand and are not asked for again.
 
-        There are fewer than the panel's size where the budget is spent.
+        There are fewer than the panel's size where no more may be asked for.
 
         Raises:
             ReplayError: no call can succeed.
         """
         if have:
             return await self._ask(text, have)
-        key = hashlib.sha256(text.encode()).digest()
+        key = material(text)
         if key in self._same:
             return replace(await self._same[key], asked=0, cost_usd=0.0, shared=True)
         first: asyncio.Future[Ballot] = asyncio.get_running_loop().create_future()
@@ -88,27 +78,17 @@ class Panel:
         return ballot
 
     async def _ask(self, text: str, have: tuple[Vote, ...]) -> Ballot:
-        request = replace(self._request, messages=(Message(role="user", text=text),))
-        taken = {vote.index for vote in have}
-        missing = [index for index in range(self._size) if index not in taken][: self._size - len(have)]
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(self._cast(request, index)) for index in missing]
-        cast = [done for task in asked if (done := task.result()) is not None]
-        costs = [done.cost_usd for done in cast]
+            asked = [group.create_task(self._cast(text, index)) for index in missing(have, self._judge.votes)]
+        said = [done for task in asked if (done := task.result()) is not None]
+        costs = [done.cast.cost_usd for done in said]
         return Ballot(
-            votes=tuple(sorted((*have, *(done.vote for done in cast)), key=lambda vote: vote.index)),
-            asked=len(cast),
+            votes=tuple(sorted((*have, *(done.cast.vote for done in said)), key=lambda vote: vote.index)),
+            asked=sum(done.new for done in said),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
         )
 
-    async def _cast(self, request: ModelRequest, index: int) -> votes.Cast | None:
+    async def _cast(self, text: str, index: int) -> Said | None:
+        question = replace(self._blank, messages=(Message(role="user", text=text),))
         async with self._seats:
-            if not await self._budget.take():
-                return None
-            cost: float | None = 0.0
-            try:
-                done = await votes.cast(self._model, request, index)
-                cost = done.cost_usd
-            finally:
-                self._budget.settle(cost)
-            return done
+            return await self._asking.vote(self._judge.version, question, text, index)

@@ -1,11 +1,12 @@
 """From the judge's answers to one grade.
 
     vote    score = points / 3 (points 1, 2 or 3); or a state: abstained (the judge gave null), refused,
-            truncated (cut off, also with more room), error (no answer, or one that is not what was asked for)
+            truncated (cut off, also with more room), error (no answer, or one that is not what was asked
+            for), expired and cancelled (its batch ended before it was asked)
     grade   the mean of the scored votes, if they are more than half of those asked for; passes at 2 of 3,
             and at `SIMILAR` of 1 where the response is to mean what an expected answer does
-            (`semantic_similar`). Else abstained; or refused, truncated, error where all failed votes agree
-            on that
+            (`semantic_similar`). Else abstained; or refused, truncated, error, expired, cancelled where all
+            failed votes agree on that
 
 The spread (largest less smallest score) is the judge's own noise on this response, and is kept.
 """
@@ -54,11 +55,11 @@ async def cast(
     model: Model,
     request: ModelRequest,
     index: int,
-    read: Callable[[ModelReply, int], Vote] | None = None,
+    reading: Callable[[ModelReply, int], Vote] | None = None,
 ) -> Cast:
     """Ask for one vote. What fails becomes the vote's state; only what concerns every call is raised.
 
-    `read` makes the vote of an answer; without it, points do.
+    `reading` makes the vote of an answer; without it, points do (`read`).
     """
     try:
         reply = await model.complete(request)
@@ -68,7 +69,7 @@ async def cast(
             cost = None if cost is None or reply.cost_usd is None else cost + reply.cost_usd
     except ModelFailure as failure:
         return Cast(vote=Vote(index=index, state=GradeState.ERROR, reason=str(failure)), cost_usd=0.0)
-    return Cast(vote=(read or _read)(reply, index), cost_usd=cost)
+    return Cast(vote=(reading or read)(reply, index), cost_usd=cost)
 
 
 def tally(votes: Sequence[Vote], asked: int, mark: float = PASS / POINTS[-1]) -> Tally:
@@ -99,7 +100,11 @@ def read_answer(reply: ModelReply, index: int, key: str) -> tuple[Any, str] | Vo
     if reply.stop is Stop.REFUSED:
         return Vote(index=index, state=GradeState.REFUSED, reason="the judge's model refused to grade this")
     if reply.stop is Stop.TRUNCATED:
-        return Vote(index=index, state=GradeState.TRUNCATED, reason="the judge's answer was cut off twice")
+        return Vote(
+            index=index,
+            state=GradeState.TRUNCATED,
+            reason="the judge's answer was cut off, with more room too",
+        )
     try:
         answer = json.loads(reply.text)
     except (ValueError, RecursionError):
@@ -109,7 +114,8 @@ def read_answer(reply: ModelReply, index: int, key: str) -> tuple[Any, str] | Vo
     return answer[key], " ".join(answer["reasoning"].split())
 
 
-def _read(reply: ModelReply, index: int) -> Vote:
+def read(reply: ModelReply, index: int) -> Vote:
+    """The vote of an answer that gives points; what fails becomes its state."""
     answer = read_answer(reply, index, "score")
     if isinstance(answer, Vote):
         return answer

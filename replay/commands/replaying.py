@@ -16,7 +16,8 @@ from replay.options import App, say
 from replay.settings import Settings, override
 
 if TYPE_CHECKING:
-    from diff.grading import GradingReport, Judge
+    from diff.grading import GradingReport
+    from diff.judge.judge import Judge
     from replay.engine.items import SampleSource, Source
     from replay.engine.report import RunReport
     from replay.engine.run import Hooks
@@ -81,45 +82,73 @@ _OPTIONS = (
     click.option(
         "--judge/--no-judge", default=None, help="Grade with the judge; default where it has a model."
     ),
+    click.option(
+        "--pairwise/--no-pairwise",
+        default=None,
+        help="Have the judge compare old and new responses side by side, too; default [judge] pairwise.",
+    ),
+    click.option(
+        "--batch/--no-batch",
+        default=None,
+        help="Ask the judge through Anthropic's Message Batches: half the price, minutes to hours; default "
+        "[judge] batch.",
+    ),
 )
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a run; the command gets them as one `Asked`."""
+    return some_run_options(*Asked.__dataclass_fields__)(command)
 
-    @functools.wraps(command)
-    def gathered(app: App, /, **options: Any) -> Any:
-        asked = Asked(**{name: options.pop(name) for name in Asked.__dataclass_fields__})
-        return command(app, asked, **options)
 
-    declared: Callable[..., Any] = gathered
-    for option in reversed(_OPTIONS):
-        declared = option(declared)
-    return declared
+def some_run_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """These options of a run; the command gets them as an `Asked` in which nothing else was said."""
+
+    def declare(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def gathered(app: App, /, **options: Any) -> Any:
+            return command(app, Asked(**{name: options.pop(name) for name in names}), **options)
+
+        declared: Callable[..., Any] = gathered
+        for option in reversed(_OPTIONS):
+            if _name_of(option) in names:
+                declared = option(declared)
+        return declared
+
+    return declare
+
+
+def _name_of(option: Callable[..., Any]) -> str:
+    """The parameter that an option gives."""
+    declared: Any = option(lambda: None)
+    [parameter] = declared.__click_params__
+    return str(parameter.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What the flags of a run said; None where they said nothing."""
 
-    old: str | None
-    new: tuple[str, ...]
+    old: str | None = None
+    new: tuple[str, ...] = ()
     """Empty where none was named."""
-    trials: int | None
-    aa: bool | None
-    concurrency: int | None
-    budget: float | None
-    timeout: float | None
-    seed: int | None
-    retries: int | None
-    on_miss: str | None
-    no_network: bool | None
-    pair_by: str | None
-    mode: str | None
-    judge: bool | None
-    max_tokens: int | None
-    record: bool | None
-    replay_model: str | None
+    trials: int | None = None
+    aa: bool | None = None
+    concurrency: int | None = None
+    budget: float | None = None
+    timeout: float | None = None
+    seed: int | None = None
+    retries: int | None = None
+    on_miss: str | None = None
+    no_network: bool | None = None
+    pair_by: str | None = None
+    mode: str | None = None
+    judge: bool | None = None
+    batch: bool | None = None
+    pairwise: bool | None = None
+    max_tokens: int | None = None
+    record: bool | None = None
+    replay_model: str | None = None
 
     def settings(self, base: Settings) -> Settings:
         """The settings with these flags laid over `[run]`.
@@ -142,7 +171,9 @@ class Asked:
             on_miss=self.on_miss,
             no_network=self.no_network,
         )
-        return replace(base, run=section)
+        return replace(
+            base, run=section, judge=override(base.judge, batch=self.batch, pairwise=self.pairwise)
+        )
 
     @property
     def replayed(self) -> Mode:
@@ -157,7 +188,7 @@ class Asked:
         Raises:
             SettingsError: another flag was given.
         """
-        free = ("concurrency", "budget", "max_tokens", "retries", "judge")
+        free = ("concurrency", "budget", "max_tokens", "retries", "judge", "batch", "pairwise")
         for name in self.__dataclass_fields__:
             if name not in free and getattr(self, name) not in (None, ()):
                 raise SettingsError(
@@ -276,7 +307,7 @@ def choose_judge(asked: Asked, settings: Settings) -> Judge | None:
             where = settings.file or "replay.toml (`replay init` writes one)"
             raise SettingsError(f"--judge needs a model; name one as `model` in [judge] of {where}")
         return None
-    from diff.grading import judge_from
+    from diff.judge.judge import judge_from
 
     return judge_from(settings)
 
@@ -307,19 +338,27 @@ def replay_and_judge(
 
 def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
     from diff.grading import grade_run
+    from diff.judge.batch import fetch
+    from diff.judge.estimate import estimate, spent
     from replay.store.connection import open_store
     from replay.terminal.progress import progress
 
+    with open_store(app.store_path, read_only=True) as con:
+        ahead, before = estimate(con, report.run.id, judge), spent(con, report.run.id)
     left = None
     if report.run.budget_usd is not None:
-        left = report.run.budget_usd - (report.paid_usd or 0.0)
+        left = report.run.budget_usd - (report.paid_usd or 0.0) - before
         if left <= 0:
             say("the budget is spent, so the judge was not asked")
             return None
     again = f"`replay run --resume {report.run.id}` goes on with the judge"
     try:
+        if ahead.cost_usd:
+            say(f"the judge: {ahead.votes:,} questions, about ${ahead.cost_usd:.2f}")
+        fetched = fetch(app.store_path, report.run.id, judge, say=say, budget_usd=left)
+        left = None if left is None else left - fetched.spent_usd
         with open_store(app.store_path) as con, progress("judging", "trials") as tell:
-            grading = grade_run(con, report.run.id, judge, progress=tell, budget_usd=left)
+            grading = grade_run(con, report.run.id, judge, progress=tell, budget_usd=left, batch=fetched)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
     except ReplayError:

@@ -29,9 +29,9 @@ class Done:
     @property
     def code(self) -> ExitCode:
         """3 where a trial ended in an error or the judge failed, else 0."""
-        from replay.model import GradeState
+        from diff.grading import FAILED
 
-        failed = self.grading is not None and self.grading.states[GradeState.ERROR] > 0
+        failed = self.grading is not None and any(self.grading.states[state] for state in FAILED)
         return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""The Messages API, through the vendor's own client. The only module that imports `anthropic`.
+"""The Messages API, through the vendor's own client. Only this module and `batches` import `anthropic`.
 
 Retries are ours (`Backoff`): the client obeys a `retry-after` of any length and hides its tries. 408, 409,
 429, 5xx, connection errors and time-outs are tried again; 401, 402, 403 and 404 concern every call and stop
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -148,7 +148,7 @@ class AnthropicModel:
     def __init__(
         self, client: Any, purpose: Purpose, *, own_prices: Mapping[str, Price], retries: int, free: bool
     ) -> None:
-        self._client, self._purpose = client, purpose
+        self.client, self._purpose = client, purpose
         self._free = free
         self._prices = own_prices
         self._retries = retries
@@ -157,44 +157,64 @@ class AnthropicModel:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `Model.complete`."""
+        arguments = arguments_of(request)
+        client = self.client if request.via is None else self.client.with_options(base_url=request.via)
+        message, attempts, ms = await self.attempt(lambda: client.messages.create(**arguments), request.model)
+        return self.reply(request.model, message, attempts=attempts, ms=ms)
+
+    async def attempt(
+        self, call: Callable[[], Awaitable[Any]], model: str, *, once: bool = False
+    ) -> tuple[Any, int, float]:
+        """What a call of the client gives, the tries it took, and how long the last one did, in ms.
+
+        With `once` it is tried again only where it certainly did nothing: after 429.
+
+        Raises:
+            ModelFailure: it failed for good.
+            ReplayError: no call can succeed.
+        """
         import anthropic
 
-        arguments = _arguments(request)
-        client = self._client if request.via is None else self._client.with_options(base_url=request.via)
         for attempt in range(1, self._retries + 2):
             await self._backoff.clear()
             asked_s: float | None = None
+            certain = False
             began = time.perf_counter()
             try:
-                message = await client.messages.create(**arguments)
+                found = await call()
             except anthropic.APIStatusError as error:
                 problem = _said(error)
                 if error.status_code not in PASSING and error.status_code < 500:
-                    _refuse(error.status_code, problem, request.model, self._purpose)
+                    _refuse(error.status_code, problem, model, self._purpose)
                 asked_s = retry_after(error.response.headers)
+                certain = error.status_code == 429
             except anthropic.APITimeoutError:
                 problem = "the model did not answer in time"
             except anthropic.APIConnectionError as error:
                 problem = f"{self._place} cannot be reached: {_cause(error)}"
             except anthropic.APIResponseValidationError as error:
-                problem = (
-                    f"the model's API at {self._client.base_url} gave an answer of another kind: {error}"
-                )
+                problem = f"the model's API at {self.client.base_url} gave an answer of another kind: {error}"
             except (anthropic.AnthropicError, ValueError) as error:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
-                return self._reply(request, message, attempt, (time.perf_counter() - began) * 1000)
+                return found, attempt, (time.perf_counter() - began) * 1000
+            if once and not certain:
+                raise ModelFailure(problem)
             if attempt <= self._retries:
                 await self._backoff.pause(attempt, asked_s)
         raise ModelFailure(f"{problem} ({self._retries + 1} tries)")
 
-    def _reply(self, request: ModelRequest, message: Any, attempts: int, ms: float) -> ModelReply:
+    def reply(
+        self, model: str, message: Any, *, attempts: int = 1, ms: float = 0.0, share: float = 1.0
+    ) -> ModelReply:
+        """A message as a reply; `share` of the price is paid for it."""
         usage = _usage(message.usage)
+        cost = prices.cost(model, usage, self._prices)
         return ModelReply(
             text="".join(block.text for block in message.content if block.type == "text"),
             stop=_STOPS.get(message.stop_reason or "", Stop.OTHER),
             usage=usage,
-            cost_usd=0.0 if self._free else prices.cost(request.model, usage, self._prices),
+            cost_usd=0.0 if self._free else None if cost is None else cost * share,
             attempts=attempts,
             calls=tuple(
                 ToolCall(name=block.name, args=block.input, call_id=block.id, answered=False, index=index)
@@ -205,7 +225,8 @@ class AnthropicModel:
         )
 
 
-def _arguments(request: ModelRequest) -> dict[str, Any]:
+def arguments_of(request: ModelRequest) -> dict[str, Any]:
+    """What the client is given for a request."""
     arguments: dict[str, Any] = {
         "model": request.model,
         "max_tokens": request.max_tokens,

@@ -28,6 +28,7 @@ from replay.llm import prices
 from replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
 from replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
 from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replay.llm.json_form import bare, with_schema
 from replay.model import JsonObject, Message, Usage
 from replay.settings import Price
 
@@ -55,9 +56,6 @@ _NOT_KNOWN = re.compile(
     r"not supported|unsupported|unknown|unrecogni|unexpected|extra|not permitted|instead", re.I
 )
 _LENGTHS = ("max_completion_tokens", "max_tokens")
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.S | re.I)
-_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.S)
-_SCHEMA_ASKED = "Answer with one JSON object that fits this JSON Schema, and with nothing else:"
 
 
 def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> None:
@@ -229,7 +227,7 @@ class OpenAICompatibleModel:
         usage = _usage(body.get("usage"))
         cost = prices.cost(request.model, usage, self._prices) if usage is not None else None
         return ModelReply(
-            text=_bare(text) if request.schema is not None and form else text,
+            text=bare(text) if request.schema is not None and form else text,
             stop=Stop.REFUSED if isinstance(refusal, str) and refusal else stop,
             usage=usage or Usage(),
             cost_usd=0.0 if self._free else cost,
@@ -284,7 +282,7 @@ def _body(request: ModelRequest, form: str, length: int) -> dict[str, Any]:
             asked = {"name": "answer", "strict": True, "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": asked}
         else:
-            system = f"{system}\n\n{_SCHEMA_ASKED}\n{json.dumps(request.schema)}".strip()
+            system = with_schema(system, request.schema)
             if form == "json_object":
                 body["response_format"] = {"type": "json_object"}
     turns = [turn for turn in request.messages if isinstance(turn, Message) and turn.role != "system"]
@@ -336,13 +334,3 @@ def _usage(found: Any) -> Usage | None:
 
 def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-def _bare(text: str) -> str:
-    """An answer that nothing held to its form, without thoughts before it and a code fence around it.
-
-    The answer as a whole must be the JSON: a piece that merely stands in it may be what was judged.
-    """
-    text = _THOUGHT.sub("", text, count=1) if text.lstrip().startswith("<think>") else text
-    fenced = _FENCED.fullmatch(text)
-    return (fenced[1] if fenced else text).strip()

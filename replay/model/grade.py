@@ -22,6 +22,10 @@ class GradeState(StrEnum):
     """The judge's answer was cut off."""
     ERROR = "error"
     """The grader failed."""
+    EXPIRED = "expired"
+    """The judge's batch ended before this was asked."""
+    CANCELLED = "cancelled"
+    """The judge's batch was cancelled before this was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,18 +224,22 @@ class MatchSection:
 class JudgeSection:
     """`[judge]`: with a model the judge grades every run; without one it is off."""
 
-    provider: Literal["anthropic", "openai"] = "anthropic"
-    """What the model answers to: the Messages API, or chat completions of OpenAI or anyone else who has them
-    (`base_url`; the key is OPENAI_API_KEY)."""
+    provider: str = "anthropic"
+    """What the model answers to: `anthropic`, the Messages API; `openai`, chat completions of OpenAI or
+    anyone else who has them (`base_url`; the key is OPENAI_API_KEY); or a provider of your own:
+    `./file.py:attr`, `module:attr` or an entry point's name."""
     model: str | None = None
     rubric: str | None = None
     """Path of a rubric under version control, relative to replay.toml; without it, the built-in one."""
     votes: int = 3
     pairwise: bool = False
     """Also show it old and new responses side by side, in both orders: two more calls a pair of trials."""
+    batch: bool = False
+    """Ask through Anthropic's Message Batches, at half the price: answers take minutes, at the most a day."""
     max_tokens: int = 1024
     concurrency: int = 8
-    calibration: str = "cases/calibration.json"
+    calibration: str = "cases/calibration"
+    """Folder of the calibrations, one file for each judge. It belongs under version control."""
     base_url: str | None = None
     """Where the judge's API answers; without it ANTHROPIC_BASE_URL or OPENAI_BASE_URL, else the vendor's own.
     On loopback no key is needed and none is sent."""
@@ -260,6 +264,15 @@ class GradingSection:
 
     def __post_init__(self) -> None:
         _share(self, "quality_threshold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffSection:
+    """`[diff]`: what a diff shows."""
+
+    slice_by: tuple[str, ...] = ()
+    """Fields of the items' metadata to cut the items by, such as `metadata.plan`, beside tool path, tag,
+    category, difficulty, environment, release, model and month."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

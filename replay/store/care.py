@@ -77,6 +77,7 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
             aged = "run_id IN (SELECT run_id FROM runs WHERE created_at < $1)"
             for table in ("run_items", "trials", "grades", "runs"):
                 con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
+            con.execute("DELETE FROM judge_votes WHERE cast_at < $1", [before])
     return found
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
+from diff.calibration import judge_hash
 from diff.statistics.agreement import agreement
 from replay.cli import main
 from replay.model import Item, Lane
@@ -106,7 +107,7 @@ def test_read_back_it_is_bound_to_the_judge_and_says_what_to_read_first(
     _fill(Path("ada.csv"), _truth)
     assert _run(graded, "--read", "ada.csv") == 0
     text = capsys.readouterr().out
-    written = json.loads(Path("cases/calibration.json").read_text())
+    written = json.loads(Path(f"cases/calibration/{judge_hash('m', 'p', 'r')}.json").read_text())
     assert (written["model"], written["prompt_hash"], written["rubric_hash"]) == ("m", "p", "r")
     assert written["labels"] == 50
     assert written["labelled_by"] == ["ada"]
@@ -165,7 +166,7 @@ def test_what_is_no_sheet_is_said_and_nothing_is_written(
     Path("blank.csv").write_text("key,label\nabc,\n")
     assert _run(graded, *args) == 2
     assert sentence in capsys.readouterr().err
-    assert not Path("cases/calibration.json").exists()
+    assert not Path("cases/calibration").exists()
 
 
 def test_without_grades_it_says_what_makes_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

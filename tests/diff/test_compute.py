@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from diff.calibration import judge_hash
 from diff.compute import compute
 from diff.document import to_json
 from diff.result import Answer, DiffResult, Noise, Verdict
@@ -234,8 +235,8 @@ def test_ship_does_not_hide_what_an_uncalibrated_judge_saw(tmp_path: Path) -> No
 def test_a_judge_decides_only_when_calibrated_for_its_prompt(
     tmp_path: Path, agreement: float, labels: int, prompt: str, gated: bool
 ) -> None:
-    file = tmp_path / "cases" / "calibration.json"
-    file.parent.mkdir()
+    file = tmp_path / "cases" / "calibration" / f"{judge_hash('m', prompt, 'r')}.json"
+    file.parent.mkdir(parents=True)
     bound = {"model": "m", "prompt_hash": prompt, "rubric_hash": "r"}
     file.write_text(json.dumps({**bound, "agreement": agreement, "labels": labels, "kappa": 0.7}))
     items = [item("a"), item("b")]

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-from diff.grading import Judge
 from diff.judge import prompt
+from diff.judge.judge import Judge
 from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replay.model import (
     Expectation,
@@ -64,7 +64,8 @@ def store(
     path: Path, items: Sequence[Item], trials: Sequence[Trial], model: str = "claude-haiku-5-5"
 ) -> Path:
     versions = {
-        lane: Version(name=lane.value, kind=VersionKind.PYTHON, args={"model": model}) for lane in Lane
+        lane: Version(name=lane.value, kind=VersionKind.PYTHON, args={"model": model})
+        for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
     }
     run = Run(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")
     with open_store(path) as con:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from diff.compute import compute
-from diff.grading import GradingReport, Judge, Progress, grade_run, judge_from
+from diff.grading import GradingReport, Progress, grade_run
+from diff.judge.judge import Judge, judge_from
 from replay import settings
 from replay.demo.stand_in import Fault, StandIn
 from replay.errors import CredentialsError, ReplayError, SettingsError
@@ -111,7 +112,9 @@ def judge_id(of: Judge, **changes: str) -> object:
 
 def test_the_same_material_is_judged_once(tmp_path: Path) -> None:
     one, other = item(1), item(2)
-    trials = [trial(one, lane, index) for lane in Lane for index in range(3)] + [trial(other)]
+    trials = [trial(one, lane, index) for lane in (Lane.OLD, Lane.NEW, Lane.OLD2) for index in range(3)] + [
+        trial(other)
+    ]
     path = store(tmp_path / "s.duckdb", [one, other], trials)
     model = Scripted(lambda _: points(2))
     report = _grade(path, judge(model))
@@ -246,6 +249,5 @@ def test_the_diff_says_what_of_the_uncertainty_is_the_judges(tmp_path: Path) -> 
     assert metric.split is not None
     assert metric.split.votes == pytest.approx(1 / 3)
     assert (metric.split.trials, metric.split.buy) == (None, "votes")
-    assert "uncertainty: judge 100 %, items 0 %; more votes would narrow it most" in metric_notes(
-        "judge", metric
-    )
+    notes = [note.replace("\u00a0", " ") for note in metric_notes("judge", metric)]
+    assert "uncertainty: judge 100 %, items 0 %; more votes would narrow it most" in notes

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from diff.grading import grade_run, judge_from
+from diff.grading import grade_run
+from diff.judge.judge import judge_from
 from replay.errors import CredentialsError, ReplayError, SettingsError
 from replay.llm import openai_compatible as openai
 from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop

@@ -195,6 +195,28 @@ CREATE TABLE grades (
     PRIMARY KEY (run_id, item_id, lane, trial, grader, grader_version)
 );
 
+-- What the judge answered, by what it was asked: the same material is never paid for twice, in no run.
+CREATE TABLE judge_votes (
+    judge    VARCHAR NOT NULL,            -- its model, prompt hash and rubric hash
+    material VARCHAR NOT NULL,            -- SHA-256 of the judged document, 40 hexadecimal digits of it
+    index    INTEGER NOT NULL,            -- of the vote
+    state    VARCHAR NOT NULL,
+    score    DOUBLE,
+    reason   VARCHAR USING COMPRESSION zstd,
+    cost_usd DOUBLE,
+    cast_at  TIMESTAMP NOT NULL,
+    PRIMARY KEY (judge, material, index)
+);
+
+-- Batches of the judge's questions that were sent and not fetched yet: a process that died finds them here.
+CREATE TABLE judge_batches (
+    mark     VARCHAR PRIMARY KEY,         -- ours: what the ids of its questions begin with
+    judge    VARCHAR NOT NULL,
+    requests INTEGER NOT NULL,
+    sent_at  TIMESTAMP NOT NULL,
+    batch_id VARCHAR                      -- the provider's; NULL while it is not known whether it was taken
+);
+
 CREATE TABLE decisions (
     item_id VARCHAR NOT NULL,
     action  VARCHAR NOT NULL,

@@ -1,0 +1,162 @@
+"""The judge of the settings: who is asked, by which rubric, and what its grades are bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+
+from diff.judge import pairwise, prompt
+from replay.errors import SettingsError
+from replay.llm import anthropic, batches, openai_compatible, own, prices
+from replay.llm.base import Model
+from replay.llm.batches import Batches
+from replay.model import JudgeId, Usage
+from replay.settings import Price, Settings
+
+PROVIDERS = ("anthropic", "openai")
+"""The providers that are built in."""
+_SETTING = "[judge] provider"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """A judge, ready to be asked."""
+
+    id: JudgeId
+    """What its grades are bound to. Its model is named with its place where that is not the vendor's own."""
+    model: str
+    rubric: str
+    own_rubric: bool
+    """Whether the rubric is the user's: it may judge where an item brings nothing to hold a response to."""
+    votes: int
+    max_tokens: int
+    concurrency: int
+    """Calls in flight at once."""
+    connect: Callable[[], AbstractAsyncContextManager[Model]]
+    batches: Callable[[], AbstractAsyncContextManager[Batches]] | None = None
+    """How its provider takes many questions at once; None where it does not."""
+    batch: bool = False
+    """Whether it is asked so."""
+    pairwise: bool = False
+    """Whether it also compares old and new trials, pair by pair."""
+    notes: tuple[str, ...] = ()
+    """Sentences on the model: a price that is not known, an announced end."""
+    free: bool = False
+    """Whether it costs nothing: it answers on this machine."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """The user's own."""
+
+    @property
+    def version(self) -> str:
+        """The grader version of its grades: model, prompt and rubric. More votes are no other judge."""
+        return version(self.id)
+
+    @property
+    def of_pairs(self) -> JudgeId:
+        """What its comparisons are bound to: the same model and rubric, another prompt."""
+        return replace(self.id, prompt_hash=pairwise.prompt_hash())
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The grader versions of its grades and of its comparisons."""
+        return self.version, version(self.of_pairs)
+
+    def price(self, usage: Usage) -> float | None:
+        """US dollars for these tokens, asked in batches where it is asked so; None: not known."""
+        if self.free:
+            return 0.0
+        full = prices.cost(self.model, usage, self.prices)
+        return None if full is None else full * (batches.PRICE_SHARE if self.batch else 1)
+
+
+def version(judge: JudgeId) -> str:
+    """A judge as the grader version of grades."""
+    return f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}"
+
+
+def judge_id(settings: Settings) -> JudgeId | None:
+    """What the grades of the settings' judge are bound to; None where no model is named there.
+
+    Raises:
+        SettingsError: the rubric cannot be read.
+    """
+    section = settings.judge
+    if section.model is None:
+        return None
+    # What answers on this machine is not the model whose name it bears: its grades are no other's. Nor need
+    # two hosts mean the same by a name.
+    named = section.model
+    if section.provider not in PROVIDERS:
+        named += f" by {section.provider}"
+    elif anthropic.is_loopback(section.base_url):
+        named += " on loopback"
+    elif section.provider == "openai" and (host := openai_compatible.place(section.base_url)):
+        named += f" at {host}"
+    return JudgeId(
+        model=named, prompt_hash=prompt.prompt_hash(), rubric_hash=prompt.digest(_rubric(settings))
+    )
+
+
+def judge_from(settings: Settings) -> Judge | None:
+    """The judge of `[judge]`; None where no model is named there: then there is no judge.
+
+    Raises:
+        CredentialsError: a model is named and no key is set.
+        SettingsError: the rubric cannot be read, or there is no such provider.
+    """
+    section = settings.judge
+    identity = judge_id(settings)
+    if section.model is None or identity is None:
+        return None
+    model, base_url = section.model, section.base_url
+    if section.batch and section.provider != "anthropic":
+        raise SettingsError(
+            f"--batch, and batch in [judge], need the Message Batches of Anthropic, and {_SETTING} is "
+            f"{section.provider!r}; leave it out"
+        )
+    judge = Judge(
+        id=identity,
+        model=model,
+        rubric=_rubric(settings),
+        own_rubric=section.rubric is not None,
+        votes=section.votes,
+        max_tokens=section.max_tokens,
+        concurrency=section.concurrency,
+        pairwise=section.pairwise,
+        connect=lambda: anthropic.connect(base_url=base_url, prices=settings.prices),
+        batch=section.batch,
+        free=anthropic.is_loopback(base_url) and section.provider in PROVIDERS,
+        prices=settings.prices,
+    )
+    doubt = None if judge.free else prices.doubt(model, settings.prices)
+    if section.provider == "anthropic":
+        anthropic.check_credentials(base_url)
+        end = anthropic.retirement(model)
+        return replace(
+            judge,
+            batches=lambda: batches.connect(base_url=base_url, prices=settings.prices),
+            notes=tuple(note for note in (doubt, end) if note),
+        )
+    if section.provider == "openai":
+        openai_compatible.check_credentials(base_url)
+        return replace(
+            judge,
+            connect=lambda: openai_compatible.connect(base_url=base_url, prices=settings.prices),
+            notes=(doubt,) if doubt else (),
+        )
+    method = own.load(section.provider, settings.root, _SETTING, PROVIDERS)
+    return replace(judge, connect=lambda: own.connect(method))
+
+
+def _rubric(settings: Settings) -> str:
+    named = settings.judge.rubric
+    path = prompt.BUILT_IN_RUBRIC if named is None else settings.root / named
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SettingsError(f"the rubric {path} cannot be read: {why}; mend [judge] rubric") from None
+    if not text.strip():
+        raise SettingsError(f"the rubric {path} is empty; write down what scores 1, 2 and 3")
+    return text

@@ -1,0 +1,181 @@
+"""Anthropic's Message Batches: many questions sent at once, answered within a day, at half the price.
+
+Sending a batch is the one call here that costs money and must not be made twice: where it fails without a
+certain answer (a cut connection, a time-out, a 5xx), it is not tried again, and whoever sent it looks among
+`recent` batches whether it was taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from replay.llm import anthropic
+from replay.llm.anthropic import AnthropicModel, arguments_of
+from replay.llm.base import ModelFailure, ModelReply, ModelRequest
+from replay.settings import Price
+
+PRICE_SHARE = 0.5
+"""What a question in a batch costs of its price."""
+MOST_REQUESTS = 10_000
+"""Questions in one batch; the API takes 100,000 …"""
+MOST_BYTES = 64_000_000
+"""… and 256 MB, all of which would lie in memory."""
+_PAGE = 100
+
+
+class Ending(StrEnum):
+    """How a question of a batch ended without an answer."""
+
+    ERRORED = "errored"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A question of a batch that has no answer; nothing was paid for it."""
+
+    ending: Ending
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchState:
+    """How far a batch is."""
+
+    id: str
+    ended: bool
+    requests: int
+    sent_at: datetime
+    """Naive UTC, by the provider's clock."""
+    fetchable: bool
+    """Whether its answers are there: it has ended, and not so long ago that they were archived."""
+
+
+class BatchGoneError(Exception):
+    """The provider knows no such batch, or keeps its answers no longer."""
+
+
+@asynccontextmanager
+async def connect(
+    *, base_url: str | None = None, prices: Mapping[str, Price] | None = None
+) -> AsyncIterator[Batches]:
+    """Message Batches, ready to be used, for as long as the context lasts.
+
+    Raises:
+        CredentialsError: no key is set where one is needed.
+    """
+    async with anthropic.connect(base_url=base_url, prices=prices) as model:
+        yield Batches(model)
+
+
+class Batches:
+    """The Message Batches API."""
+
+    def __init__(self, model: AnthropicModel) -> None:
+        self._model = model
+        self._api = model.client.messages.batches
+
+    async def send(self, requests: Mapping[str, ModelRequest]) -> str:
+        """Send a batch of questions, each under an id of its own; the id that the provider gives it.
+
+        Raises:
+            ModelFailure: it was refused; or, where `passing`, it is not known whether it was taken.
+            ReplayError: no call can succeed.
+        """
+        body = [{"custom_id": name, "params": arguments_of(one)} for name, one in requests.items()]
+        model = next(iter(requests.values())).model
+        found, _, _ = await self._model.attempt(lambda: self._api.create(requests=body), model, once=True)
+        return str(found.id)
+
+    async def state(self, batch_id: str) -> BatchState:
+        """How far a batch is.
+
+        Raises:
+            BatchGoneError: it is not known.
+            ModelFailure, ReplayError: as for `Model.complete`.
+        """
+        found, _, _ = await self._model.attempt(lambda: self._known(batch_id), batch_id)
+        if found is None:
+            raise BatchGoneError(batch_id)
+        return _state(found)
+
+    async def _known(self, batch_id: str) -> Any:
+        from anthropic import NotFoundError
+
+        try:
+            return await self._api.retrieve(batch_id)
+        except NotFoundError:
+            return None
+
+    async def recent(self, since: datetime) -> list[BatchState]:
+        """The batches that were sent since then (naive UTC), the newest first.
+
+        Raises:
+            ModelFailure, ReplayError: as for `Model.complete`.
+        """
+
+        async def find() -> list[BatchState]:
+            found = []
+            async for batch in self._api.list(limit=_PAGE):
+                one = _state(batch)
+                if one.sent_at < since:
+                    break
+                found.append(one)
+            return found
+
+        states, _, _ = await self._model.attempt(find, "batches")
+        return list(states)
+
+    async def answers(
+        self, batch_id: str, models: str
+    ) -> AsyncGenerator[tuple[str, ModelReply | Unanswered]]:
+        """The answers of a batch that has ended, in any order, each with the id of its question.
+
+        `models` names the model that was asked, for its price.
+
+        Raises:
+            ModelFailure, ReplayError: as for `Model.complete`; also in the midst of it.
+        """
+        import httpx2
+        from anthropic import AnthropicError
+
+        lines, _, _ = await self._model.attempt(lambda: self._api.results(batch_id), models)
+        try:
+            async for line in lines:
+                yield line.custom_id, self._answer(line.result, models)
+        except (httpx2.HTTPError, AnthropicError, ValueError, AttributeError) as error:
+            raise ModelFailure(f"the answers of batch {batch_id} broke off: {error}") from None
+        finally:
+            await lines.close()
+
+    def _answer(self, result: Any, model: str) -> ModelReply | Unanswered:
+        match result.type:
+            case "succeeded":
+                return self._model.reply(model, result.message, share=PRICE_SHARE)
+            case "expired":
+                return Unanswered(Ending.EXPIRED, "the judge's batch ended before this was asked")
+            case "canceled":
+                return Unanswered(Ending.CANCELLED, "the judge's batch was cancelled before this was asked")
+            case _:
+                error = result.error.error
+                said = " ".join(str(error.message).split())[:300]
+                return Unanswered(Ending.ERRORED, f"{error.type}: {said}")
+
+
+def _state(found: Any) -> BatchState:
+    counts = found.request_counts
+    total = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
+    ended = found.processing_status == "ended"
+    return BatchState(
+        id=found.id,
+        ended=ended,
+        requests=total,
+        sent_at=found.created_at.astimezone(UTC).replace(tzinfo=None),
+        fetchable=ended and found.results_url is not None,
+    )
