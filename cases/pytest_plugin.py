@@ -109,8 +109,7 @@ class Stage:
         from replay.model import Lane, Run
         from replay.store.clock import utc_now
 
-        fields: dict[str, Any] = dict.fromkeys(Asked.__dataclass_fields__)
-        asked = Asked(**{**fields, "new": (config.getoption("agent"),)})
+        asked = Asked(new=(config.getoption("agent"),))
         self.settings: Settings = asked.settings(settings_module.load())
         self.trials: int = config.getoption("golden_trials")
         lanes = choose_lanes(asked, self.settings)

@@ -34,11 +34,10 @@ LATEST = ""
     metavar="[REV]",
     help="Only cases that changed, or whose tools did, since REV; bare: since the default branch.",
 )
-@click.option("--trials", type=int, help="Trials a case; default 1, or [run] trials.")
-@click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="For one trial; default 120.")
-@click.option("--budget", type=float, metavar="USD", help="No new case starts once this is spent.")
-@click.option("--judge/--no-judge", default=None, help="Grade with the judge; default where it has a model.")
+@some_run_options(
+    "trials", "concurrency", "timeout", "budget", "max_tokens", "retries", "on_miss", "no_network",
+    "record", "replay_model", "judge", "batch",
+)  # fmt: skip
 @click.option(
     "--resume",
     is_flag=False,
@@ -98,11 +97,7 @@ def check(
     from replay.terminal.table import show, terminal_width
 
     targets = _targets(junit, markdown, outputs)
-    asked = replaying.Asked(
-        old=old, new=() if new is None else (new,), trials=trials, aa=None, concurrency=concurrency,
-        budget=budget, timeout=timeout, seed=None, retries=None, on_miss=None, no_network=None, pair_by=None,
-        mode=None, judge=judge, max_tokens=None, record=None, replay_model=None,
-    )  # fmt: skip
+    asked = replace(asked, old=old, new=() if new is None else (new,))
     settings = asked.settings(app.settings)
     settings = replace(settings, cases=override(settings.cases, threshold=threshold))
     # [run] aa is for comparing two versions; here each is held against the cases alone.
