@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replay.commands import replaying
+from replay.commands.replaying import Asked, some_run_options
 from replay.errors import ExitCode, InputError, Interrupted, SettingsError
 from replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
     from cases.check import Checked
-    from replay.commands.replaying import Asked
     from replay.commands.telling import Done
     from replay.settings import Settings
 
@@ -58,17 +59,13 @@ LATEST = ""
 @json_option
 def check(
     app: App,
+    asked: Asked,
     path: str | None,
     new: str | None,
     old: str | None,
     threshold: float | None,
     tags: tuple[str, ...],
     changed: str | None,
-    trials: int | None,
-    concurrency: int | None,
-    timeout: float | None,
-    budget: float | None,
-    judge: bool | None,
     resume: str | None,
     junit: str | None,
     markdown: str | None,
@@ -91,7 +88,6 @@ def check(
     from cases import check as checking
     from cases.check_text import text
     from diff import gate as gates
-    from replay.commands import replaying
     from replay.errors import worst_exit
     from replay.settings import override
     from replay.terminal.table import show, terminal_width
@@ -151,7 +147,6 @@ def _begun(
 ) -> Done | None:
     """A new check; None where no case is to be checked."""
     from cases.choosing import choose
-    from replay.commands import replaying
     from replay.engine.run import execute
     from replay.model import Lane
 
@@ -171,7 +166,6 @@ def _begun(
 
 
 def _resumed(app: App, asked: Asked, settings: Settings, run_id: str) -> Done:
-    from replay.commands import replaying
     from replay.engine.run import resume
     from replay.model import Lane
     from replay.store.connection import open_store
