@@ -43,6 +43,7 @@ def build(site: Site, *, port: int, token: str) -> ASGIApp:
         "/runs/{run}/triage": triage.entry,
         "/runs/{run}/triage/edit": edit.form,
         "/runs/{run}/labels": labels.row,
+        "/runs/{run}/labels/sheet": labels.sheet,
         "/traces": traces.listed,
         "/trace": traces.one,
         "/trends": trends.trends,

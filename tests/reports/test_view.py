@@ -641,18 +641,38 @@ def test_labels_are_given_blind_with_the_keyboard_and_calibrate_reads_them(
     shows(4, 2)
     tab.press("3")
     shows(3, 3)
-    tab.eval("document.querySelector('[name=note]').focus()")
+    tab.press("n")
     tab.type("not 1 of the best")
     tab.eval("document.activeElement.blur()")
     tab.press("2")
     tab.until("document.body.innerText.includes('Every response has a label')")
 
-    path = server.folder / f"labels-{RUN_ID}.jsonl"
+    # Another person labels the same rows, without seeing what the first one said.
+    tab.page.fill(".another [name=by]", "Bo <b>")
+    tab.press("Enter")
+    tab.until("document.querySelector('[name=size]')?.value === '4'")
+    tab.page.click("main button.main")
+    shows(1, 0)
+    assert tab.eval("document.querySelector('[aria-pressed=true]')") is None
+    tab.press("2")
+    shows(2, 1)
+    assert re.search(r"Bo\s+1 of 4", tab.text())
+
+    paths = sorted((server.folder / ".replay" / "labels").iterdir())
+    assert [one.name.startswith(f"{RUN_ID}.") for one in paths] == [True, True]
+    other = next(one for one in paths if one.name.endswith(".Bo.jsonl"))
+    path = next(one for one in paths if one != other)
+    with tab.page.expect_download() as saved:
+        tab.page.click("a[download]")
+    assert Path(saved.value.path()).read_bytes() == other.read_bytes()
     rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [json.loads(line)["key"] for line in other.read_text().splitlines()] == [
+        row["key"] for row in rows
+    ]
     assert [row["label"] for row in rows] == ["3", "1", "2", "3"]
     assert rows[2]["note"] == "not 1 of the best"
     done = subprocess.run(
-        [sys.executable, "-m", "replay", "calibrate", RUN_ID, "--read", path.name, "--json"],
+        [sys.executable, "-m", "replay", "calibrate", RUN_ID, "--read", str(path), "--json"],
         cwd=server.folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["labels"] == 4

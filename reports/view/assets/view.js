@@ -38,7 +38,7 @@
     const node = keyed(event.key);
     if (node) {
       event.preventDefault();
-      if (node.matches("input[type=search]")) node.focus();
+      if (node.matches("input[type=search], input[type=text]")) node.focus();
       else {
         if (node.matches("input[type=radio]")) node.focus();
         node.click();
