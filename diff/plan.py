@@ -8,7 +8,9 @@ The mean change over n items of k trials a lane has the variance
 τ² what items differ in how much they changed, beyond that noise: τ² = var(d) − σ²(1/k_old + 1/k_new), never
 below 0 (method of moments for one-way random effects; Searle, Casella & McCulloch, *Variance Components*,
 §3.6). f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 1965). The smallest change
-that n items show with the given power is that of `diff.statistics.power`.
+that n items show with the given power is that of `diff.statistics.power`: τ² is taken for no less than what
+a change of that size makes of it where single items fall wholly, so that a run in which nothing changed does
+not promise more than it can.
 
 Where no version was tried twice σ² is not known: all of var(d) is then taken for τ², and more trials seem to
 help nothing.
@@ -104,10 +106,12 @@ def seen(result: DiffResult, metric: str) -> Seen:
 
 def effect(known: Seen, items: int, trials: int, *, confidence: float, power: float = POWER) -> float:
     """The smallest change that n items of k trials show."""
-    variance = known.between**2 + 2 * (known.noise or 0.0) ** 2 / trials
+    alone = items / known.design
+    of_trials = 2 * (known.noise or 0.0) ** 2 / trials
     found = smallest_effect(
-        math.sqrt(known.design * variance / items),
-        items,
+        math.sqrt((known.between**2 + of_trials) / alone),
+        alone,
+        trials_se=math.sqrt(of_trials / alone),
         confidence=confidence,
         reach=known.reach,
         power=power,

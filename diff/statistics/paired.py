@@ -62,19 +62,23 @@ def interval(
     """Bootstrap interval of the mean difference, clusters drawn as wholes. None below two clusters.
 
     The Bayesian bootstrap (Rubin 1981): cluster weights are Dirichlet(1, …, 1), so clusters with equal values
-    share one Gamma(count) weight, and every resample is a weighted mean. Two half-observations, one item
+    share one Gamma(count) weight, and every resample is a weighted mean. Two half-observations, one cluster
     better by `reach` and one worse by it (the largest change an item can show), stand for what this many
-    items would not have shown: without them the interval of "no item changed" would be a single point. With n
-    items that did not change at all its ends lie near ±2.5/n, the Jeffreys interval of a rate never seen
-    (Brown, Cai & DasGupta 2001). Ends are widened from the normal to the t quantile and by √(G/(G−1))
-    (Hesterberg 2015, §4.4, "expanded percentile"), since percentiles alone are too narrow below 50 items.
+    items would not have shown: without them the interval of "no item changed" would be a single point. They
+    have the size Σs²/Σs, that of the cluster which a typical item is in, so that few or unequal clusters (or
+    weights) leave as much open as that many items do. With n items that did not change at all the ends lie
+    near ±2.5/n, the Jeffreys interval of a rate never seen (Brown, Cai & DasGupta 2001). Ends are widened
+    from the normal to the t quantile and by √(G/(G−1)) (Hesterberg 2015, §4.4, "expanded percentile"), since
+    percentiles alone are too narrow below 50 items. How often it holds the truth: see
+    `benchmarks/interval_coverage.py`.
     """
     count = len(grouped.sums)
     if count < 2:
         return None
     values, frequency = np.unique(np.stack([grouped.sums, grouped.sizes]), axis=1, return_counts=True)
-    sums = np.concatenate([values[0], [reach, -reach]])
-    sizes = np.concatenate([values[1], [1.0, 1.0]])
+    unseen = float(np.sum(grouped.sizes**2) / grouped.sizes.sum())
+    sums = np.concatenate([values[0], [reach * unseen, -reach * unseen]])
+    sizes = np.concatenate([values[1], [unseen, unseen]])
     weight = np.concatenate([frequency.astype(float), [0.5, 0.5]])
     resamples = max(_FEWEST_RESAMPLES, min(RESAMPLES, _DRAWS // len(weight)))
     rng = np.random.default_rng(seed)
@@ -162,6 +166,35 @@ def weighted_mean(deltas: Sequence[float], weights: Sequence[float]) -> float | 
     return math.fsum(weight * delta for weight, delta in zip(weights, deltas, strict=True)) / total
 
 
+def weighted_clusters(
+    deltas: Sequence[float], weights: Sequence[float], keys: Sequence[Hashable]
+) -> Clusters:
+    """Differences as `interval` takes them, each counting `weight` times; the weights' mean becomes 1.
+
+    Their mean is then the ratio Σ w d / Σ w, and its interval that of a ratio of two sums over clusters.
+    """
+    total = math.fsum(weights)
+    scale = len(weights) / total if total > 0 else 0.0
+    sums: dict[Hashable, list[float]] = {}
+    sizes: dict[Hashable, list[float]] = {}
+    for key, delta, weight in zip(keys, deltas, weights, strict=True):
+        sums.setdefault(key, []).append(weight * scale * delta)
+        sizes.setdefault(key, []).append(weight * scale)
+    return Clusters(
+        sums=np.array([math.fsum(group) for group in sums.values()]),
+        sizes=np.array([math.fsum(group) for group in sizes.values()]),
+    )
+
+
+def design_effect(weights: Sequence[float]) -> float | None:
+    """n Σw² / (Σw)²: by how much unequal weights inflate a mean's variance (Kish 1965, §11.7).
+
+    n over it is the effective number of items. None without weight.
+    """
+    total = math.fsum(weights)
+    return len(weights) * math.fsum(weight * weight for weight in weights) / total**2 if total > 0 else None
+
+
 def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
     """pass^k for every k: the chance that k trials of an item all pass, averaged over items.
 
@@ -176,3 +209,21 @@ def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
         ]
         hat[k] = math.fsum(shares) / len(shares)
     return hat
+
+
+def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
+    """pass@k for every k: the chance that at least one of k trials of an item passes, averaged over items.
+
+    pass@k = mean over items with n ≥ k trials of 1 − C(n − c, k) / C(n, k), c of n trials having passed (Chen
+    et al. 2021, arXiv 2107.03374, §2.1).
+    """
+    longest = max((len(trials) for trials in outcomes), default=0)
+    at: dict[int, float] = {}
+    for k in range(1, longest + 1):
+        shares = [
+            1 - math.comb(len(trials) - sum(trials), k) / math.comb(len(trials), k)
+            for trials in outcomes
+            if len(trials) >= k
+        ]
+        at[k] = math.fsum(shares) / len(shares)
+    return at

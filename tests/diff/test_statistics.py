@@ -172,9 +172,37 @@ def test_surprise_is_what_simulation_finds() -> None:
     assert noise.surprise(null, 4, 3, 0.0) == 1.0
 
 
-def test_smallest_effect() -> None:
+def test_smallest_effect_of_a_run_that_varies_is_that_of_its_error() -> None:
     quantiles = stats.t.ppf(0.975, 49) + stats.norm.ppf(0.8)
     assert power.smallest_effect(0.1, 50) == pytest.approx(quantiles * 0.1)
-    still = power.smallest_effect(0.0, 50)
-    assert still is not None
-    assert 0.04 < still < 0.08
+
+
+@given(st.integers(2, 2000), st.floats(0, 0.2), st.floats(0.1, 10))
+def test_smallest_effect_of_a_run_without_change_is_what_single_items_that_fall_make(
+    items: int, trials_se: float, reach: float
+) -> None:
+    found = power.smallest_effect(trials_se, items, trials_se=trials_se, reach=reach)
+    assert found is not None
+    quantiles = stats.t.ppf(0.975, items - 1) + stats.norm.ppf(0.8)
+    still_open = max(0.0, found * (reach - found))
+    assert found == pytest.approx(quantiles * math.sqrt(still_open / items + trials_se**2))
+
+
+@pytest.mark.parametrize("items", [20, 50, 200])
+def test_what_falls_by_the_smallest_effect_is_found_four_times_in_five(items: int) -> None:
+    """Items that pass always or fall wholly: how many must fall for the interval to leave out 0?"""
+    share = power.smallest_effect(0.0, items) or 0.0
+    fewest = next(
+        fallen
+        for fallen in range(1, items)
+        if (paired.interval(singles([-1.0] * fallen + [0.0] * (items - fallen))) or (0, 0))[1] < 0
+    )
+    assert 0.8 <= stats.binom.sf(fewest - 1, items, share) < 0.95
+
+
+@given(st.lists(halves, min_size=4, max_size=12), st.integers(2, 4))
+def test_sessions_of_the_same_size_are_items_of_that_many(deltas: list[float], size: int) -> None:
+    """An interval over sessions of equal items is that over as many single items."""
+    one = paired.interval(singles(deltas), seed=3)
+    many = paired.interval(paired.clusters(deltas * size, list(range(len(deltas))) * size), seed=3)
+    assert many == pytest.approx(one)
