@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cases.golden import add_cases, take_back
 from cases.promote import now
+from cases.redacted import with_redactions
 from replay.model import Action, Case, Decision, Item
 from replay.store.connection import open_store
 from replay.store.decisions import add_decision
@@ -35,12 +36,14 @@ class Desk:
         """Add the cases that items became to the golden set, all or none, and say so in the store.
 
         Raises:
-            InputError: a case, or one like it, is there already.
+            InputError: a case of that id is there already.
+            DuplicateError: one like it is (without `force`).
         """
         # Opened first: where another process has the store, the golden set stays as it is.
         with open_store(self.store) as con:
-            add_cases(self.golden, [case for _, case in promoted], force=force)
-            for item, case in promoted:
+            added = [(item, with_redactions(con, case)) for item, case in promoted]
+            add_cases(self.golden, [case for _, case in added], force=force)
+            for item, case in added:
                 self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)
 
     def dismiss(self, items: Sequence[Item], run_id: str | None, reason: str) -> None:

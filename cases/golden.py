@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from cases.duplicates import refuse_twins
 from replay.errors import InputError, UnknownNameError
-from replay.golden import case_of, case_to_json, content_id, json_form, read_golden
+from replay.golden import case_of, case_to_json, json_form, read_golden
 from replay.golden.piece import Piece
 from replay.golden.reading import pieces_of
 from replay.golden.splicing import with_case, without
@@ -27,30 +28,19 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
     promote at once lose nothing.
 
     Raises:
-        InputError: an id is taken, or (without `force`) a case with the same input and expectation is there.
+        InputError: an id is taken.
+        DuplicateError: a case like one of them is there (without `force`); nothing was changed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path):
         present = read_golden(path) if path.exists() else []
         ids = {case.id for case in present}
-        contents = {content_id(case): case.id for case in present}
-        traces = {case.provenance.trace_id: case.id for case in present if case.provenance.trace_id}
         for case in cases:
-            twin = traces.get(case.provenance.trace_id or "")
-            if twin is not None and not force:
-                raise InputError(
-                    f"trace {case.provenance.trace_id!r} is case {twin!r} of {path} already; "
-                    "--force adds another"
-                )
-            same = contents.get(content_id(case))
             if case.id in ids:
                 raise InputError(f"{path} already has a case {case.id!r}; give another with --id")
-            if same is not None and not force:
-                raise InputError(
-                    f"case {same!r} of {path} has the same input and expectation; --force adds it anyway"
-                )
             ids.add(case.id)
-            contents.setdefault(content_id(case), case.id)
+        if not force:
+            refuse_twins(path, present, cases)
         text = read_text(path) if path.exists() else ""
         for case in cases:
             text = with_case(path, text, case_to_json(case))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from replay.errors import UnknownNameError
 from replay.model import Item, Run, Trial
+from replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -45,3 +46,14 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> Found:
     trace = get_trace(con, name)
     drawn = SampleItem(sample="", trace_id=trace.trace_id, position=0, stratum=trace.tool_path, weight=1.0)
     return Found(item=item_of_trace(trace, drawn))
+
+
+def better_of(con: DuckDBPyConnection, found: Found, settings: Settings) -> str:
+    """The lane that did better on an item, or `recording`; see `cases.promote.better`."""
+    from cases.promote import RECORDING, better
+    from diff.compute import compute
+
+    if found.run is None:
+        return RECORDING
+    items = compute(con, found.run.id, settings).items
+    return next((better(item) for item in items if item.item.id == found.item.id), RECORDING)

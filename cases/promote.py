@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from diff.result import ItemVerdict, Verdict
 from replay.errors import InputError
 from replay.model import (
     CORRECTION,
@@ -19,6 +20,7 @@ from replay.model import (
     Lane,
     Match,
     Provenance,
+    Rule,
     Run,
     Status,
     ToolCall,
@@ -26,6 +28,8 @@ from replay.model import (
 )
 
 RECORDING = "recording"
+BETTER = "better"
+"""The lane that did better, as far as the run tells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,19 @@ class Proposal:
     case: Case
     expected_from: str
     """`recording`, `old` or `new`."""
+
+
+def better(item: ItemVerdict) -> str:
+    """Whose tool calls are proposed for an item: the new lane's where it improved; where it regressed the old
+    one's, if that did not do as recorded; else the recording."""
+    if item.verdict is Verdict.IMPROVED:
+        return Lane.NEW.value
+    if item.verdict is Verdict.REGRESSED:
+        good = [one.trial for one in item.lanes.get(Lane.OLD, ()) if one.trial.status is Status.OK]
+        made = [(one.call.name, one.call.args) for one in good[0].served] if good else None
+        if made is not None and made != [(call.name, call.args) for call in item.item.tape]:
+            return Lane.OLD.value
+    return RECORDING
 
 
 def propose(
@@ -67,7 +84,10 @@ def propose(
                 f"item {item.id!r} has no trial of lane {expect} that ended ok; "
                 "leave --expect out to take the recording"
             )
-        calls = tuple(served.call for served in good[0].served)
+        served = good[0].served
+        calls = tuple(one.call for one in served)
+        # What was answered from elsewhere than the recording, the case must be able to answer, too.
+        tape += tuple(one.call for one in served if one.rule not in (Rule.TAPE, Rule.MISS))
     corrected = item.metadata.get(CORRECTION)
     answer = corrected if isinstance(corrected, str) and corrected else None
     expectation = Expectation(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.stand_ins.loopback import serving
+
 AGENT = """
 import json
 
@@ -93,9 +95,84 @@ def test_promoting_a_trace_twice_is_refused_and_changes_nothing(shop: Path) -> N
     assert golden.read_bytes() == before
 
 
+def test_a_near_duplicate_is_refused_with_the_id_of_its_twin(shop: Path) -> None:
+    golden = shop / "cases" / "golden.jsonl"
+    both = _replay(shop, "promote", "order-1", "order-2")
+    assert both.returncode == 2
+    assert "case 'order-1' of" in both.stderr
+    assert (
+        "asks almost the same and expects the same tools; --force adds 'order-2' all the same" in both.stderr
+    )
+    assert not golden.exists()
+    assert _replay(shop, "promote", "order-1").returncode == 0
+    before = golden.read_bytes()
+    assert _replay(shop, "promote", "order-2").returncode == 2
+    assert golden.read_bytes() == before
+    assert _replay(shop, "promote", "order-2", "--force").returncode == 0
+    assert len(golden.read_text().splitlines()) == 2
+
+
+def test_a_promotion_is_one_added_line_of_git_diff(shop: Path) -> None:
+    for name in ("order-1", "rain/../x"):
+        assert _replay(shop, "promote", name).returncode == 0
+        counts = subprocess.run(
+            ["git", "diff", "--numstat", "--", "cases"], cwd=shop, capture_output=True, text=True, check=True
+        )
+        assert counts.stdout.split()[:2] in ([], ["1", "0"])
+        subprocess.run(["git", "add", "cases"], cwd=shop, check=True)
+        subprocess.run(["git", "commit", "-qm", name], cwd=shop, check=True)
+
+
+def test_tokens_of_redaction_are_named_in_the_case(shop: Path) -> None:
+    (shop / "replay.toml").write_text((shop / "replay.toml").read_text() + "[import.redact]\n")
+    trace = {
+        "trace_id": "mail", "started_at": "2026-10-04T10:00:00Z", "final_response": "done", "tool_calls": [],
+        "input": "write to eve@example.net about [ORDER_3], not [EMAIL_9]",
+    }  # fmt: skip
+    (shop / "more.jsonl").write_text(json.dumps(trace) + "\n")
+    assert _replay(shop, "import", "jsonl", "more.jsonl").returncode == 0
+    assert _replay(shop, "promote", "mail").returncode == 0
+    (line,) = (shop / "cases" / "golden.jsonl").read_text().splitlines()
+    case = json.loads(line)
+    assert case["input"].startswith("write to [EMAIL_1] about")
+    assert case["metadata"]["redacted"] == {"[EMAIL_1]": "EMAIL"}
+    assert "eve@example.net" not in line
+
+
+def test_traits_that_the_judge_drafts_are_no_expectation(shop: Path) -> None:
+    said = {"traits": ["names the status", "  invents\nno date  ", "", 3, "names the status"]}
+    message = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-5-5",
+        "content": [{"type": "text", "text": json.dumps(said)}], "stop_reason": "end_turn",
+        "stop_sequence": None, "usage": {"input_tokens": 100, "output_tokens": 20},
+    }  # fmt: skip
+    with serving(lambda _: (200, message)) as model:
+        judge = f'[judge]\nmodel = "claude-opus-5-5"\nbase_url = "{model.url}"\n'
+        (shop / "replay.toml").write_text((shop / "replay.toml").read_text() + judge)
+        done = _replay(shop, "promote", "order-1", "--draft-traits")
+        (asked,) = model.answered
+    assert done.returncode == 0, done.stderr
+    assert "  draft: invents no date" in done.stdout
+    (case,) = [json.loads(line) for line in (shop / "cases" / "golden.jsonl").read_text().splitlines()]
+    assert case["metadata"]["draft_traits"] == ["names the status", "invents no date"]
+    assert "expected_response_traits" not in case
+    told = asked.question
+    assert "Where is order 1?" in told
+    assert "It is shipped" in told
+
+
+def test_drafts_without_a_judge_are_refused_before_anything_is_written(shop: Path) -> None:
+    done = _replay(shop, "promote", "order-1", "--draft-traits")
+    assert done.returncode == 2
+    assert "--draft-traits asks the judge's model; name one as `model` in [judge]" in done.stderr
+    assert not (shop / "cases").exists()
+
+
 def test_a_hostile_id_becomes_a_plain_case_id(shop: Path) -> None:
     done = _replay(shop, "promote", "rain/../x", "--json")
-    assert json.loads(done.stdout)["promoted"] == [{"case": "rain-..-x", "expected_from": "recording"}]
+    assert json.loads(done.stdout)["promoted"] == [
+        {"case": "rain-..-x", "expected_from": "recording", "draft_traits": []}
+    ]
 
 
 def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
@@ -104,7 +181,7 @@ def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
         "from cases.golden import add_cases; from replay.model import Case\n"
         "for n in range(20):\n"
         "    name = f'{sys.argv[1]}{n}'\n"
-        "    add_cases(Path('g.jsonl'), [Case(id=name, input=name)])"
+        "    add_cases(Path('g.jsonl'), [Case(id=name, input=name)], force=True)"
     )
     running = [subprocess.Popen([sys.executable, "-c", script, name], cwd=shop) for name in "ab"]
     assert [process.wait() for process in running] == [0, 0]
@@ -114,7 +191,7 @@ def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
 
 
 def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
-    assert _replay(shop, "promote", "order-1", "order-2", "rain/../x").returncode == 0
+    assert _replay(shop, "promote", "order-1", "order-2", "rain/../x", "--force").returncode == 0
     good = _replay(shop, "check", "--json", "--junit", "report.xml")
     assert good.returncode == 0, good.stderr
     document = json.loads(good.stdout)
