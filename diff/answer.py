@@ -2,8 +2,9 @@
 
 Over the gated metrics (those named in `[gate]`, else all that may decide; an uncalibrated judge never may):
 
-HOLD        a metric's interval lies wholly below 0 and its delta is below −tolerance; or more items regressed
-            beyond the noise than `max_regressed`
+HOLD        a metric's interval lies wholly below 0 and its delta is below −tolerance (and, where several
+            metrics decide, its p-value survives Holm over them); or more items regressed beyond the noise
+            than `max_regressed`
 SHIP        every metric's interval ends no lower than −tolerance, no more items regressed than
             `max_regressed`, and trials without a score could not move a metric by more than tolerance
 CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.validity`)
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from diff.alone import quarantined, verdict_of
 from diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
+from diff.statistics import noise, paired
 from diff.verdicts import combine
 from replay.model import Run, Sample, VersionKind
 from replay.settings import CasesSection, GateSection
@@ -91,8 +93,11 @@ def _nothing(run: Run) -> Given:
 
 def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
     gate = evidence.gate
+    beyond = _beyond_chance(gated, gate.confidence, evidence.candidates)
     for name, metric in gated.items():
-        if metric.ci and metric.delta is not None and metric.ci[1] < 0 and metric.delta < -gate.tolerance:
+        if name not in beyond or metric.ci is None or metric.delta is None:
+            continue
+        if metric.ci[1] < 0 and metric.delta < -gate.tolerance:
             reason = f"{_figures(name, metric, evidence)}: worse by more than {gate.tolerance:g}"
             return Given(answer=Answer.HOLD, reason=reason, next=_show(evidence))
     certain = _regressed(evidence.items, [name for name in gated if name not in evidence.unknown_noise])
@@ -128,6 +133,23 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
     fell = _items(len(doubtful)) if doubtful else "no item"
     reason = f"{figures}; {fell} regressed{_elsewhere(evidence)}"
     return Given(answer=Answer.SHIP, reason=reason, next=_keep(evidence))
+
+
+def _beyond_chance(gated: Mapping[str, MetricDelta], confidence: float, candidates: int) -> set[str]:
+    """The metrics whose change is not what one of several shows by chance.
+
+    Where one decides, its interval tells. Where several do, one of their intervals leaves out 0 more often by
+    chance: the change must also survive Holm over those on which anything changed.
+    """
+    changed = {
+        name: metric.p
+        for name, metric in gated.items()
+        if metric.p is not None and (metric.se or metric.delta)
+    }
+    if len(changed) < 2:
+        return set(gated)
+    level = 1 - paired.simultaneous(confidence, candidates)
+    return {name for name, p in zip(changed, noise.holm([*changed.values()]), strict=True) if p <= level}
 
 
 def _elsewhere(evidence: Evidence) -> str:

@@ -4,11 +4,12 @@ For one metric and item, delta = mean(new trials) − mean(old trials); trial i 
 
     regressed, improved   |delta| ≥ `min_delta`, and a difference this large is not what the noise gives: its
                           one-sided chance under the null model of `diff.statistics.noise` survives
-                          Benjamini–Hochberg over the metric's items at 1 − `confidence`. In that chance the
-                          trials of the old version and of its repeat count together, and trials without a
-                          score speak against the change. Of the items announced as regressed at most that
-                          share are expected to be false alarms, and a version compared with itself has any
-                          announced in at most that share of runs.
+                          Benjamini–Hochberg over the metric's items at (1 − `confidence`)/2, shared among
+                          the metrics on which anything varies (Bonferroni). In that chance the trials of the
+                          old version and of its repeat count together, and trials without a score speak
+                          against the change. Of the items announced as changed at most 1 − `confidence` are
+                          expected to be false alarms, and a version compared with itself has any announced,
+                          on any metric, in at most that share of runs: half of it for either side.
     inconclusive          |delta| ≥ `min_delta` within the noise; or a lane without a score; or trials without
                           a score (errors, divergence, abstention) that could have made it another verdict
     unchanged             otherwise
@@ -131,10 +132,16 @@ def null_model(samples: Sequence[Sample], scale: Scale) -> noise.Null | None:
 
 
 def judge(
-    samples: Sequence[Sample], scale: Scale, null: noise.Null | None, *, min_delta: float, confidence: float
+    samples: Sequence[Sample],
+    scale: Scale,
+    null: noise.Null | None,
+    *,
+    min_delta: float,
+    confidence: float,
+    metrics: int = 1,
 ) -> list[Judged]:
-    """The verdict on every item of one metric that has both lanes."""
-    level = 1 - confidence
+    """The verdict on every item of one metric, of so many that vary, that has both lanes."""
+    level = (1 - confidence) / (2 * max(1, metrics))
     down = _announced(samples, scale, null, -1, level)
     up = _announced(samples, scale, null, +1, level)
     return [
