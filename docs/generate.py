@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/: the reference of commands, of settings, and of the store's schema.
+"""Write the generated pages of docs/: the reference of commands, settings, formats, and the store's schema.
 
     make docs
 
@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import json
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -19,6 +21,7 @@ from replay import settings
 from replay.cli import COMMANDS, cli
 
 DOCS = Path(__file__).parent
+Json = dict[str, typing.Any]
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
 
 
@@ -27,6 +30,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "commands.md": _commands(),
         DOCS / "settings.md": _settings(),
+        DOCS / "fields.md": _fields(),
         DOCS / "store.md": _store(),
     }
 
@@ -143,6 +147,61 @@ def _docstrings(section: type) -> dict[str, str]:
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 found[field.target.id] = inspect.cleandoc(value.value)
     return found
+
+
+def _fields() -> str:
+    parts = [
+        "# Fields of the formats",
+        NOTE,
+        "What each record holds, from the JSON Schemas in [schema](schema); **bold** fields must be there. "
+        "What the formats are for: [formats](formats.md).",
+    ]
+    for name in ("trace", "case", "diff"):
+        schema = json.loads((DOCS / "schema" / f"{name}.schema.json").read_text(encoding="utf-8"))
+        parts += [f"## {name}", f"{schema['title']}: [schema/{name}.schema.json](schema/{name}.schema.json)"]
+        rows = ["| field | type | meaning |", "|---|---|---|", *_rows(schema, schema, "")]
+        parts.append("\n".join(rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(schema: Json, root: Json, prefix: str) -> Iterator[str]:
+    """A row for each field of an object, those of objects and lists in it below it."""
+    for name, given in schema.get("properties", {}).items():
+        field = _target(given, root)
+        told = str(given.get("description") or field.get("description") or "")
+        shown = f"`{prefix}{name}`"
+        if name in schema.get("required", ()):
+            shown = f"**{shown}**"
+        cells = (shown, _kind(field), told[:1].upper() + told[1:])
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        yield from _rows(field, root, f"{prefix}{name}.")
+        for inner, sign in (("items", "[]"), ("additionalProperties", ".NAME")):
+            if isinstance(field.get(inner), dict):
+                yield from _rows(_target(field[inner], root), root, f"{prefix}{name}{sign}.")
+
+
+def _target(schema: Json, root: Json) -> Json:
+    """What a reference within the schema stands for; anything else itself."""
+    if "$ref" not in schema:
+        return schema
+    found: Json = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    return _target(found, root)
+
+
+def _kind(field: Json) -> str:
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    types = field.get("type", [])
+    names = [types] if isinstance(types, str) else [one for one in types if one != "null"]
+    return (
+        " or ".join(
+            {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(one, one)
+            for one in names
+        )
+        or "any"
+    )
 
 
 def _store() -> str:

@@ -72,8 +72,14 @@ def all_of(page: Path) -> list[list[str]]:
     text = page.read_text(encoding="utf-8")
     found = [command.text for kind, body in BLOCK.findall(text) for command in commands(kind, body)]
     found += INLINE.findall(" ".join(FENCED.sub("", text).split("\n")))
-    split = [shlex.split(line, comments=True) for line in found]
+    split = [alone(line) for line in found]
     return [words[words.index("replay") :] for words in split if "replay" in words[:1] or _exported(words)]
+
+
+def alone(line: str) -> list[str]:
+    """The words of a line's first command: without what it is piped to, or what follows it."""
+    words = shlex.split(line, comments=True)
+    return words[: next((n for n, word in enumerate(words) if word in ("||", "|", ">", "&&")), None)]
 
 
 def _exported(words: list[str]) -> bool:
@@ -116,8 +122,7 @@ def test_every_command_of_a_block_parses(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for kind, body in BLOCK.findall(text):
         for command in commands(kind, body):
-            words = shlex.split(command.text, comments=True)
-            words = words[: next((n for n, word in enumerate(words) if word in ("||", "|", ">", "&&")), None)]
+            words = alone(command.text)
             if words[:1] != ["replay"]:
                 continue
             found, context, rest = resolved(words)
