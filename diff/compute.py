@@ -33,6 +33,7 @@ from diff.result import (
 from diff.slices import slices
 from diff.statistics.split import split
 from diff.stored import PAIRWISE, StoredGrades
+from diff.usage import usage
 from diff.verdicts import combine
 from replay.errors import UnknownNameError
 from replay.model import Lane, Run, VersionKind
@@ -130,8 +131,7 @@ def _result(
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in worked.items()}
     summaries = {
-        lane: tally.summary(run.lanes[lane], _fidelity(run, lane, read.witnesses))
-        for lane, tally in read.tallies.items()
+        lane: tally.summary(run.lanes[lane], read.witnesses[lane]) for lane, tally in read.tallies.items()
     }
     unknown = frozenset(name for name, metric in worked.items() if metric.null is None)
     distrust = validity.distrust(run, read.witnesses)
@@ -168,7 +168,10 @@ def _result(
         counts=counts,
         metrics=deltas,
         items=items,
-        slices=slices(items, [name for name, delta in deltas.items() if delta.gated] or names),
+        usage=usage(run, read.blocks, settings.gate.confidence),
+        slices=slices(
+            items, [name for name, delta in deltas.items() if delta.gated] or names, settings.diff.slice_by
+        ),
         groups=groups(items, expected.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
             gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
@@ -191,11 +194,6 @@ def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
     grades = [graded.grades.get(name) for graded in block.lanes.get(lane, ())]
     scores = [[vote.score for vote in grade.votes if vote.score is not None] for grade in grades if grade]
     return [found for found in scores if found]
-
-
-def _fidelity(run: Run, lane: Lane, witnesses: dict[Lane, validity.Witness]) -> float | None:
-    """A recording is not a replay: an observed lane has no fidelity."""
-    return None if run.lanes[lane].kind is VersionKind.OBSERVED else witnesses[lane].fidelity
 
 
 def _cases(run: Run, settings: Settings) -> CasesSection:

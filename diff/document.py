@@ -37,6 +37,7 @@ def to_json(result: DiffResult) -> dict[str, Any]:
         "items": _fields(result.counts),
         "metrics": {name: _metric(metric) for name, metric in result.metrics.items()},
         "cases": [_case(item) for item in result.items],
+        "usage": {name: _fields(change) for name, change in result.usage.items()},
         "slices": [_slice(part) for part in result.slices],
         "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
@@ -79,14 +80,18 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
         "cost_usd": lane.cost_usd,
         "latency_ms": {"p50": lane.latency_p50_ms, "p95": lane.latency_p95_ms},
         "tokens": {"input": lane.input_tokens, "output": lane.output_tokens},
+        "agreement": lane.agreement,
+        "diverged": lane.diverged,
+        "misses": [_fields(miss) for miss in lane.misses],
     }
 
 
 def _metric(metric: MetricDelta) -> dict[str, Any]:
     document = _fields(metric)
-    document["pass_hat_k"] = {
-        lane.value: {str(k): value for k, value in by_k.items()} for lane, by_k in metric.pass_hat_k.items()
-    }
+    for name, by_lane in (("pass_hat_k", metric.pass_hat_k), ("pass_at_k", metric.pass_at_k)):
+        document[name] = {
+            lane.value: {str(k): value for k, value in by_k.items()} for lane, by_k in by_lane.items()
+        }
     return document
 
 

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from diff.result import LaneSummary
-from replay.model import Status, Trial, Version
+from diff.validity import Witness
+from replay.model import Status, Trial, Version, VersionKind
 
 
 @dataclass(slots=True)
@@ -38,19 +39,26 @@ class LaneTally:
             self.input_tokens = (self.input_tokens or 0) + trial.usage.input_tokens
             self.output_tokens = (self.output_tokens or 0) + trial.usage.output_tokens
 
-    def summary(self, version: Version, fidelity: float | None) -> LaneSummary:
-        """The lane as reports show it; latencies are of trials that ended `ok`."""
+    def summary(self, version: Version, witness: Witness) -> LaneSummary:
+        """The lane as reports show it; latencies are of trials that ended `ok`.
+
+        A recording is not a replay: an observed lane has no fidelity and agrees with nothing.
+        """
+        replayed = version.kind is not VersionKind.OBSERVED
         p50, p95 = (None, None)
         if self.latencies:
             p50, p95 = (float(value) for value in np.quantile(self.latencies, [0.5, 0.95]))
         return LaneSummary(
             version=msgspec.to_builtins(replace(version, env={}), str_keys=True),
             trials=self.trials,
-            fidelity=fidelity,
+            fidelity=witness.fidelity if replayed else None,
             statuses=dict(sorted(self.statuses.items())),
             cost_usd=self.cost_usd,
             latency_p50_ms=p50,
             latency_p95_ms=p95,
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
+            agreement=witness.agreement if replayed else None,
+            diverged=witness.diverged_share if replayed else None,
+            misses=witness.missed,
         )

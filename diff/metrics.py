@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diff.causes import common
 from diff.graders.base import SCORE_PREFIX, graders
@@ -112,7 +113,7 @@ def work(
             delta=sample.delta,
             verdict=verdict.verdict,
             reason=_reason(block, sample, verdict, said),
-            cause=common(verdict.note if verdict.verdict is Verdict.INCONCLUSIVE and verdict.note else said),
+            cause=common(_open(name, block, verdict) or said),
         )
         for block, sample, verdict in zip(held, samples, judged, strict=True)
         for said in (_why(name, block, verdict),)
@@ -148,6 +149,7 @@ def _delta(
     se = paired.standard_error(grouped)
     bounds = [pair for sample in samples if (pair := sample.delta_bounds(scale.low, scale.high)) is not None]
     verdicts = [one.verdict for one in judged]
+    outcomes = {lane: _outcomes(name, held, lane) for lane in run.lanes}
     counted = samples if one_lane else [sample for _, sample, _ in pairs]
     return MetricDelta(
         old=_mean([value for sample in counted if (value := sample.old_mean) is not None]),
@@ -156,7 +158,13 @@ def _delta(
         se=se,
         ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=run.seed),
         p=paired.sign_flip(grouped, seed=run.seed),
-        mde=power.smallest_effect(se, len(grouped.sums), confidence=confidence, reach=reach),
+        mde=power.smallest_effect(
+            se,
+            len(grouped.sums),
+            trials_se=0.0 if null is None else _trials_se([sample for _, sample, _ in pairs], null) * reach,
+            confidence=confidence,
+            reach=reach,
+        ),
         noise=None if null is None else null.noise * reach,
         bounds=None
         if not bounds
@@ -164,14 +172,38 @@ def _delta(
             math.fsum(low for low, _ in bounds) / len(bounds),
             math.fsum(high for _, high in bounds) / len(bounds),
         ),
-        month=paired.weighted_mean(deltas, [item.weight for item, _, _ in pairs]) if run.sample else None,
+        **(_month(pairs, confidence, reach, run.seed) if run.sample else {"month": None}),
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         unchanged=verdicts.count(Verdict.UNCHANGED),
         inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
-        pass_hat_k={lane: paired.pass_hat_k(_outcomes(name, held, lane)) for lane in run.lanes},
+        pass_hat_k={lane: paired.pass_hat_k(trials) for lane, trials in outcomes.items()},
+        pass_at_k={lane: paired.pass_at_k(trials) for lane, trials in outcomes.items()},
         gated=gated,
     )
+
+
+def _trials_se(samples: Sequence[Sample], null: noise.Null) -> float:
+    """What the noise of trials alone makes of the mean change's standard error, on the scale 0 to 1."""
+    spread = math.fsum(1 / len(sample.old) + 1 / len(sample.new) for sample in samples)
+    return null.noise * math.sqrt(spread) / len(samples) if samples else 0.0
+
+
+def _month(
+    pairs: Sequence[tuple[Item, Sample, float]], confidence: float, reach: float, seed: int
+) -> dict[str, Any]:
+    """The fields of a `MetricDelta` that speak for the population the sample was drawn from."""
+    weights = [item.weight for item, _, _ in pairs]
+    grouped = paired.weighted_clusters(
+        [delta for _, _, delta in pairs], weights, [cluster(item) for item, _, _ in pairs]
+    )
+    return {
+        "month": paired.weighted_mean([delta for _, _, delta in pairs], weights),
+        "month_old": paired.weighted_mean([sample.old_mean or 0.0 for _, sample, _ in pairs], weights),
+        "month_new": paired.weighted_mean([sample.new_mean or 0.0 for _, sample, _ in pairs], weights),
+        "month_ci": paired.interval(grouped, confidence=confidence, reach=reach, seed=seed),
+        "design_effect": paired.design_effect(weights),
+    }
 
 
 def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
@@ -204,6 +236,18 @@ def _why(name: str, block: Block, judged: Judged) -> str:
     """What the lane that did worse did wrong, else the other; empty where nobody said."""
     worse, other = (Lane.OLD, Lane.NEW) if judged.verdict is Verdict.IMPROVED else (Lane.NEW, Lane.OLD)
     return _said(name, block, worse) or _said(name, block, other) or ""
+
+
+def _open(name: str, block: Block, judged: Judged) -> str:
+    """Why it cannot be told, and how the first trial without a score ended; empty where it can."""
+    if judged.verdict is not Verdict.INCONCLUSIVE or not judged.note:
+        return ""
+    for lane in (Lane.NEW, Lane.OLD):
+        for trial in block.lanes.get(lane, ()):
+            if trial.trial.status is not Status.OK and not scores_of([trial], name):
+                why = f": {trial.trial.reason}" if trial.trial.reason else ""
+                return f"{judged.note}: {trial.trial.status.value}{why}"
+    return judged.note
 
 
 def _tally(scores: Sequence[float], unscored: int) -> str:

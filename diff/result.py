@@ -108,6 +108,13 @@ class MetricDelta:
     """`delta` with all errors counted as failures of the new lane, and with all as passes."""
     month: float | None
     """`delta` weighted to the population the sample was drawn from; None for a golden set."""
+    month_old: float | None = None
+    """`old` weighted so; likewise `month_new`."""
+    month_new: float | None = None
+    month_ci: tuple[float, float] | None = None
+    """Interval of `month`."""
+    design_effect: float | None = None
+    """By how much the unequal weights inflate the variance of `month`; 1 where all weigh the same."""
     improved: int
     regressed: int
     unchanged: int
@@ -116,10 +123,44 @@ class MetricDelta:
     """pass^k by lane: the chance that k trials of an item all pass."""
     gated: bool
     """Whether this metric decides the answer."""
+    pass_at_k: dict[Lane, dict[int, float]] = field(default_factory=dict)
+    """pass@k by lane: the chance that at least one of k trials of an item passes."""
     calibration: JsonObject | None = None
     """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
     split: Split | None = None
     """Of the judge: where the change's uncertainty comes from; None of one lane, and for other metrics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """Tool calls of one kind that no recording answered."""
+
+    tool: str
+    kind: MissKind
+    calls: int
+
+
+class MissKind(StrEnum):
+    """How a call that was never recorded differs from the recording of its item."""
+
+    TOOL = "another tool"
+    """The recording has no call of this tool."""
+    ARGS = "other arguments"
+    AGAIN = "once more"
+    """The same call was recorded, less often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageDelta:
+    """What trials took in money, time or tokens, in both versions."""
+
+    old: float | None
+    """Mean over items of an item's mean over its trials; for a percentile, that of all trials."""
+    new: float | None
+    delta: float | None
+    ci: tuple[float, float] | None
+    items: int
+    """Items on which it is known of both lanes; no other counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +178,12 @@ class LaneSummary:
     latency_p95_ms: float | None
     input_tokens: int | None
     output_tokens: int | None
+    agreement: float | None = None
+    """Share of its trials over sampled traces that took the recorded tool path; None without any."""
+    diverged: float | None = None
+    """Share of its trials, those that errored aside, that were stopped at a call that was never recorded."""
+    misses: tuple[Miss, ...] = ()
+    """What was never recorded, the most frequent kind first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +209,7 @@ class Slice:
     metric: str
     delta: float | None
     p: float | None
-    """Holm-corrected over the slices shown."""
+    """Holm-corrected over all slices and metrics."""
     regressed: int
     improved: int
 
@@ -262,6 +309,8 @@ class DiffResult:
     """Regressed first, then mixed, inconclusive, improved, unchanged; within one by size of the delta."""
     ranking: tuple[Candidate, ...] = ()
     """Of a run with several new lanes: all of them, the best first. Empty where there is one."""
+    usage: dict[str, UsageDelta] = field(default_factory=dict)
+    """Cost, latency and tokens of a trial in both lanes, where they are known; empty for one lane."""
     slices: tuple[Slice, ...] = ()
     groups: tuple[Group, ...] = ()
     """Of a single lane: its cases by category, difficulty and tag with a threshold; empty where two lanes are

@@ -1,7 +1,9 @@
 """Where the change sits: the items cut by what is known of them before the run.
 
-A slice has at least `FEWEST` items, and never all of them. p-values are those of the sign-flip test within
-the slice, corrected by Holm over every slice tested, so that cutting often enough finds nothing by itself.
+Cut by tool path (and by stratum, where the sample was drawn by something else), category, difficulty, tag,
+environment, release, model and month, and by the fields that `[diff] slice_by` names. A slice has at least
+`FEWEST` items, and never all of them. p-values are those of the sign-flip test within the slice, corrected by
+Holm over every slice and metric tested, so that cutting often enough finds nothing by itself.
 """
 
 from __future__ import annotations
@@ -10,20 +12,23 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from diff.result import ItemVerdict, Slice, Verdict
 from diff.statistics import noise, paired
-from replay.model import Item, tool_path
+from replay.model import Item, Json, tool_path
 
 FEWEST = 5
 """Fewer items are no slice: three items are an anecdote."""
 
 
-def slices(items: Sequence[ItemVerdict], metrics: Iterable[str]) -> tuple[Slice, ...]:
-    """Every slice on every metric, the worst first."""
+def slices(
+    items: Sequence[ItemVerdict], metrics: Iterable[str], fields: Sequence[str] = ()
+) -> tuple[Slice, ...]:
+    """Every slice on every metric, the worst first; `fields` are those of the user, as `metadata.plan`."""
+    keys = {item.item.id: dict.fromkeys(_keys(item.item, fields)) for item in items}
     found: list[Slice] = []
     for metric in metrics:
         members: dict[tuple[str, str], list[ItemVerdict]] = {}
         held = [item for item in items if metric in item.metrics and item.metrics[metric].delta is not None]
         for item in held:
-            for key in _keys(item.item):
+            for key in keys[item.item.id]:
                 members.setdefault(key, []).append(item)
         found += [
             _slice(by, value, metric, group)
@@ -40,15 +45,36 @@ def cluster(item: Item) -> Hashable:
     return ("session", item.session_id) if item.session_id else ("item", item.id)
 
 
-def _keys(item: Item) -> Iterable[tuple[str, str]]:
+def _keys(item: Item, fields: Sequence[str]) -> Iterable[tuple[str, str]]:
     if item.trace_id is not None and item.case_id is None:
-        yield "tool_path", tool_path(call.name for call in item.tape)
-    fields: Mapping[str, str | None] = {"category": item.category, "difficulty": item.difficulty}
-    for name, value in fields.items():
+        path = tool_path(call.name for call in item.tape)
+        yield "tool_path", path
+        if item.stratum not in ("-", path):
+            yield "stratum", item.stratum
+    known: Mapping[str, str | None] = {
+        "category": item.category,
+        "difficulty": item.difficulty,
+        "environment": item.environment,
+        "release": item.release,
+        "model": item.model,
+        "month": None if item.started_at is None else f"{item.started_at:%Y-%m}",
+        **{field: _field(item, field) for field in fields},
+    }
+    for name, value in known.items():
         if value:
             yield name, value
-    for tag in dict.fromkeys(item.tags):
+    for tag in item.tags:
         yield "tag", tag
+
+
+def _field(item: Item, name: str) -> str | None:
+    """A field of the metadata at any depth, as text: `metadata.plan`, or `plan` alone."""
+    value: Json = item.metadata
+    for key in name.removeprefix("metadata.").split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    if value is None or isinstance(value, dict | list):
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _slice(by: str, value: str, metric: str, group: Sequence[ItemVerdict]) -> Slice:

@@ -10,10 +10,12 @@ observed lane is the recording itself and needs no witness.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from replay.model import Item, Lane, Mode, Rule, Status, Trial, VersionKind, tool_path
+from diff.result import Miss, MissKind
+from replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replay.model.run import Run
 
 LEAST_FIDELITY = 0.8
@@ -36,6 +38,8 @@ class Witness:
     comparable: int = 0
     """Trials that did not error and have a recording to agree with."""
     agreeing: int = 0
+    misses: Counter[tuple[str, MissKind]] = field(default_factory=Counter)
+    """Calls that nothing answered, by tool and kind."""
 
     def add(self, item: Item, trial: Trial) -> None:
         """Count one trial."""
@@ -43,6 +47,9 @@ class Witness:
         if item.tape or item.case_id is None:
             self.calls += len(trial.served)
             self.from_tape += sum(served.rule is Rule.TAPE for served in trial.served)
+            for served in trial.served:
+                if served.rule is Rule.MISS:
+                    self.misses[served.call.name, _kind(served.call, item)] += 1
         if trial.status.is_error:
             return
         self.trials += 1
@@ -59,9 +66,29 @@ class Witness:
         return self.from_tape / self.calls if self.calls else None
 
     @property
+    def diverged_share(self) -> float | None:
+        """Share of the trials that did not error; None without any."""
+        return self.diverged / self.trials if self.trials else None
+
+    @property
+    def missed(self) -> tuple[Miss, ...]:
+        """What nothing answered, the most frequent first."""
+        return tuple(
+            Miss(tool=tool, kind=kind, calls=calls)
+            for (tool, kind), calls in sorted(self.misses.items(), key=lambda one: (-one[1], one[0]))
+        )
+
+    @property
     def agreement(self) -> float | None:
         """Share of trials that took the recorded tool path; None where nothing was recorded."""
         return self.agreeing / self.comparable if self.comparable else None
+
+
+def _kind(call: ToolCall, item: Item) -> MissKind:
+    recorded = [known.args for known in item.tape if known.name == call.name]
+    if not recorded:
+        return MissKind.TOOL
+    return MissKind.AGAIN if call.args in recorded else MissKind.ARGS
 
 
 def distrust(run: Run, witnesses: dict[Lane, Witness]) -> str | None:
@@ -94,7 +121,9 @@ def divergence(run: Run, witnesses: dict[Lane, Witness]) -> Iterable[str]:
         if lane not in run.lanes or not witness.trials:
             continue
         if witness.diverged / witness.trials >= DIVERGED_WORTH_SAYING:
+            most = witness.missed[0] if witness.missed else None
+            told = f", most often {most.tool} ({most.kind})" if most else ""
             yield (
                 f"{witness.diverged} of {witness.trials} {lane.value} trials made a tool call that was never "
-                "recorded and were stopped there: their responses are not graded"
+                f"recorded{told} and were stopped there: their responses are not graded"
             )

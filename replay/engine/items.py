@@ -191,6 +191,8 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
         session_id=trace.session_id,
         stratum=drawn.stratum,
         weight=drawn.weight,
+        environment=trace.environment,
+        release=trace.release,
         tags=trace.tags,
         metadata=trace.metadata,
     )

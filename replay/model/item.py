@@ -41,6 +41,9 @@ class Item:
     """Items of one session are one cluster in the statistics."""
     stratum: str = "-"
     weight: float = 1.0
+    environment: str | None = None
+    """Where production ran it; None for a case, and where it was not recorded. Likewise `release`."""
+    release: str | None = None
     tags: tuple[str, ...] = ()
     category: str | None = None
     difficulty: str | None = None

@@ -8,6 +8,7 @@ from replay.settings.reading import find, load, override
 from replay.settings.sections import (
     Agent,
     CasesSection,
+    DiffSection,
     GateSection,
     GradingSection,
     ImportSection,
@@ -32,6 +33,7 @@ __all__ = [
     "SUBTABLES",
     "Agent",
     "CasesSection",
+    "DiffSection",
     "GateSection",
     "GradingSection",
     "ImportSection",

@@ -9,6 +9,7 @@ from pathlib import Path
 from replay.settings.sections import (
     Agent,
     CasesSection,
+    DiffSection,
     GateSection,
     GradingSection,
     ImportSection,
@@ -43,6 +44,7 @@ class Settings:
     match: MatchSection = field(default_factory=MatchSection)
     judge: JudgeSection = field(default_factory=JudgeSection)
     grading: GradingSection = field(default_factory=GradingSection)
+    diff: DiffSection = field(default_factory=DiffSection)
     gate: GateSection = field(default_factory=GateSection)
     cases: CasesSection = field(default_factory=CasesSection)
     store: StoreSection = field(default_factory=StoreSection)

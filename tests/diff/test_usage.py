@@ -1,0 +1,164 @@
+"""Cost, latency and tokens as paired changes; what was never recorded; what stands for the month; slices."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diff.compute import compute
+from diff.result import DiffResult, MissKind
+from diff.statistics import paired
+from diff.statistics.quantiles import quantile_change
+from replay.model import Item, Lane, Rule, Sample, Status, ToolCall, Trial, Usage
+from replay.settings import DiffSection
+from replay.store.connection import open_store
+from replay.store.samples import write_sample
+from tests.diff.build import CALLS, RUN_ID, WHEN, item, settings, store, trial
+
+
+def diffed(folder: Path, items: list[Item], done: list[Trial], **sections: Any) -> DiffResult:
+    path = store(folder, items, done)
+    with open_store(path, read_only=True) as con:
+        return compute(con, RUN_ID, settings(folder, **sections))
+
+
+def test_what_a_trial_takes_is_averaged_within_items_and_paired(tmp_path: Path) -> None:
+    items = [item("a"), item("b"), item("c")]
+    done = []
+    for number, of in enumerate(items):
+        for index in range(2):
+            old, new = 100.0 * (number + 1) + 10 * index, 50.0 * (number + 1) + 10 * index
+            used = Usage(input_tokens=100, output_tokens=10)
+            done.append(trial(of, "old", index, latency_ms=old, cost_usd=0.02, usage=used))
+            done.append(trial(of, "new", index, latency_ms=new, cost_usd=0.01 if number else None))
+    usage = diffed(tmp_path, items, done).usage
+    assert set(usage) == {"cost_usd", "latency_ms", "latency_p50_ms", "latency_p95_ms"}
+    cost, latency = usage["cost_usd"], usage["latency_ms"]
+    assert (cost.old, cost.new, cost.items) == (0.02, 0.01, 2)
+    assert cost.delta == pytest.approx(-0.01)
+    assert (latency.old, latency.new, latency.delta) == (205.0, 105.0, -100.0)
+    assert latency.ci is not None
+    assert latency.ci[0] < -100 < latency.ci[1]
+    assert usage["latency_p50_ms"].old == 205.0
+    assert usage["latency_p95_ms"].new == pytest.approx(np.quantile([50, 60, 100, 110, 150, 160], 0.95))
+
+
+def test_a_trial_that_did_not_end_well_has_no_latency_to_compare(tmp_path: Path) -> None:
+    done = [
+        trial("a", "old", latency_ms=100.0),
+        trial("a", "new", latency_ms=1.0, status=Status.TIMEOUT),
+        trial("b", "old", latency_ms=100.0),
+        trial("b", "new", latency_ms=90.0),
+    ]
+    usage = diffed(tmp_path, [item("a"), item("b")], done).usage
+    assert (usage["latency_ms"].items, usage["latency_ms"].delta) == (1, -10.0)
+    assert usage["latency_ms"].ci is None
+
+
+def test_a_percentile_that_did_not_change_has_an_interval_around_0_and_one_that_did_has_none() -> None:
+    rng = np.random.default_rng(1)
+    old = [list(rng.gamma(2, 100, 3)) for _ in range(60)]
+    same = [list(rng.gamma(2, 100, 3)) for _ in range(60)]
+    keys = list(range(60))
+    quiet = quantile_change(old, same, keys, 0.5)
+    assert quiet.ci is not None
+    assert quiet.ci[0] < 0 < quiet.ci[1]
+    slower = quantile_change(old, [[2 * value for value in values] for values in old], keys, 0.5)
+    assert slower.ci is not None
+    assert slower.ci[0] > 0
+    assert slower.new == pytest.approx(2 * slower.old)
+    assert quantile_change(old[:1], same[:1], [0], 0.5).ci is None
+
+
+def test_calls_that_were_never_recorded_are_counted_by_tool_and_kind(tmp_path: Path) -> None:
+    again = (*CALLS, CALLS[0])
+    other = (ToolCall(name="get_order_status", args={"order_id": "2"}),)
+    strange = (ToolCall(name="refund", args={}),)
+    done = [
+        trial("a", "old"),
+        trial("a", "new", calls=again, rules=[Rule.TAPE, Rule.TAPE, Rule.MISS], status=Status.DIVERGED),
+        trial("b", "old"),
+        trial("b", "new", calls=other, rules=[Rule.MISS], status=Status.DIVERGED),
+        trial("c", "old"),
+        trial("c", "new", calls=strange, rules=[Rule.MISS], status=Status.DIVERGED),
+        trial("d", "old"),
+        trial("d", "new", calls=strange, rules=[Rule.MISS], status=Status.DIVERGED),
+    ]
+    result = diffed(tmp_path, [item(name) for name in "abcd"], done)
+    lane = result.lanes[Lane.NEW]
+    assert [(miss.tool, miss.kind, miss.calls) for miss in lane.misses] == [
+        ("refund", MissKind.TOOL, 2),
+        ("get_order_status", MissKind.AGAIN, 1),
+        ("get_order_status", MissKind.ARGS, 1),
+    ]
+    assert (lane.diverged, lane.agreement) == (1.0, 0.0)
+    assert (result.lanes[Lane.OLD].diverged, result.lanes[Lane.OLD].agreement) == (0.0, 1.0)
+    assert any("never recorded, most often refund (another tool)" in said for said in result.warnings)
+
+
+def test_items_are_cut_by_what_production_said_of_them_and_by_fields_of_the_user(tmp_path: Path) -> None:
+    items, done = [], []
+    for number in range(24):
+        free = number % 2 == 0
+        of = item(
+            f"i{number:02}",
+            environment="prod" if number < 12 else "staging",
+            release="2.1" if number < 3 else "2.0",
+            started_at=datetime(2026, 9 + number // 12, 3),
+            metadata={"user": {"plan": "free" if free else "gold"}, "deep": [1]},
+        )
+        items.append(of)
+        done += [trial(of, "old"), trial(of, "new", passed=not free)]
+    fields = DiffSection(slice_by=("metadata.user.plan", "metadata.deep", "metadata.nothing"))
+    parts = diffed(tmp_path, items, done, diff=fields).slices
+    assert parts[0].by == "metadata.user.plan"
+    assert (parts[0].value, parts[0].items, parts[0].regressed) == ("free", 12, 12)
+    # Twelve of twelve fell; the p-value counts all slices tested.
+    assert parts[0].p == pytest.approx(2 / 2**12 * len(parts))
+    assert {(part.by, part.value) for part in parts} == {
+        ("metadata.user.plan", "free"),
+        ("metadata.user.plan", "gold"),
+        ("environment", "prod"),
+        ("environment", "staging"),
+        ("month", "2026-09"),
+        ("month", "2026-10"),
+        ("release", "2.0"),  # the three of 2.1 are no slice
+    }
+
+
+def test_the_month_has_an_interval_and_tells_what_its_weights_cost(tmp_path: Path) -> None:
+    items = [item(f"i{number}", weight=9.0 if number < 10 else 1.0) for number in range(40)]
+    done = [one for n, of in enumerate(items) for one in (trial(of, "old"), trial(of, "new", passed=n >= 10))]
+    drawn = Sample(
+        name="oct", created_at=WHEN, month="2026-10", where=None, by=(), size=40, seed=7, population=120
+    )
+    with open_store(tmp_path / "replay.duckdb") as con:
+        write_sample(con, drawn, [])
+    path = store(tmp_path, items, done, sample="oct", golden_path=None)
+    with open_store(path, read_only=True) as con:
+        metric = compute(con, RUN_ID, settings(tmp_path)).metrics["tool_calls"]
+    assert metric.delta == -0.25
+    assert metric.month == pytest.approx(-0.75)
+    assert (metric.month_old, metric.month_new) == (1.0, pytest.approx(0.25))
+    assert metric.month_ci is not None
+    assert metric.month_ci[0] < -0.75 < metric.month_ci[1] < -0.25
+    assert metric.design_effect == pytest.approx(40 * (10 * 81 + 30) / 120**2)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "at"),
+    [
+        ([[True, False, False]], {1: 1 / 3, 2: 2 / 3, 3: 1.0}),
+        ([[False] * 3, [True] * 3], {1: 0.5, 2: 0.5, 3: 0.5}),
+        ([[True, False], [False]], {1: 0.25, 2: 1.0}),
+        ([], {}),
+    ],
+)
+def test_pass_at_k_is_the_chance_of_one_pass_among_k(
+    outcomes: list[list[bool]], at: dict[int, float]
+) -> None:
+    assert paired.pass_at_k(outcomes) == pytest.approx(at)
