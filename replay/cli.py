@@ -38,7 +38,10 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "traces": Entry("replay.commands.traces:traces", "List the traces in the store."),
         "show": Entry("replay.commands.show:show", "Show a trace, trial or case as a readable transcript."),
         "sample": Entry("replay.commands.sample:sample", "Draw a stratified, reproducible sample of traces."),
-        "export": Entry("replay.commands.export:export", "Write traces, samples, runs or grades to a file."),
+        "export": Entry(
+            "replay.commands.export:export",
+            "Write traces, samples, runs, grades or recorded model calls to a file.",
+        ),
         "store": Entry(
             "replay.commands.store:store", "Care for the store file: info, merge, prune, compact."
         ),

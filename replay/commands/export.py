@@ -29,11 +29,17 @@ Examples:
   replay export runs | jq -r .status | sort | uniq -c
 """
 _PARQUET = (".parquet", ".pq")
-_UNITS = {"traces": "traces", "samples": "sample items", "runs": "trials", "grades": "grades"}
+_UNITS = {
+    "traces": "traces",
+    "samples": "sample items",
+    "runs": "trials",
+    "grades": "grades",
+    "model-calls": "requests",
+}
 
 
 @command("export", epilog=_EPILOG)
-@click.argument("what", type=click.Choice(["traces", "samples", "runs", "grades"]))
+@click.argument("what", type=click.Choice(["traces", "samples", "runs", "grades", "model-calls"]))
 @click.option(
     "-o", "--output", metavar="FILE", default="-", help="Write here; without it, or with `-`, stdout."
 )
@@ -57,11 +63,12 @@ def export(
     sample: str | None,
     run_id: str | None,
 ) -> None:
-    """Write traces, samples, runs or grades to a file.
+    """Write traces, samples, runs, grades or recorded model calls to a file.
 
     Traces are whole, and as JSON Lines in the format that `replay import jsonl` reads: a colleague's store
     gets the very same traces. Samples are one row an item, with stratum and weight; runs one row a trial;
-    grades one row a grade, both the stored ones and those that are computed. Parquet opens in pandas, Polars
+    grades one row a grade, both the stored ones and those that are computed; model-calls one row a request
+    that the gateway recorded (`replay run --record`), with its answer. Parquet opens in pandas, Polars
     and DuckDB; messages, metadata and the like are JSON text in it. Times are UTC.
 
     The file is there whole or not at all, and the store is only read.

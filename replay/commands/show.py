@@ -34,7 +34,8 @@ def show(
     """Show a trace, trial or case as a readable transcript.
 
     With --run it is the item of that run: what was recorded, then each trial with the rule that answered its
-    tool calls, misses explained, and the judge's grades. Else a trace of the store, else a case.
+    tool calls, misses explained, what it asked its model (where that was recorded: `replay run --record`),
+    and the judge's grades. Else a trace of the store, else a case.
 
     \b
     Examples:
@@ -93,6 +94,7 @@ def _item(
     con: Any, name: str, run_id: str, lane: str | None, trial: int | None, transcript: Any
 ) -> tuple[Any, str]:
     from replay.store.grades import iter_grades
+    from replay.store.model_calls import model_calls_of
     from replay.store.runs import chosen_run, get_item
     from replay.store.trials import trials_of
 
@@ -109,5 +111,7 @@ def _item(
         score = grade.state.value if grade.score is None else f"{grade.score:.2f}"
         line = f"{grade.grader} {score}: {grade.reason or ''}"
         grades.setdefault((grade.lane.value, grade.trial), []).append(line)
-    document = {"run": run.id, "item": item, "trials": trials, "grades": stored}
-    return document, transcript.item(item, trials, grades)
+    kept = {(one.lane, one.index) for one in trials}
+    asked = [call for call in model_calls_of(con, run.id, item.id) if (call.lane, call.trial) in kept]
+    document = {"run": run.id, "item": item, "trials": trials, "grades": stored, "model_calls": asked}
+    return document, transcript.item(item, trials, grades, asked)

@@ -16,6 +16,8 @@ from replay.messages import parse, read_messages
 from replay.model import ToolCall, Usage
 
 STREAM = "text/event-stream"
+_TEXT = -1
+"""Where the text of a chat completion's stream is kept, among its calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Said:
     model: str | None = None
     usage: Usage | None = None
     tool_calls: tuple[ToolCall, ...] = ()
+    text: str = ""
+    """What the model said, tool calls aside."""
 
 
 def read_answer(content_type: str, text: str) -> Said:
@@ -36,12 +40,12 @@ def read_answer(content_type: str, text: str) -> Said:
     if not isinstance(body, dict):
         return Said()
     model = body.get("model")
+    said = read_messages(_turns(body)) or ()
     return Said(
         model=model if isinstance(model, str) else None,
         usage=read_usage(body.get("usage")),
-        tool_calls=tuple(
-            call for message in read_messages(_turns(body)) or () for call in message.tool_calls
-        ),
+        tool_calls=tuple(call for message in said for call in message.tool_calls),
+        text="\n".join(message.text for message in said if message.text),
     )
 
 
@@ -87,7 +91,10 @@ def _folded(text: str) -> Any:
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
             blocks[_index(event)] = dict(event["content_block"])
         elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            parts.setdefault(_index(event), []).append(str(event["delta"].get("partial_json") or ""))
+            delta = event["delta"]
+            parts.setdefault(_index(event), []).append(
+                str(delta.get("partial_json") or delta.get("text") or "")
+            )
         elif kind == "message_delta":
             body["usage"] = {**_object(body.get("usage")), **_given(_object(event.get("usage")))}
         elif "choices" in event:
@@ -97,10 +104,13 @@ def _folded(text: str) -> Any:
         written = "".join(parts.get(index, ()))
         if block.get("type") == "tool_use":
             calls.append({**block, "input": parse(written) if written else block.get("input", {})})
+        elif block.get("type") == "text":
+            calls.append({**block, "text": written})
         elif block.get("type") == "function":
             calls.append({**block, "function": {**_object(block.get("function")), "arguments": written}})
     if "choices" in body:
-        body["choices"] = [{"message": {"role": "assistant", "content": None, "tool_calls": calls}}]
+        said = "".join(parts.get(_TEXT, ())) or None
+        body["choices"] = [{"message": {"role": "assistant", "content": said, "tool_calls": calls}}]
     else:
         body["content"] = calls
     return body
@@ -118,6 +128,8 @@ def _add_chunk(
     body["usage"] = event.get("usage") or body.get("usage")
     for choice in event["choices"] if isinstance(event["choices"], list) else ():
         delta = _object(_object(choice).get("delta"))
+        if isinstance(delta.get("content"), str):
+            parts.setdefault(_TEXT, []).append(delta["content"])
         for call in delta.get("tool_calls") or ():
             if isinstance(call, dict):
                 function = _object(call.get("function"))

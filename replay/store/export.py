@@ -54,6 +54,8 @@ class Kind(StrEnum):
     SAMPLES = "samples"
     RUNS = "runs"
     GRADES = "grades"
+    MODEL_CALLS = "model-calls"
+    """What the model gateway recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +304,7 @@ def _count(con: DuckDBPyConnection, query: str, values: dict[str, Any]) -> int:
     return int(found[0]) if found else 0
 
 
-_PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes"}
+_PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes", "request", "tool_calls"}
 """Columns of JSON text."""
 _TRACE_COLUMNS = (
     "trace_id",
@@ -393,6 +395,29 @@ _SELECTED: dict[Kind, dict[str, str]] = {
         "votes": "g.votes",
         "cost_usd": "g.cost_usd",
     },
+    Kind.MODEL_CALLS: {
+        "run_id": "m.run_id",
+        "item_id": "m.item_id",
+        "trace_id": "i.trace_id",
+        "case_id": "i.case_id",
+        "lane": "m.lane",
+        "version": "json_extract_string(r.lanes, '/' || m.lane || '/name')",
+        "trial": "m.trial",
+        "index": "m.index",
+        "api": "m.api",
+        "path": "m.path",
+        "model": "m.model",
+        "status": "m.status",
+        "error": "m.error",
+        "request": "m.request",
+        "response": "m.response",
+        "tool_calls": "m.tool_calls",
+        "input_tokens": "json_extract_string(m.usage, '/input_tokens')::BIGINT",
+        "output_tokens": "json_extract_string(m.usage, '/output_tokens')::BIGINT",
+        "cost_usd": "m.cost_usd",
+        "latency_ms": "m.latency_ms",
+        "started_at": "m.started_at",
+    },
 }
 _ITEM = (
     "JOIN run_items i ON i.run_id = {0}.run_id AND i.item_id = {0}.item_id"
@@ -410,6 +435,10 @@ _FROM = {
     Kind.GRADES: (
         f"FROM (FROM grades UNION ALL FROM computed) g {_ITEM.format('g')}",
         "r.created_at, r.run_id, i.position, g.lane, g.trial, g.grader, g.grader_version",
+    ),
+    Kind.MODEL_CALLS: (
+        f"FROM model_calls m {_ITEM.format('m')}",
+        "r.created_at, r.run_id, i.position, m.lane, m.trial, m.index",
     ),
 }
 

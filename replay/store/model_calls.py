@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replay.model import Lane, ModelCall, Usage
+from replay.model import Lane, ModelCall, ToolCall, Usage
 from replay.store import bulk
 from replay.store.text import clean_text, encode
 
@@ -35,6 +35,8 @@ _CALL = {
 }
 
 _read_usage = bulk.reader(Usage)
+_read_request = bulk.reader(Any)
+_read_calls = bulk.reader(tuple[ToolCall, ...])
 
 
 class Recorded(NamedTuple):
@@ -74,6 +76,16 @@ def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> No
         for call in calls
     ]
     bulk.insert(con, "model_calls", _CALL, rows, "ON CONFLICT DO NOTHING")
+
+
+def model_calls_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[ModelCall]:
+    """What was recorded of one item, by lane, trial and place."""
+    rows = con.execute(
+        f"SELECT {', '.join(_CALL)} FROM model_calls WHERE run_id = ? AND item_id = ?"
+        " ORDER BY lane, trial, index",
+        [run_id, clean_text(item_id)],
+    ).fetchall()
+    return [_call(dict(zip(_CALL, row, strict=True))) for row in rows]
 
 
 def count_model_calls(con: DuckDBPyConnection, run_id: str) -> dict[Lane, int]:
@@ -118,3 +130,15 @@ def recorded_answers(
         for status, kind, text, usage in rows
     ]
     return [one for one in found if one.status < 400] or found
+
+
+def _call(fields: dict[str, Any]) -> ModelCall:
+    return ModelCall(
+        **{
+            **fields,
+            "lane": Lane(fields["lane"]),
+            "request": None if fields["request"] is None else _read_request(fields["request"]),
+            "tool_calls": _read_calls(fields["tool_calls"]),
+            "usage": None if fields["usage"] is None else _read_usage(fields["usage"]),
+        }
+    )

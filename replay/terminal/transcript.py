@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from replay.model import Case, Item, Message, ServedCall, ToolCall, Trace, Trial
+from replay.model import Case, Item, Message, ModelCall, ServedCall, ToolCall, Trace, Trial
+from replay.terminal.asked import in_words
 from replay.terminal.plain import one_line
 from replay.terminal.wrapping import wrapped
 from replay.turns import user_turns
@@ -45,8 +46,15 @@ class Transcript:
             lines += self._text("assistant", trace.final_response)
         return "\n".join(lines)
 
-    def item(self, item: Item, trials: Sequence[Trial], grades: dict[tuple[str, int], list[str]]) -> str:
-        """An item of a run: its recording, then each trial; `grades` is (lane, index) → lines."""
+    def item(
+        self,
+        item: Item,
+        trials: Sequence[Trial],
+        grades: Mapping[tuple[str, int], Sequence[str]],
+        asked: Sequence[ModelCall] = (),
+    ) -> str:
+        """An item of a run: its recording, then each trial; `grades` is (lane, index) → lines, `asked` what
+        the gateway recorded of its trials."""
         lines = [f"item {one_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
         lines += [*self._text("user", item.input), "", "recording"]
         lines += self._calls(item.tape) or ["  no tool call"]
@@ -60,6 +68,9 @@ class Transcript:
             if trial.reason:
                 lines += self._text("reason", trial.reason)
             lines += self._done(item, trial)
+            for call in asked:
+                if (call.lane, call.trial) == (trial.lane, trial.index):
+                    lines += self._asked(call)
             for line in grades.get((trial.lane.value, trial.index), []):
                 lines += self._text("grade", line)
             if trial.stderr:
@@ -80,6 +91,16 @@ class Transcript:
         yield from self._served(trial.served[at:])
         if trial.final_response is not None:
             yield from self._text("assistant", trial.final_response)
+
+    def _asked(self, call: ModelCall) -> Iterator[str]:
+        told = in_words(call)
+        yield from self._text(f"model {call.index + 1}", told.summary)
+        if told.asked:
+            yield from self._text("  asked", told.asked)
+        for made in call.tool_calls:
+            yield self._call_line(made)
+        if told.said:
+            yield from self._text("  said", told.said)
 
     def case(self, case: Case) -> str:
         """A case of the golden set."""

@@ -212,6 +212,87 @@ def test_programs_stream_chat_completions_and_their_tokens_are_known(
     assert len(stand_in.asked) == 3
 
 
+RESPONSES = (
+    POSTING
+    + """
+def run_agent(text, stream=False):
+    items = [{"role": "user", "content": text}]
+    while True:
+        body = {"model": "gpt-known", "input": items, "stream": stream}
+        told = post(os.environ["OPENAI_BASE_URL"], "/responses", body)
+        lines = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: ")]
+        answer = lines[-1]["response"] if stream else json.loads(told)
+        [made] = answer["output"]
+        if made["type"] == "message":
+            return made["content"][0]["text"]
+        result = {"type": "function_call_output", "call_id": made["call_id"], "output": "it is shipped"}
+        items += [made, result]
+"""
+)
+
+
+@pytest.mark.parametrize("stream", ["true", "false"])
+def test_openais_responses_are_read_too(
+    replay: Replay, project: Project, stand_in: Models, stream: str
+) -> None:
+    project.settings(
+        f'[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\nargs = {{ stream = {stream} }}\n' + PRICES
+    )
+    project.write("v1", RESPONSES)
+    done = replay("run", "--new", ".", "--record")
+    assert done.code == 0, done.err
+    first = project.trials()
+    for trial in first:
+        assert trial.usage == Usage(input_tokens=600, output_tokens=60, cache_read_tokens=200)
+        assert trial.cost_usd == pytest.approx(2 * (200 * 10 + 100 * 1 + 30 * 100) / 1e6)
+        assert [(one.call.name, one.call.args, one.call.result) for one in trial.served] == [
+            ("look_up", {"order_id": "7"}, "it is shipped")
+        ]
+    assert {call["path"] for call in calls(project)} == {"/responses"}
+    replay("run", "--new", ".", "--replay-model")
+    assert told(project.trials()) == told(first)
+    assert len(stand_in.asked) == 6
+
+
+def test_what_was_recorded_is_shown_with_its_trial_and_exported(
+    replay: Replay, project: Project, stand_in: Models
+) -> None:
+    replay("run", "--old", ".", "--new", ".", "--record")
+    run = project.run().id
+    shown = replay("show", "order-0", "--run", run, "--lane", "new").out
+    first, second = calls(project)[0], calls(project)[1]
+    assert "model 1    claude-haiku-4-5: 1 message; 1,000 tokens read, 10 written, $0.0002" in shown
+    assert '  → look_up(order_id="7")' in shown
+    assert "  asked    order-0" in shown
+    assert "model 2    claude-haiku-4-5: 3 messages; 1,000 tokens read" in shown
+    assert "  asked    it is shipped" in shown
+    assert shown.count("model 1") == 1, "that of the other lane is not shown"
+    document = json.loads(replay("show", "order-0", "--run", run, "--lane", "old", "--json").out)
+    assert [call["index"] for call in document["model_calls"]] == [0, 1]
+    assert document["model_calls"][0]["request"]["messages"][0]["content"] == "order-0"
+
+    lines = replay("export", "model-calls", "--run", run).out.splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert len(rows) == 12
+    assert {row["version"] for row in rows} == {"."}
+    row = next(row for row in rows if (row["item_id"], row["lane"]) == (first["item_id"], first["lane"]))
+    assert row["request"] == json.loads(first["request"])
+    assert row["response"] == first["response"]
+    assert row["tool_calls"][0]["name"] == "look_up"
+    assert (row["input_tokens"], row["output_tokens"]) == (1000, 10)
+    assert second["response"] != first["response"]
+    assert KEY not in json.dumps(rows)
+    assert replay("export", "model-calls", "-o", "calls.parquet").code == 0
+
+
+def test_the_text_of_a_stream_is_shown(replay: Replay, project: Project, stand_in: Models) -> None:
+    project.write("v1", STREAMING)
+    replay("run", "--new", ".", "--record")
+    shown = replay("show", "order-0", "--run", project.run().id).out
+    [trial] = [one for one in project.trials() if one.item_id == "order-0"]
+    assert f"  said     {trial.final_response}" in shown
+
+
 def test_a_service_is_told_the_base_urls(replay: Replay, project: Project, stand_in: Models) -> None:
     import urllib.request
 

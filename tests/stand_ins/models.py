@@ -41,10 +41,10 @@ def models() -> Iterator[Models]:
                 error = {"type": "error", "error": {"type": "overloaded_error", "message": "too busy"}}
                 self._send(status, "application/json", json.dumps(error))
             elif body.get("stream"):
-                told = _messages_stream(number) if "messages" in self.path else _chat_stream(body, number)
+                told = _STREAMS[self.path.rpartition("/")[2]](body, number)
                 self._send(200, "text/event-stream; charset=utf-8", told)
             else:
-                answer = _message(body, number) if "messages" in self.path else _chat(number)
+                answer = _ANSWERS[self.path.rpartition("/")[2]](body, number)
                 self._send(200, "application/json", json.dumps(answer))
 
         def _send(self, status: int, kind: str, text: str) -> None:
@@ -86,7 +86,7 @@ def _message(body: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _messages_stream(number: int) -> str:
+def _messages_stream(body: dict[str, Any], number: int) -> str:
     message = {**_message({"messages": [{"content": []}]}, number), "content": [], "stop_reason": None}
     message["usage"] = {"input_tokens": 100, "output_tokens": 1}
     events: list[dict[str, Any]] = [
@@ -122,7 +122,7 @@ def _messages_stream(number: int) -> str:
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
-def _chat(number: int) -> dict[str, Any]:
+def _chat(body: dict[str, Any], number: int) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{number}",
         "object": "chat.completion",
@@ -146,3 +146,42 @@ def _chat_stream(body: dict[str, Any], number: int) -> str:
         usage = {"prompt_tokens": 200, "completion_tokens": 20}
         chunks.append({**head, "choices": [], "usage": usage})
     return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
+def _response(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """OpenAI's Responses: the tool first, then an answer."""
+    done = any(item.get("type") == "function_call_output" for item in body["input"])
+    call = {
+        "type": "function_call",
+        "id": f"fc_{number}",
+        "call_id": f"call_{number}",
+        "name": "look_up",
+        "arguments": '{"order_id": "7"}',
+    }
+    text = {"type": "output_text", "text": f"said {number}", "annotations": []}
+    message = {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [text]}
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "status": "completed",
+        "model": "gpt-known",
+        "output": [message if done else call],
+        "usage": {"input_tokens": 300, "input_tokens_details": {"cached_tokens": 100}, "output_tokens": 30},
+    }
+
+
+def _response_stream(body: dict[str, Any], number: int) -> str:
+    whole = _response(body, number)
+    events = [
+        {
+            "type": "response.created",
+            "response": {**whole, "status": "in_progress", "output": [], "usage": None},
+        },
+        {"type": "response.output_item.added", "output_index": 0, "item": whole["output"][0]},
+        {"type": "response.completed", "response": whole},
+    ]
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+
+
+_ANSWERS = {"messages": _message, "completions": _chat, "responses": _response}
+_STREAMS = {"messages": _messages_stream, "completions": _chat_stream, "responses": _response_stream}
