@@ -118,7 +118,8 @@ class _Reader:
         read = read_messages(messages) if messages else ()
         if text is None and not read:
             raise CaseError(self._where, "", "a case needs `input` (text) or `messages`")
-        asked = conversation(read) if read else None
+        # What a case asks is its last turn, answered in its messages or not.
+        asked = conversation(read, asked_only=True) if read else None
         provenance = self._provenance()
         expectation = self._expectation()
         name = self._get("id", (str, int), "text")
