@@ -61,10 +61,14 @@ def trial(item: Item, lane: Lane = Lane.OLD, index: int = 0, **changes: object) 
 
 
 def store(
-    path: Path, items: Sequence[Item], trials: Sequence[Trial], model: str = "claude-haiku-5-5"
+    path: Path,
+    items: Sequence[Item],
+    trials: Sequence[Trial],
+    model: str = "claude-haiku-5-5",
+    kind: VersionKind = VersionKind.PYTHON,
 ) -> Path:
     versions = {
-        lane: Version(name=lane.value, kind=VersionKind.PYTHON, args={"model": model})
+        lane: Version(name=lane.value, kind=kind, args={"model": model})
         for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
     }
     run = Run(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")
