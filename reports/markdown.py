@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
 from replay.model import Status
 from replay.terminal.plain import one_line, visible
-from reports import numbers, words
+from reports import compared, numbers, words
 from reports.alike import alike
 
 MARKER = "<!-- replaydiff -->"
@@ -70,6 +70,9 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
     yield f"### {_SIGN[result.answer]} {result.answer}: {escape(result.reason, 1000)}"
     yield ""
     yield f"**Next:** {code(visible(result.next), 1000)}"
+    if result.ranking:
+        yield ""
+        yield from _ranking(result)
     for warning in result.warnings[:10]:
         yield ""
         yield f"> ⚠️ {escape(warning, 600)}"
@@ -94,6 +97,39 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
     if words.is_check(result):
         about.pop()
     yield f"<sub>replaydiff · {' · '.join(escape(part, 200) for part in about)}</sub>"
+
+
+def _ranking(result: DiffResult) -> Iterator[str]:
+    sure = f"{numbers.share(result.confidence)} interval"
+    yield f"| lane | version | answer | metric | old → new | delta | {sure} | p | regressed | cost |"
+    yield "|:--|:--|:--|:--|--:|--:|--:|--:|--:|--:|"
+    for candidate in result.ranking:
+        name = code(words.version_name(candidate.summary.version), 80, in_table=True)
+        lane = f"**{candidate.lane}**" if candidate.shown else candidate.lane.value
+        cost = numbers.dollars(candidate.summary.cost_usd).replace("<", "&lt;")
+        for metric, told in compared.told_metrics(candidate):
+            figures = [
+                f"{numbers.score(told.old)} → {numbers.score(told.new)}",
+                numbers.change(told.delta),
+                numbers.interval(told.ci),
+                numbers.p_value(told.p_adjusted).replace("<", "&lt;"),
+                numbers.count(candidate.counts.regressed),
+                cost,
+            ]
+            head = f"{lane} | {name} | {candidate.answer.value} | {code(metric, 60, in_table=True)}"
+            yield f"| {head} | {' | '.join(figures)} |"
+    yield ""
+    notes = [compared.ranking_caption(result), *compared.against_first(result)]
+    yield "<sub>" + "<br>".join(escape(note, 600) for note in notes) + "</sub>"
+
+
+def _usage(result: DiffResult) -> Iterator[str]:
+    yield ""
+    yield f"| a trial takes | old → new | delta | {numbers.share(result.confidence)} interval |"
+    yield "|:--|--:|--:|--:|"
+    for row in compared.usage_rows(result):
+        figures = [text.replace("<", "&lt;") for text in (row.values, row.change, row.interval)]
+        yield f"| {row.label} | {' | '.join(figures)} |"
 
 
 def _metrics(result: DiffResult) -> Iterator[str]:
@@ -192,6 +228,8 @@ def _slices(result: DiffResult) -> Iterator[str]:
         figures = f"{part.items} | {numbers.change(part.delta)} | {p} | {part.improved} | {part.regressed}"
         yield f"| {name} | {code(part.metric, 60, in_table=True)} | {figures} |"
     yield ""
+    yield f"<sub>{compared.slices_caption(result)}</sub>"
+    yield ""
     yield "</details>"
     yield ""
 
@@ -218,6 +256,11 @@ def _lanes(result: DiffResult) -> Iterator[str]:
         ]
         name = code(words.version_name(summary.version), 120, in_table=True)
         yield f"| {lane} | {name} | {trials} | {' | '.join(figures)} |"
+    if result.usage:
+        yield from _usage(result)
+    for lane, told in compared.missed(result, words.lanes(result)):
+        yield ""
+        yield f"Never recorded, {lane}: {escape(told, 600)}"
     yield ""
     yield "</details>"
     yield ""

@@ -9,9 +9,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from diff.result import Verdict
+from diff.result import Answer, Verdict
 from reports import numbers
 
+ANSWER = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
 STYLE = {
     Verdict.REGRESSED: "red",
     Verdict.MIXED: "magenta",

@@ -17,10 +17,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from diff.result import Answer, DiffResult, LaneSummary, Verdict
+from diff.result import DiffResult, LaneSummary, Verdict
 from replay.model import Status
 from replay.terminal.plain import encodable, one_line, visible
-from reports import numbers, pieces, terminal_items, words
+from reports import compared, numbers, pieces, terminal_compared, terminal_items, words
 
 LEAST_WIDTH = 72
 """Columns that the metrics table needs."""
@@ -35,8 +35,6 @@ _OTHER_COLUMNS = 66
 """Columns of the metrics table beside the name, at the usual widths of figures."""
 _LANES_WIDTH = 100
 _GROUPS = 20
-
-_ANSWER = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:
@@ -72,6 +70,8 @@ def show(result: DiffResult, *, width: int | None = None) -> None:
 
 def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
     yield _answer(result)
+    if result.ranking:
+        yield terminal_compared.ranking(result)
     if result.warnings:
         yield _warnings(result.warnings[:_WARNINGS_FIRST])
     yield _heading(result)
@@ -79,6 +79,8 @@ def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
         yield _lanes(result, width)
     if result.metrics:
         yield _metrics(result, width)
+    if result.usage:
+        yield terminal_compared.usage(result)
     yield _counts(result)
     yield from terminal_items.changed(result, width)
     if result.slices:
@@ -97,7 +99,7 @@ def _answer(result: DiffResult) -> RenderableType:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row(Text(result.answer.value, style=_ANSWER[result.answer]), Text(one_line(result.reason)))
+    rows.add_row(Text(result.answer.value, style=pieces.ANSWER[result.answer]), Text(one_line(result.reason)))
     rows.add_row(Text("next", style="dim", justify="right"), Text(visible(result.next)))
     return rows
 
@@ -135,7 +137,7 @@ def _lanes(result: DiffResult, width: int) -> RenderableType:
             table.add_row(label, *cells)
     if len(lanes) > 1:
         table.width = min(width, _LANES_WIDTH)
-    return Group(Text(""), table)
+    return Group(Text(""), table, *terminal_compared.misses(result, lanes))
 
 
 def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
@@ -150,6 +152,7 @@ def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
         "trials": Text(numbers.count(lane.trials)),
         "ended": _statuses(lane.statuses),
         "fidelity": Text(numbers.share(lane.fidelity)),
+        "as recorded": Text(numbers.share(lane.agreement)),
         "cost": Text(numbers.dollars(lane.cost_usd)),
         "latency p50 / p95": Text(latency),
         "tokens in / out": Text(used),
@@ -239,7 +242,7 @@ def _slices(result: DiffResult) -> RenderableType:
             numbers.count(part.improved),
             numbers.count(part.regressed),
         )
-    return Group(Text(""), table)
+    return Group(Text(""), table, pieces.hanging(" ", Text(compared.slices_caption(result), style="dim")))
 
 
 def _groups(result: DiffResult) -> RenderableType:

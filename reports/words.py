@@ -33,6 +33,10 @@ NOISE = {
 }
 
 
+_WORTH_SAYING = 1.05
+"""From this design effect on the weights of a sample are told of."""
+
+
 def is_check(result: DiffResult) -> bool:
     """Whether the result has the new lane alone, held against expectations."""
     return bool(result.lanes) and Lane.OLD not in result.lanes
@@ -130,11 +134,11 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
     if metric.split is not None and metric.split.buy is not None:
         notes.append(_split(metric.split))
     if metric.month is not None:
-        notes.append(f"over the population {numbers.change(metric.month)}")
+        notes.append(_month(metric))
     if metric.bounds is not None and metric.bounds != (metric.delta, metric.delta):
         low, high = metric.bounds
         notes.append(f"errors as failures {numbers.change(low)}, as passes {numbers.change(high)}")
-    notes.extend(_pass_hat_k(metric))
+    notes.extend(_pass_k(metric))
     return notes
 
 
@@ -180,13 +184,29 @@ def _calibration(metric: MetricDelta) -> str:
     return text
 
 
-def _pass_hat_k(metric: MetricDelta) -> list[str]:
+def _month(metric: MetricDelta) -> str:
+    """The estimate for what the sample was drawn from, and what unequal weights cost."""
+    text = f"over the population {numbers.change(metric.month)}"
+    if metric.month_ci is not None:
+        text += f" {numbers.interval(metric.month_ci)}"
+    if metric.design_effect is not None and metric.design_effect >= _WORTH_SAYING:
+        text += f", where weights cost {numbers.score(metric.design_effect)} times the items"
+    return text
+
+
+def _pass_k(metric: MetricDelta) -> list[str]:
+    """pass^k and pass@k, for the largest k that both lanes have."""
     old, new = metric.pass_hat_k.get(Lane.OLD, {}), metric.pass_hat_k.get(Lane.NEW, {})
     k = max(set(old) & set(new) or set(new), default=1)
     if k < 2:
         return []
-    figures = [numbers.score(side[k]) for side in (old, new) if k in side]
-    return [f"all {k} trials pass {' → '.join(figures)}"]
+    told = []
+    for name, by_lane in (("all", metric.pass_hat_k), ("any of", metric.pass_at_k)):
+        sides = [by_lane.get(lane, {}) for lane in (Lane.OLD, Lane.NEW)]
+        figures = [numbers.score(side[k]) for side in sides if k in side]
+        if figures:
+            told.append(f"{name} {k} trials pass {' → '.join(figures)}")
+    return told
 
 
 def _text(value: Json) -> str:

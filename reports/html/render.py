@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from diff.result import Answer, DiffResult, ItemVerdict, Verdict
 from replay.model import Lane, Status
 from replay.terminal.plain import one_line, visible
-from reports import numbers, words
+from reports import compared, numbers, words
 from reports.html import figures, plots, transcripts
 
 _HERE = Path(__file__).parent
@@ -55,6 +55,9 @@ def parts(result: DiffResult) -> dict[str, Any]:
         "metrics": _metrics(result),
         "scatters": [] if words.is_check(result) else figures.scatters(result),
         "bars": figures.bars(result),
+        "ranking": _ranking(result),
+        "usage": compared.usage_rows(result),
+        "slices_caption": compared.slices_caption(result),
         "lanes": _lanes(result),
         "filters": _filters(result),
         "rows": _rows(result),
@@ -156,6 +159,7 @@ def _metrics(result: DiffResult) -> list[dict[str, Any]]:
 
 def _lanes(result: DiffResult) -> list[dict[str, Any]]:
     names = {Lane.OLD: "old", Lane.NEW: "new", Lane.OLD2: "old2 (the old version once more)"}
+    missed = dict(compared.missed(result, words.lanes(result)))
     return [
         {
             "name": names[lane],
@@ -169,9 +173,30 @@ def _lanes(result: DiffResult) -> list[dict[str, Any]]:
                 if number
             ],
             "figures": summary,
+            "missed": missed.get(lane, ""),
         }
         for lane, summary in ((lane, result.lanes[lane]) for lane in words.lanes(result))
     ]
+
+
+def _ranking(result: DiffResult) -> dict[str, Any] | None:
+    if not result.ranking:
+        return None
+    candidates = [
+        {
+            "lane": candidate.lane.value,
+            "shown": candidate.shown,
+            "version": visible(words.version_name(candidate.summary.version)),
+            "answer": candidate.answer.value,
+            "tone": TONE[candidate.answer],
+            "metrics": compared.told_metrics(candidate),
+            "counts": candidate.counts,
+            "cost_usd": candidate.summary.cost_usd,
+        }
+        for candidate in result.ranking
+    ]
+    notes = [compared.ranking_caption(result), *compared.against_first(result)]
+    return {"candidates": candidates, "notes": notes}
 
 
 def _filters(result: DiffResult) -> dict[str, list[str]]:
