@@ -9,8 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cases.attention import Entry
+from cases.duplicates import DuplicateError
+from cases.promote import RECORDING, better
 from cases.queue import Queue
-from replay.errors import InputError, StoreBusyError
+from replay.errors import InputError, ReplayError, StoreBusyError
+from replay.model import Case
 from reports.view.pages import triage
 from reports.view.site import Site
 
@@ -21,8 +24,8 @@ def form(site: Site, request: Request) -> Response:
 
     fields = dict(request.query_params)
     queue, one, _ = triage.asked(site, request, fields)
-    expect = fields.get("expect") or triage.better(one)
-    expect = expect if expect in triage.expects(one) else triage.RECORDING
+    expect = fields.get("expect") or better(one.item)
+    expect = expect if expect in triage.expects(one) else RECORDING
     case = triage.proposed(site, queue, one, expect, fields.get("trait", ""))
     return _page(site, queue, one, fields, text=text_of(case), expect=expect)
 
@@ -36,12 +39,20 @@ def save(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     try:
         case = read_case(text)
         with site.shelf.writing():
-            site.desk.promote([(one.item.item, case)])
+            site.desk.promote([(one.item.item, case)], force=fields.get("force") == "1")
     except (InputError, StoreBusyError) as error:
         line = error.line if isinstance(error, EditError) else None
-        status = 400 if isinstance(error, InputError) else 503
-        return _page(site, queue, one, fields, text=text, wrong=str(error), line=line, status=status)
+        return _page(site, queue, one, fields, text=text, wrong=error, line=line)
     return triage.on(queue, following, fields, "promoted")
+
+
+def again(
+    site: Site, queue: Queue, one: Entry, fields: Mapping[str, str], case: Case, wrong: DuplicateError
+) -> Response:
+    """A case that was not added, since one like it is there: to change, or to add all the same."""
+    from cases.editing import text_of
+
+    return _page(site, queue, one, fields, text=text_of(case), wrong=wrong)
 
 
 def _page(
@@ -52,24 +63,25 @@ def _page(
     *,
     text: str,
     expect: str | None = None,
-    wrong: str | None = None,
+    wrong: ReplayError | None = None,
     line: int | None = None,
-    status: int = 200,
 ) -> Response:
-    item, again = one.item.item.id, fields.get("again") == "1"
-    kept = {"item": item} | ({"again": "1"} if again else {})
+    item, skipped = one.item.item.id, fields.get("again") == "1"
+    kept = {"item": item} | ({"again": "1"} if skipped else {})
+    twin = isinstance(wrong, DuplicateError)
     return site.page(
         "edit.html.j2",
-        status=status,
+        status=200 if wrong is None else 400 if isinstance(wrong, InputError) else 503,
         area="triage",
         run=queue.result.run.id,
         item=item,
-        again=again,
+        again=skipped,
         expect=expect,
         expects=[(name, urlencode(kept | {"expect": name})) for name in triage.expects(one)],
         back=urlencode(kept),
         text=text,
-        wrong=wrong,
+        wrong=None if wrong is None else str(wrong).partition("; --force")[0],
+        twin=twin,
         line=line,
         golden=str(site.settings.golden_path),
     )

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from cases.attention import Entry, subject
+from cases.promote import RECORDING, better
 from cases.queue import Queue, kind
-from diff.result import Verdict
 from replay.errors import InputError
 from replay.model import Action, Case, Lane, Status
 from reports.html import render, transcripts
@@ -20,9 +20,6 @@ from reports.view.site import Site
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-RECORDING = "recording"
-_TRAITS = 20
 
 
 def entry(site: Site, request: Request) -> Response:
@@ -53,7 +50,7 @@ def entry(site: Site, request: Request) -> Response:
         decided=queue.decided + len(_decided(site) & {subject(item) for item in queue.result.items}),
         undoable=any(decision.action is not Action.LABEL for decision, _ in site.desk.done),
         expects=expects(shown) if shown else [],
-        better=better(shown) if shown else RECORDING,
+        better=better(shown.item) if shown else RECORDING,
         label=_label_of(site, shown) if shown else None,
         said=_SAID.get(request.query_params.get("said", "")),
         labels=LABELS,
@@ -64,10 +61,16 @@ def entry(site: Site, request: Request) -> Response:
 
 def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Make the entry a case of the golden set."""
+    from cases.duplicates import DuplicateError
+    from reports.view.pages import edit
+
     queue, one, following = asked(site, request, fields)
     case = proposed(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
-    with site.shelf.writing():
-        site.desk.promote([(one.item.item, case)])
+    try:
+        with site.shelf.writing():
+            site.desk.promote([(one.item.item, case)])
+    except DuplicateError as error:
+        return edit.again(site, queue, one, fields, case, error)
     return on(queue, following, fields, "promoted")
 
 
@@ -187,11 +190,6 @@ def asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Queu
     place = names.index(fields["item"])
     following = names[place + 1] if place + 1 < len(names) else names[place - 1] if place else None
     return queue, entries[place], following
-
-
-def better(one: Entry) -> str:
-    """What a case most likely expects."""
-    return "new" if one.item.verdict is Verdict.IMPROVED else RECORDING
 
 
 def on(queue: Queue, following: str | None, fields: Mapping[str, str], said: str) -> Response:
