@@ -18,7 +18,7 @@ from diff.calibration import Standing, standing
 from diff.graders import tool_calls
 from diff.groups import groups
 from diff.judge.family import kinship
-from diff.metrics import Block, Worked, metrics_of, work
+from diff.metrics import Block, Worked, metrics_of, varying, work
 from diff.parting import parting
 from diff.ranking import ranked
 from diff.reading import Read, as_new, read_blocks
@@ -105,6 +105,7 @@ def _result(
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
     names = metrics_of(run, read.blocks, metrics, settings)
     judge_standing = standing(settings, stored)
+    several = varying(names, read.blocks)
     worked = {
         name: work(
             name,
@@ -113,6 +114,7 @@ def _result(
             settings,
             _may_gate(name, settings, stored, judge_standing),
             candidates=candidates,
+            metrics=several,
         )
         for name in names
     }

@@ -88,17 +88,38 @@ def _sample(name: str, block: Block) -> Sample:
     )
 
 
+def varying(names: Sequence[str], blocks: Sequence[Block]) -> int:
+    """On how many of these metrics any two trials of one item differ: the others can raise no alarm."""
+    return sum(any(_varies(name, block) for block in blocks) for name in names)
+
+
+def _varies(name: str, block: Block) -> bool:
+    return len({score for graded in block.lanes.values() for score in scores_of(graded, name)}) > 1
+
+
 def work(
-    name: str, run: Run, blocks: Sequence[Block], settings: Settings, gated: bool, *, candidates: int = 1
+    name: str,
+    run: Run,
+    blocks: Sequence[Block],
+    settings: Settings,
+    gated: bool,
+    *,
+    candidates: int = 1,
+    metrics: int = 1,
 ) -> Worked:
-    """One metric over the items it applies to, in one of so many comparisons with the same old lane."""
+    """One metric over the items it applies to.
+
+    It is one of `metrics` on which anything varies, in one of `candidates` comparisons with one old lane.
+    """
     gate = settings.gate
     held = [block for block in blocks if _applies(name, block, settings)]
     samples = [_sample(name, block) for block in held]
     scale = Scale.of(score for sample in samples for score in (*sample.old, *sample.new, *sample.again))
     null = null_model(samples, scale)
     if all(lane in run.lanes for lane in _SIDES):
-        judged = judge(samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence)
+        judged = judge(
+            samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence, metrics=metrics
+        )
     else:
         alone = Lane.NEW if Lane.NEW in run.lanes else Lane.OLD
         passes = _outcomes(name, held, alone)

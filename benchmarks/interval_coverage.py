@@ -1,0 +1,58 @@
+"""How often the 95 % interval of `replay diff` holds the true change, where there is one.
+
+    python benchmarks/interval_coverage.py [--quick] [--runs N]
+
+Items are drawn from all that could be, with a change whose mean over all of them is known
+(`benchmarks/truth/changes.py`), and go through `diff.compute`. In the row of sessions whole sessions of one to
+seven items fall together; in the weighted row the interval is that of the change over the month. `!`: below
+93 % by more than two standard errors of the simulation; the command then ends with 1.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.truth.changes import CHANGES, Change
+from benchmarks.truth.runs import METRIC, diffed, simulate
+from benchmarks.truth.table import Options, error, finish, options
+
+STATED = 0.93
+DESIGNS = [(n, k) for n in (20, 50, 200) for k in (1, 3)]
+
+
+def _one(change: Change, rng: np.random.Generator, n: int, k: int) -> tuple[bool, float]:
+    """Whether one interval holds the truth, and how wide it is."""
+    truth = change.draw(rng, n)
+    metric = diffed(truth, simulate(rng, truth, k), seed=int(rng.integers(2**31))).metrics[METRIC]
+    ci = metric.ci if truth.weight is None else metric.month_ci
+    assert ci is not None
+    return ci[0] <= change.mean <= ci[1], ci[1] - ci[0]
+
+
+def table(asked: Options) -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it held."""
+    designs = [design for design in DESIGNS if not asked.quick or design[0] <= 50]
+    yield f"{asked.runs} runs a cell; standard error of a share of 95 %: {error(0.95, asked.runs):.1%}", True
+    yield "share of intervals that hold the truth (and their mean width)", True
+    heads = "".join(f"{f'n={n} k={k}':>16}" for n, k in designs)
+    yield f"{'change':28}{'truth':>7}{heads}", True
+    for change in CHANGES:
+        cells, held = "", True
+        for n, k in designs:
+            rng = np.random.default_rng([n, k])
+            found = np.array([_one(change, rng, n, k) for _ in range(asked.runs)])
+            covers, width = found.mean(axis=0)
+            low = covers < STATED - 2 * error(STATED, asked.runs)
+            held &= not low
+            cells += f"{covers:8.1%} ({width:.2f}){'!' if low else ' '}"
+        yield f"{change.name:28}{change.mean:+7.3f}{cells}", held
+
+
+if __name__ == "__main__":
+    finish(table(options("Coverage of the interval.", runs=400, quick=60)))

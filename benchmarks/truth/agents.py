@@ -1,0 +1,85 @@
+"""Agents as pass rates by item, and their trials: clustered in sessions, and read by a noisy judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+Rates = Callable[[np.random.Generator, int], np.ndarray]
+
+AGENTS: dict[str, Rates] = {
+    "certain": lambda rng, n: (rng.random(n) < 0.8).astype(float),
+    "98 % each": lambda _rng, n: np.full(n, 0.98),
+    "90 % certain, 10 % coins": lambda rng, n: np.where(rng.random(n) < 0.1, 0.5, 1.0),
+    "70 % certain, 30 % coins": lambda rng, n: np.where(rng.random(n) < 0.3, 0.5, 1.0),
+    "Beta(0.5, 0.5)": lambda rng, n: rng.beta(0.5, 0.5, n),
+    "Beta(2, 1)": lambda rng, n: rng.beta(2, 1, n),
+    "coins": lambda _rng, n: np.full(n, 0.5),
+}
+"""Pass rates of n items, drawn from what the agent is like over all items."""
+
+SESSION = 4
+"""Items of one session."""
+_TOGETHER = 0.5
+"""How far the items of one session pass and fail together in one trial: the correlation of a Gaussian copula."""
+_CATCHES, _CLEARS, _VOTES = 0.8, 0.9, 3
+"""A judge that fails four failures of five and passes nine passes of ten, asked three times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """Both versions' pass rates by item."""
+
+    old: np.ndarray
+    new: np.ndarray
+    session: np.ndarray | None = None
+    """Number of each item's session; None where each item stands alone."""
+    weight: np.ndarray | None = None
+    """How many traces of the month each item stands for; None where the items are no sample."""
+    stratum: np.ndarray | None = None
+
+
+def unchanged(rates: np.ndarray, *, sessions: bool = False) -> Truth:
+    """The same version twice. With `sessions` the items of one session have the rate of its first."""
+    if not sessions:
+        return Truth(old=rates, new=rates)
+    session = np.arange(len(rates)) // SESSION
+    shared = rates[session * SESSION]
+    return Truth(old=shared, new=shared, session=session)
+
+
+def worse(rates: Rates, rng: np.random.Generator, n: int, share: float, *, falls: bool) -> Truth:
+    """n items of an agent, and a version whose mean over all items is lower by this share of it.
+
+    Where it `falls` that share of the items fails from now on; else every item passes so much less often.
+    """
+    old = rates(rng, n)
+    return Truth(old=old, new=np.where(rng.random(n) < share, 0.0, old) if falls else old * (1 - share))
+
+
+def outcomes(rng: np.random.Generator, rates: np.ndarray, k: int, session: np.ndarray | None) -> np.ndarray:
+    """Whether each of k trials of each item passed; item i passes with chance `rates[i]`, exactly.
+
+    Items of one session share luck: in each trial a bad moment strikes all of them.
+    """
+    if session is None:
+        return (rng.random((len(rates), k)) < rates[:, None]).astype(float)
+    shared = rng.standard_normal((int(session.max()) + 1, k))[session]
+    own = rng.standard_normal((len(rates), k))
+    luck = np.sqrt(_TOGETHER) * shared + np.sqrt(1 - _TOGETHER) * own
+    return (stats.norm.cdf(luck) < rates[:, None]).astype(float)
+
+
+def judged(rng: np.random.Generator, passed: np.ndarray) -> np.ndarray:
+    """What the noisy judge makes of outcomes: the mean of its votes on each trial."""
+    right = np.where(passed == 1, _CLEARS, 1 - _CATCHES)
+    votes = rng.random((_VOTES, *passed.shape)) < right
+    return votes.mean(axis=0)
+
+
+def judged_rate(rate: np.ndarray) -> np.ndarray:
+    """The score that the noisy judge gives on average to an item with this pass rate."""
+    return rate * _CLEARS + (1 - rate) * (1 - _CATCHES)

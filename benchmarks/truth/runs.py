@@ -1,0 +1,127 @@
+"""A simulated comparison as `replay diff` computes it.
+
+`compute` itself does the work, from trials to the answer; only its four reads of the store are answered from
+memory, since writing thousands of stores would take hours. `tests/diff/test_truth.py` holds the two against
+each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from benchmarks.truth.agents import Truth, judged, outcomes
+from diff import compute as module
+from diff import reading
+from diff.result import DiffResult
+from diff.stored import StoredGrades
+from replay.model import Expectation, Item, Lane, Run, Sample, Status, Trial, Version, VersionKind
+from replay.settings import Settings
+
+METRIC, JUDGED = "score:passed", "score:judged"
+_RUN = "20261121-120000-aaaa"
+_WHEN = datetime(2026, 11, 21, 12)
+_SAMPLE = Sample(
+    name="simulated",
+    created_at=_WHEN,
+    month=None,
+    where=None,
+    by=(),
+    size=0,
+    seed=0,
+    population=0,
+)
+
+Scores = Mapping[Lane, Mapping[str, np.ndarray]]
+"""Lane → score's name → items × trials."""
+
+
+def simulate(
+    rng: np.random.Generator, truth: Truth, k: int, *, again: bool = False, judge: bool = False
+) -> Scores:
+    """The scores of one comparison: `again` adds the A/A lane, `judge` what a noisy judge makes of it."""
+    lanes = {Lane.OLD: truth.old, Lane.NEW: truth.new} | ({Lane.OLD2: truth.old} if again else {})
+    found = {}
+    for lane, rates in lanes.items():
+        passed = outcomes(rng, rates, k, truth.session)
+        found[lane] = {"passed": passed} | ({"judged": judged(rng, passed)} if judge else {})
+    return found
+
+
+def items_of(truth: Truth) -> list[Item]:
+    """The items of a truth, as a run holds them."""
+    return [
+        Item(
+            id=f"i{number:04}",
+            case_id=f"i{number:04}",
+            expectation=Expectation(response_traits=("right",)),
+            session_id=None if truth.session is None else f"s{truth.session[number]}",
+            stratum="-" if truth.stratum is None else str(truth.stratum[number]),
+            weight=1.0 if truth.weight is None else float(truth.weight[number]),
+        )
+        for number in range(len(truth.old))
+    ]
+
+
+def trials_of(items: Sequence[Item], scores: Scores) -> Iterator[list[Trial]]:
+    """The trials of each item, by lane and index."""
+    for number, item in enumerate(items):
+        yield [
+            Trial(
+                run_id=_RUN,
+                item_id=item.id,
+                lane=lane,
+                index=index,
+                status=Status.OK,
+                scores={name: float(values[number, index]) for name, values in by_name.items()},
+            )
+            for lane, by_name in sorted(scores.items())
+            for index in range(next(iter(by_name.values())).shape[1])
+        ]
+
+
+def run_of(truth: Truth, scores: Scores, seed: int) -> Run:
+    """The run that these scores are of."""
+    return Run(
+        id=_RUN,
+        created_at=_WHEN,
+        finished_at=_WHEN,
+        lanes={lane: Version(name=lane.value, kind=VersionKind.PYTHON, entrypoint="a:b") for lane in scores},
+        trials=min(next(iter(by_name.values())).shape[1] for by_name in scores.values()),
+        seed=seed,
+        sample=None if truth.weight is None else _SAMPLE.name,
+        golden_path="cases/golden.jsonl" if truth.weight is None else None,
+    )
+
+
+def diffed(truth: Truth, scores: Scores, *, seed: int = 0, **sections: Any) -> DiffResult:
+    """What `replay diff` says of these scores."""
+    items, run = items_of(truth), run_of(truth, scores, seed)
+    settings = Settings(root=Path("/nonexistent"), **sections)
+    trials = list(trials_of(items, scores))
+    reads: dict[str, Any] = {
+        "get_run": lambda _con, _run: run,
+        "get_sample": lambda _con, _name: _SAMPLE,
+        "StoredGrades": _NoGrades,
+    }
+    with ExitStack() as stack:
+        for name, answer in reads.items():
+            stack.enter_context(patch.object(module, name, answer))
+        stack.enter_context(
+            patch.object(reading, "by_item", lambda _con, _run: zip(items, trials, strict=True))
+        )
+        return module.compute(None, run.id, settings)  # type: ignore[arg-type]
+
+
+class _NoGrades:
+    """Nothing was paid for in a simulated run."""
+
+    @staticmethod
+    def read(_con: object, _run: Run) -> StoredGrades:
+        return StoredGrades(by_trial={}, versions={})

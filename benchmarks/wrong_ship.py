@@ -1,0 +1,64 @@
+"""How often a version that is worse than allowed is waved through, and how often it is held.
+
+    python benchmarks/wrong_ship.py [--quick] [--runs N]
+
+The new version is worse by `loss`, either as single items that fail from now on (`falls`) or as every item a
+little (`slips`). At a loss of 0.05, the tolerance, the interval's lower end is above it in 2.5 % of runs.
+`!`: more SHIP than that by two standard errors of the simulation; the command then ends with 1. `HOLD` is the
+power of the answer; the rest is CAN'T TELL.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.truth.agents import AGENTS, worse
+from benchmarks.truth.runs import diffed, simulate
+from benchmarks.truth.table import Options, error, finish, options
+from diff.result import Answer
+
+LEVEL = 0.025
+NAMES = ["98 % each", "70 % certain, 30 % coins", "Beta(2, 1)"]
+DESIGNS = [(20, 3), (50, 3), (200, 3)]
+LOSSES = (0.05, 0.1, 0.2)
+
+
+def _row(name: str, n: int, k: int, falls: bool, runs: int) -> tuple[str, bool]:
+    rates, rng = AGENTS[name], np.random.default_rng([n, k])
+    mean = float(rates(rng, 200_000).mean())
+    cells, held = "", True
+    for loss in LOSSES:
+        answers = []
+        for _ in range(runs):
+            truth = worse(rates, rng, n, loss / mean, falls=falls)
+            answers.append(diffed(truth, simulate(rng, truth, k), seed=int(rng.integers(2**31))).answer)
+        ship, hold = answers.count(Answer.SHIP) / runs, answers.count(Answer.HOLD) / runs
+        bad = ship > LEVEL + 2 * error(LEVEL, runs)
+        held &= not bad
+        cells += f"{ship:9.1%}{'!' if bad else ' '}{hold:7.0%}"
+    return f"{name:26}{'falls' if falls else 'slips':>7}{n:5}{k:3}{cells}", held
+
+
+def table(asked: Options) -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it held."""
+    yield (
+        f"{asked.runs} runs a cell; standard error of a share of 2.5 %: {error(LEVEL, asked.runs):.1%}",
+        True,
+    )
+    heads = "".join(f"{f'-{loss}: SHIP':>10}{'HOLD':>7}" for loss in LOSSES)
+    yield f"{'agent':26}{'loss':>7}{'items':>5}{'k':>3}{heads}", True
+    for name in NAMES:
+        for falls in (True, False):
+            for n, k in DESIGNS:
+                if not asked.quick or n <= 50:
+                    yield _row(name, n, k, falls, asked.runs)
+
+
+if __name__ == "__main__":
+    finish(table(options("Answers where the new version is worse.", runs=300, quick=50)))
