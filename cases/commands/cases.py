@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cases.commands.cases_convert import convert
 from replay.errors import ExitCode, InputError
 from replay.options import App, command, common_options, json_option, print_json
 
@@ -251,5 +252,5 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, as_json: bool) -
         click.echo(f"{len(added)} cases added to {golden}, {done['there_already']} were there already")
 
 
-for _one in (list_, lint, stats, retire, merge):
+for _one in (list_, lint, stats, retire, merge, convert):
     cases.add_command(_one)

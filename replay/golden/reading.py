@@ -55,13 +55,13 @@ def each_case(path: Path) -> Iterator[tuple[int, Case | InputError]]:
             yield piece.line, error
 
 
-def pieces_of(path: Path, text: str) -> list[Piece]:
-    """Where the cases of a file stand in its text, in the form that its name and its text say.
+def pieces_of(path: Path, text: str, form: Form | None = None) -> list[Piece]:
+    """Where the cases of a file stand in its text; without `form`, in that which its name and text say.
 
     Raises:
         InputError: the text is not of that form at all.
     """
     try:
-        return list(_FORMS[form_of(path, text)](text))
+        return list(_FORMS[form or form_of(path, text)](text))
     except FormError as error:
         raise InputError(f"{path}:{error.line}: {error}") from None

@@ -1,0 +1,102 @@
+"""Between a case and a foreign record, both ways, losing nothing.
+
+What the other format has no words for is carried in the part of its record that is the user's own, under
+`replaydiff`; what a foreign record says that a case has no words for is kept in the case's metadata, under
+the format's name. Each comes with a hash of what it was carried beside: where that has changed since, the
+change counts, and only what is nowhere else is taken from what was carried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from cases.formats.base import Format, Taken
+from replay.golden import CaseError, case_of, case_to_json
+from replay.messages import canonical_args
+from replay.model import JsonObject
+
+CARRIED = "replaydiff"
+
+
+def to_foreign(case: JsonObject, name: str, form: Format) -> tuple[JsonObject, list[str]]:
+    """A case as a record of the format, and the fields of it that the other tool will not act on."""
+    bare, kept = _split(case, "metadata", name)
+    native = _overlaid(form.from_case(bare), kept, bare)
+    read = _as_read(form.to_case(native).case)
+    rest = _differences(bare, read)
+    if rest:
+        own = native.get(form.FREE)
+        # Of what is read, not of what is written: the other tool may write the same in other words.
+        said: JsonObject = {"of": _hash(read), "rest": rest, "theirs": kept is not None}
+        native[form.FREE] = (own if isinstance(own, dict) else {}) | {CARRIED: said}
+    return native, sorted(name for name in rest if rest[name] is not None and name != "metadata")
+
+
+def to_case(record: JsonObject, name: str, form: Format) -> Taken:
+    """A record of the format as the record of a case; `unread` is what no case acts on."""
+    native, carried = _split(record, form.FREE, CARRIED)
+    taken = form.to_case(native)
+    read = _as_read(taken.case)
+    case = _as_read(_overlaid(taken.case, carried, read))
+    rest = _differences(_speaking(native), _speaking(form.from_case(case)))
+    # A record of ours that was saved again in other words comes back as the case that it was.
+    ours = carried is not None and not carried.get("theirs") and carried["of"] == _hash(read)
+    if rest and not ours:
+        metadata = case.get("metadata")
+        said: JsonObject = {"of": _hash(case), "rest": rest}
+        case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: said}
+    return Taken(case, taken.unread)
+
+
+def _as_read(case: JsonObject) -> JsonObject:
+    """The record as it would be written again, with an id, so that neither is a difference."""
+    try:
+        return case_to_json(case_of(case))
+    except CaseError:
+        return case
+
+
+def _speaking(record: JsonObject) -> JsonObject:
+    """The fields that say something: tools write out what is empty, or leave it out, as they like."""
+    return {name: value for name, value in record.items() if value not in (None, "", [], {})}
+
+
+def _split(record: JsonObject, field: str, key: str) -> tuple[JsonObject, JsonObject | None]:
+    """The record without what was carried in it, and that."""
+    own = record.get(field)
+    carried = own.get(key) if isinstance(own, dict) else None
+    if not isinstance(own, dict) or not isinstance(carried, dict) or not {"of", "rest"} <= set(carried):
+        return dict(record), None
+    left = {name: value for name, value in own.items() if name != key}
+    bare = {name: value for name, value in record.items() if name != field}
+    return (bare | {field: left} if left else bare), carried
+
+
+def _overlaid(record: JsonObject, carried: JsonObject | None, beside: JsonObject) -> JsonObject:
+    """The record with what was carried; where `beside` has changed since, only what it does not say."""
+    if carried is None or not isinstance(carried["rest"], dict):
+        return record
+    unchanged = carried["of"] == _hash(beside)
+    found = dict(record)
+    for name, value in carried["rest"].items():
+        if value is None:
+            if unchanged:
+                found.pop(name, None)
+        elif unchanged or name not in found:
+            found[name] = value
+    return found
+
+
+def _differences(wanted: JsonObject, made: JsonObject) -> JsonObject:
+    """What must replace fields of `made` to make it `wanted`; None for those to leave out."""
+    return {
+        name: wanted.get(name)
+        for name in {**wanted, **made}
+        if canonical_args({"": wanted.get(name)}) != canonical_args({"": made.get(name)})
+    }
+
+
+def _hash(record: JsonObject) -> str:
+    # Not of the id: one that comes twice in a file gets a number, which changes nothing else.
+    said: JsonObject = {name: value for name, value in record.items() if value is not None and name != "id"}
+    return hashlib.sha256(canonical_args(said).encode()).hexdigest()[:16]

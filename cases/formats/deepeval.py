@@ -1,0 +1,86 @@
+"""DeepEval: goldens, or test cases saved with their outputs (JSON, JSON lines or CSV).
+
+id                    name
+input                 input
+expected_answer       expected_output
+expected_tools        expected_tools, without input_parameters
+expected_tool_calls   expected_tools, with input_parameters; others may be called besides (superset)
+metadata              additional_metadata
+"""
+
+from __future__ import annotations
+
+from cases.formats.base import Taken
+from cases.formats.words import calls_of, input_of, metadata_from, metadata_to, put, texts_of
+from replay.model import Json, JsonObject
+
+TITLE = "DeepEval"
+FREE = "additional_metadata"
+ENDINGS = (".json", ".jsonl", ".csv")
+_KNOWN = {"name", "input", "expected_output", "expected_tools", FREE}
+_CALL = {"name", "input_parameters"}
+_SAVED = {"inputParameters": "input_parameters"}
+
+
+def recognises(document: Json) -> bool:
+    """Objects with `expected_output` or `additional_metadata`."""
+    return isinstance(document, list) and any(
+        isinstance(one, dict) and ("expected_output" in one or FREE in one or "retrieval_context" in one)
+        for one in document
+    )
+
+
+def records(document: Json) -> tuple[list[Json], list[str]]:
+    """The goldens."""
+    return (document if isinstance(document, list) else [document]), []
+
+
+def to_case(record: JsonObject) -> Taken:
+    """A golden. One of several turns has its scenario for input."""
+    said = record.get("input") or record.get("scenario")
+    pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
+    taken = Taken(put({}, pairs) | input_of(said))
+    tools = record.get("expected_tools")
+    calls = [_call(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    if any(call.get("input_parameters") is not None for call in calls):
+        taken.case["expected_tool_calls"] = [
+            put({"name": call.get("name")}, [("args", call.get("input_parameters"))]) for call in calls
+        ]
+        taken.case["match"] = {"mode": "superset"}
+    elif calls:
+        taken.case["expected_tools"] = [call.get("name") for call in calls]
+    elif names := texts_of(tools):
+        taken.case["expected_tools"] = list(names)
+    told = {name for call in calls for name in call if name not in _CALL and call[name]}
+    taken.unread += [f"expected_tools {name}" for name in sorted(told)]
+    taken.case |= metadata_to(record.get(FREE))
+    taken.unread += [name for name, value in record.items() if name not in _KNOWN and value not in (None, [])]
+    return taken
+
+
+def _call(tool: JsonObject) -> JsonObject:
+    """A call as it is written by hand; DeepEval itself saves other words, and what goes without saying."""
+    said: JsonObject = {_SAVED.get(name, name): value for name, value in tool.items() if value is not None}
+    if said.get("type") == "FUNCTION":
+        del said["type"]
+    return said
+
+
+def from_case(case: JsonObject) -> JsonObject:
+    """A golden."""
+    tools: list[Json] = [
+        put({"name": call["name"]}, [("input_parameters", call.get("args"))]) for call in calls_of(case)
+    ] or [{"name": name} for name in texts_of(case.get("expected_tools"))]
+    pairs: list[tuple[str, Json]] = [
+        ("input", case.get("input")),
+        ("expected_output", case.get("expected_answer")),
+        ("name", case.get("id")),
+        ("expected_tools", tools),
+        (FREE, metadata_from(case)),
+    ]
+    return put({}, pairs)
+
+
+def document(records: list[JsonObject]) -> Json:
+    """The goldens."""
+    return list(records)

@@ -1,0 +1,100 @@
+"""Langfuse: dataset items, as its API and its page export them (JSON, JSON lines or CSV).
+
+id                      id; metadata.case of items that `replay push langfuse` wrote
+input, messages         input: a text, or an object of messages and input
+expected_answer         expectedOutput as a text, where nothing else is expected
+expected_tool_calls, expected_tools, expected_response_traits   expectedOutput.tool_calls, .tools …
+metadata.trace_id       sourceTraceId
+"""
+
+from __future__ import annotations
+
+from cases.formats.base import Taken
+from cases.formats.words import input_of, metadata_from, metadata_to, put
+from replay.model import Json, JsonObject
+
+TITLE = "Langfuse"
+FREE = "metadata"
+ENDINGS = (".json", ".jsonl", ".csv")
+_EXPECTED = {
+    "tool_calls": "expected_tool_calls",
+    "tools": "expected_tools",
+    "response_traits": "expected_response_traits",
+    "answer": "expected_answer",
+}
+_SNAKE = {"expected_output": "expectedOutput", "source_trace_id": "sourceTraceId"}
+_KNOWN = {"id", "input", "expectedOutput", "metadata", "sourceTraceId"}
+_THEIRS = {"datasetId", "datasetName", "createdAt", "updatedAt", "status", "mediaReferences", "projectId"}
+"""What Langfuse says about where an item lives."""
+_THEIR_NAMES = {"expectedOutput", "sourceTraceId", "datasetId", "source_trace_id"}
+
+
+def recognises(document: Json) -> bool:
+    """Objects with `expectedOutput` or `sourceTraceId`, or a page of them under `data`."""
+    if isinstance(document, dict):
+        return isinstance(document.get("data"), list) and recognises(document["data"])
+    return isinstance(document, list) and any(
+        isinstance(one, dict) and _THEIR_NAMES & set(one) for one in document
+    )
+
+
+def records(document: Json) -> tuple[list[Json], list[str]]:
+    """The items."""
+    if isinstance(document, dict) and isinstance(document.get("data"), list):
+        return document["data"], []  # type: ignore[return-value]
+    return (document if isinstance(document, list) else [document]), []
+
+
+def to_case(record: JsonObject) -> Taken:
+    """An item."""
+    item = {_SNAKE.get(name, name): value for name, value in record.items()}
+    taken = Taken(put({}, [("id", item.get("id"))]) | input_of(item.get("input")))
+    expected = item.get("expectedOutput")
+    if isinstance(expected, dict):
+        for name, value in expected.items():
+            if name in _EXPECTED:
+                taken.case[_EXPECTED[name]] = value
+            else:
+                taken.unread.append(f"expectedOutput {name}")
+    elif expected is not None:
+        taken.case["expected_answer"] = expected
+    taken.case |= metadata_to(item.get("metadata"))
+    metadata = taken.case.get("metadata")
+    held = dict(metadata) if isinstance(metadata, dict) else {}
+    if isinstance(held.get("case"), str):
+        taken.case["id"] = held.pop("case")
+    if item.get("sourceTraceId"):
+        held["trace_id"] = item["sourceTraceId"]
+    if held:
+        taken.case["metadata"] = held
+    else:
+        taken.case.pop("metadata", None)
+    read = _KNOWN | _THEIRS
+    taken.unread += [name for name, value in item.items() if name not in read and value is not None]
+    return taken
+
+
+def from_case(case: JsonObject) -> JsonObject:
+    """An item."""
+    said: Json = case.get("input")
+    if case.get("messages"):
+        said = put({"messages": case["messages"]}, [("input", said)])
+    expected: JsonObject = {
+        name: case[ours] for name, ours in _EXPECTED.items() if case.get(ours) is not None
+    }
+    metadata = metadata_from(case)
+    trace = metadata.pop("trace_id", None)
+    answer = expected["answer"] if set(expected) == {"answer"} else expected
+    pairs: list[tuple[str, Json]] = [
+        ("id", case.get("id")),
+        ("input", said),
+        ("expectedOutput", answer),
+        ("metadata", metadata),
+        ("sourceTraceId", trace),
+    ]
+    return put({}, pairs)
+
+
+def document(records: list[JsonObject]) -> Json:
+    """The items."""
+    return list(records)

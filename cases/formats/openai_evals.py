@@ -1,0 +1,72 @@
+"""OpenAI evals: samples (JSON lines), each with `input`, mostly messages, and `ideal`; or `item` of the API.
+
+id                id
+input, messages   input: one message of the user, or all messages
+expected_answer   ideal
+"""
+
+from __future__ import annotations
+
+from cases.formats.base import Taken
+from cases.formats.words import input_of, metadata_from, metadata_to, put
+from replay.model import Json, JsonObject
+
+TITLE = "OpenAI evals"
+FREE = "metadata"
+ENDINGS = (".jsonl",)
+_IDEALS = ("ideal", "expected", "answer", "expected_output", "correct_label")
+_KNOWN = {"id", "input", "ideal", "metadata"}
+
+
+def recognises(document: Json) -> bool:
+    """Objects with `ideal`, or with nothing but an `item` (and a `sample`)."""
+    return isinstance(document, list) and any(
+        isinstance(one, dict)
+        and (("ideal" in one and "input" in one) or ("item" in one and set(one) <= {"item", "sample"}))
+        for one in document
+    )
+
+
+def records(document: Json) -> tuple[list[Json], list[str]]:
+    """The samples."""
+    return (document if isinstance(document, list) else [document]), []
+
+
+def to_case(record: JsonObject) -> Taken:
+    """A sample, or an item."""
+    item = record.get("item")
+    sample = item if isinstance(item, dict) else record
+    said = sample.get("input", sample) if isinstance(item, dict) else record.get("input")
+    if isinstance(said, list) and len(said) == 1 and _is_plain(said[0]):
+        said = said[0]["content"]  # type: ignore[index,call-overload]
+    name = next((name for name in _IDEALS if sample.get(name) is not None), "ideal")
+    ideal = sample.get(name)
+    taken = Taken(put({}, [("id", sample.get("id"))]) | input_of(said))
+    if isinstance(ideal, list):
+        taken.unread.append("ideal with several answers")
+    elif ideal is not None:
+        taken.case["expected_answer"] = ideal
+    taken.case |= metadata_to(sample.get("metadata"))
+    taken.unread += [one for one in sample if one not in _KNOWN | {name}]
+    return taken
+
+
+def _is_plain(message: Json) -> bool:
+    return (
+        isinstance(message, dict)
+        and message.get("role") == "user"
+        and isinstance(message.get("content"), str)
+        and len(message) == 2
+    )
+
+
+def from_case(case: JsonObject) -> JsonObject:
+    """A sample."""
+    said = case.get("messages") or [{"role": "user", "content": case.get("input")}]
+    pairs = [("id", case.get("id")), ("input", said), ("ideal", case.get("expected_answer"))]
+    return put({}, [*pairs, ("metadata", metadata_from(case))])
+
+
+def document(records: list[JsonObject]) -> Json:
+    """The samples."""
+    return list(records)

@@ -1,0 +1,158 @@
+"""pydantic-evals: a dataset (YAML or JSON) of `cases` with `inputs`, `expected_output`, `evaluators`.
+
+id                         name
+input, messages            inputs: a text, or an object of messages and input
+expected_answer            expected_output; exact_match as the evaluator EqualsExpected
+expected_response_traits   LLMJudge, one each
+expected_tools             ToolCorrectness, others allowed
+expected_tool_calls        TrajectoryMatch (exact, in_order, any_order), ArgumentCorrectness for arguments
+max_latency_ms             MaxDuration
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cases.formats.base import Taken
+from cases.formats.words import calls_of, input_of, metadata_from, metadata_to, mode_of, put, texts_of
+from replay.model import Json, JsonObject
+
+TITLE = "pydantic-evals"
+FREE = "metadata"
+ENDINGS = (".yaml", ".yml", ".json")
+_KNOWN = {"name", "inputs", "expected_output", "metadata", "evaluators"}
+_ORDERS = {"strict": "exact", "in_order": "in_order", "unordered": "any_order"}
+_LISTS = {"TrajectoryMatch": "expected_trajectory", "ToolCorrectness": "expected_tools"}
+"""The first argument of an evaluator that is written with that alone."""
+_MODES = {order: mode for mode, order in _ORDERS.items()}
+
+
+def recognises(document: Json) -> bool:
+    """An object with a list of `cases`, or a list of objects with `inputs`."""
+    if isinstance(document, dict):
+        return isinstance(document.get("cases"), list)
+    return isinstance(document, list) and any(isinstance(one, dict) and "inputs" in one for one in document)
+
+
+def records(document: Json) -> tuple[list[Json], list[str]]:
+    """The cases; what the dataset says besides is told."""
+    if not isinstance(document, dict):
+        return (document if isinstance(document, list) else [document]), []
+    cases = document.get("cases")
+    told = [name for name, value in document.items() if name not in ("cases", "name", "$schema") and value]
+    return (cases if isinstance(cases, list) else []), told
+
+
+def to_case(record: JsonObject) -> Taken:
+    """A case."""
+    pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
+    taken = Taken(put({}, pairs) | input_of(record.get("inputs")))
+    evaluators = record.get("evaluators")
+    for one in evaluators if isinstance(evaluators, list) else []:
+        name, said = _spec(one)
+        if not _evaluator(name, said, taken.case):
+            taken.unread.append(f"evaluators {name}")
+    taken.case |= metadata_to(record.get("metadata"))
+    taken.unread += [name for name, value in record.items() if name not in _KNOWN and value is not None]
+    return taken
+
+
+def _spec(one: Json) -> tuple[str, Any]:
+    """`Name`, `{Name: first argument}`, or `{Name: {argument: value}}`."""
+    if isinstance(one, dict) and len(one) == 1:
+        return next(iter(one.items()))
+    return str(one)[:60], None
+
+
+def _evaluator(name: str, said: Any, case: JsonObject) -> bool:
+    """Take an evaluator over; False where a case has no word for it."""
+    if isinstance(said, list) and name in _LISTS:
+        said = {_LISTS[name]: said}
+    keys = set(said) if isinstance(said, dict) else set()
+    if name == "EqualsExpected" and said is None:
+        case["tolerance"] = "exact_match"
+    elif name == "LLMJudge" and (isinstance(said, str) or (keys == {"rubric"})):
+        rubric = said if isinstance(said, str) else said["rubric"]
+        case.setdefault("expected_response_traits", []).append(rubric)  # type: ignore[union-attr]
+    elif name == "MaxDuration" and _seconds(said) is not None:
+        seconds = _seconds(said) or 0
+        case["max_latency_ms"] = int(seconds * 1000) if (seconds * 1000) % 1 == 0 else seconds * 1000
+    elif name == "ToolCorrectness" and keys == {"expected_tools", "allow_extra"} and said["allow_extra"]:
+        case["expected_tools"] = said["expected_tools"]
+    elif name == "TrajectoryMatch" and keys - {"order"} == {"expected_trajectory"}:
+        case["expected_tool_calls"] = [{"name": tool} for tool in said["expected_trajectory"]]
+        mode = _MODES.get(said.get("order", "in_order"))
+        if mode != "strict":
+            case["match"] = {"mode": mode}
+    elif name == "ArgumentCorrectness" and {"tool_name", "expected_arguments"} <= keys:
+        return _arguments(said, case)
+    else:
+        return False
+    return True
+
+
+def _seconds(said: Any) -> float | None:
+    found = said.get("seconds") if isinstance(said, dict) and len(said) == 1 else said
+    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def _arguments(said: JsonObject, case: JsonObject) -> bool:
+    same = [call for call in calls_of(case) if call["name"] == said["tool_name"]]
+    place, mode = said.get("occurrence", 0), said.get("match_mode", "subset")
+    place = 0 if place == "first" else place
+    if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(same):
+        return False
+    same[place]["args"] = said["expected_arguments"]
+    if mode == "exact":
+        match = case.get("match")
+        case["match"] = (match if isinstance(match, dict) else {}) | {"args": "exact"}
+    return True
+
+
+def from_case(case: JsonObject) -> JsonObject:
+    """A case."""
+    inputs: Json = case.get("input")
+    if case.get("messages"):
+        inputs = put({"messages": case["messages"]}, [("input", inputs)])
+    evaluators: list[Json] = []
+    if case.get("tolerance") == "exact_match":
+        evaluators.append("EqualsExpected")
+    evaluators += [{"LLMJudge": text} for text in texts_of(case.get("expected_response_traits"))]
+    tools: list[Json] = [*texts_of(case.get("expected_tools"))]
+    if tools:
+        evaluators.append({"ToolCorrectness": {"expected_tools": tools, "allow_extra": True}})
+    evaluators += _calls(case)
+    latency = case.get("max_latency_ms")
+    if isinstance(latency, int | float):
+        evaluators.append({"MaxDuration": latency / 1000})
+    pairs: list[tuple[str, Json]] = [
+        ("name", case.get("id")),
+        ("inputs", inputs),
+        ("metadata", metadata_from(case)),
+        ("expected_output", case.get("expected_answer")),
+        ("evaluators", evaluators),
+    ]
+    return put({}, pairs)
+
+
+def _calls(case: JsonObject) -> list[Json]:
+    calls, (mode, args) = calls_of(case), mode_of(case)
+    if case.get("expected_tool_calls") is None or mode not in _ORDERS:
+        return []
+    trajectory: list[Json] = [call["name"] for call in calls]
+    made: list[Json] = [
+        {"TrajectoryMatch": {"expected_trajectory": trajectory, "order": _ORDERS[mode]}},
+    ]
+    for index, call in enumerate(calls):
+        if isinstance(call.get("args"), dict) and args != "ignore":
+            before = sum(one["name"] == call["name"] for one in calls[:index])
+            said: JsonObject = {"tool_name": call["name"], "expected_arguments": call["args"]}
+            said |= {"match_mode": "exact"} if args == "exact" else {}
+            said |= {"occurrence": before} if before else {}
+            made.append({"ArgumentCorrectness": said})
+    return made
+
+
+def document(records: list[JsonObject]) -> Json:
+    """A dataset."""
+    return {"name": "golden", "cases": list(records)}
