@@ -74,7 +74,8 @@ def document(checked: Checked) -> dict[str, Any]:
         "rate": counts.rate,
         "threshold": counts.threshold,
         "held": checked.result.gate.held,
-        "ended": {item.item.id: word(item) for item in checked.result.items},
+        "ended": ended(checked.result),
+        "rows": [_row(item) for item in checked.result.items],
         "quarantined": [item.item.id for item in in_quarantine(checked)],
     }
     if checked.before is not None:
@@ -82,6 +83,18 @@ def document(checked: Checked) -> dict[str, Any]:
             {"id": item.item.id, "old": before, "new": word(item)} for item, before in otherwise(checked)
         ]
     return to_json(checked.result) | {"check": told}
+
+
+def _row(item: ItemVerdict) -> dict[str, Any]:
+    """What was asked, expected and answered, flat; the answer is that of the first trial."""
+    expected, trials = item.item.expectation, item.lanes.get(Lane.NEW, ())
+    return {
+        "id": item.item.id,
+        "input": item.item.input,
+        "expected_answer": expected.answer if expected else None,
+        "response": trials[0].trial.final_response if trials else None,
+        "ended": word(item),
+    }
 
 
 def written(checked: Checked) -> str:

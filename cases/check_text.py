@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any
 
 from cases.check import Checked, ended, in_quarantine, otherwise, word
@@ -15,10 +16,13 @@ from replay.terminal.plain import one_line
 _NEEDS_JUDGE = "only a judge can tell: name its model in [judge], and leave out --no-judge"
 
 
-def text(checked: Checked, width: int) -> str:
-    """The table, the rates, what it took, and for each case that did not pass what was asked and done."""
+def text(checked: Checked, width: int, *, verbose: bool = False) -> str:
+    """The table, the rates, what it took, and for each case that did not pass what was asked and done.
+
+    `verbose` adds to the table what each case took.
+    """
     result, counts = checked.result, checked.counts
-    lines = [f"{result.answer.value}: {result.reason}", "", _table(checked, width), ""]
+    lines = [f"{result.answer.value}: {result.reason}", "", _table(checked, width, verbose), ""]
     if result.groups:
         lines += [_groups(result.groups, width), ""]
     told = [f"{counts.passed} passed", f"{counts.failed} failed", f"{counts.undecided} undecided"]
@@ -28,11 +32,15 @@ def text(checked: Checked, width: int) -> str:
         f"{_share(counts.rate)} of {counts.items - counts.not_graded} cases pass ({', '.join(told)}); "
         f"the threshold is {_share(counts.threshold)}"
     )
+    if aside := [name for name, metric in result.metrics.items() if not metric.gated]:
+        counts_ = "counts" if len(aside) == 1 else "count"
+        lines.append(f"{' and '.join(aside)} {counts_} in these figures, and not for the answer")
     lines += [f"in quarantine, which decides nothing: {_held_back(item)}" for item in in_quarantine(checked)]
     if checked.before is not None:
         lines += list(_against(checked))
     if result.run.trials > 1:
         lines.append(_all_trials(result))
+    lines += list(_averages(result))
     if Lane.NEW in result.lanes:
         lines.append(_summary(result.lanes[Lane.NEW]))
     lines += [f"warning: {one_line(warning)}" for warning in result.warnings]
@@ -43,7 +51,7 @@ def text(checked: Checked, width: int) -> str:
     return "\n".join(lines)
 
 
-def _table(checked: Checked, width: int) -> str:
+def _table(checked: Checked, width: int, verbose: bool) -> str:
     from replay.terminal.table import Column, table
 
     names = list(checked.result.metrics)
@@ -51,14 +59,58 @@ def _table(checked: Checked, width: int) -> str:
     titles = [*names, *(["OLD"] if before is not None else []), "OVERALL" if before is None else "NEW"]
     rows = [
         [
-            item.item.id,
+            _name(item),
             *(_figure(item, name) for name in names),
             *([] if before is None else [before.get(item.item.id, "-")]),
             word(item) + (" (quarantine)" if quarantined(item.item) else ""),
+            *(_taken(item) if verbose else []),
         ]
         for item in sorted(checked.result.items, key=lambda item: item.item.id)
     ]
-    return table([Column("CASE", grows=True, least=12), *map(Column, titles)], rows, width)
+    columns = [Column("CASE", grows=True, least=12), *map(Column, titles)]
+    if verbose:
+        columns += [Column(title, right=True) for title in ("MS", "IN", "OUT", "USD")]
+    return table(columns, rows, width)
+
+
+def _name(item: ItemVerdict) -> str:
+    """The id; of a case that was given none, what it asks."""
+    return item.item.input if item.item.id.startswith("sha256:") else item.item.id
+
+
+def _taken(item: ItemVerdict) -> list[str]:
+    """Milliseconds, tokens in and out, and dollars of a case, each the mean over its trials."""
+    trials = [graded.trial for graded in item.lanes.get(Lane.NEW, ())]
+    used = [trial.usage for trial in trials if trial.usage is not None]
+    figures = (
+        ("{:,.0f}", [trial.latency_ms for trial in trials if trial.latency_ms is not None]),
+        ("{:,.0f}", [float(usage.input_tokens) for usage in used]),
+        ("{:,.0f}", [float(usage.output_tokens) for usage in used]),
+        ("{:,.4f}", [trial.cost_usd for trial in trials if trial.cost_usd is not None]),
+    )
+    return [shape.format(fmean(values)) if values else "-" for shape, values in figures]
+
+
+def _averages(result: DiffResult) -> Iterator[str]:
+    """Of a metric that is made of parts, the mean of each: `quality 0.93 on average: correctness 1.00, …`."""
+    for name, metric in result.metrics.items():
+        details = [
+            grade.detail
+            for item in result.items
+            for graded in item.lanes.get(Lane.NEW, ())
+            if (grade := graded.grades.get(name)) is not None and grade.score is not None
+        ]
+        parts: dict[str, list[float]] = {}
+        for key in details[0] if details else ():
+            values = [detail.get(key) for detail in details]
+            numbers = [
+                float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)
+            ]
+            if len(numbers) == len(details):
+                parts[key] = numbers
+        if parts and metric.new is not None:
+            told = ", ".join(f"{one_line(key, 40)} {fmean(values):.2f}" for key, values in parts.items())
+            yield f"{name} {metric.new:.2f} on average: {told}"
 
 
 def _against(checked: Checked) -> Iterator[str]:

@@ -56,6 +56,7 @@ LATEST = ""
     metavar="FILE",
     help="Also write a report here (repeatable); .json, .csv, .html, .md, .xml or .txt says which.",
 )
+@click.option("-v", "--verbose", is_flag=True, help="Also say of each case what it took.")
 @json_option
 def check(
     app: App,
@@ -70,6 +71,7 @@ def check(
     junit: str | None,
     markdown: str | None,
     outputs: tuple[str, ...],
+    verbose: bool,
     as_json: bool,
 ) -> ExitCode:
     """Hold one version against the golden set.
@@ -118,7 +120,7 @@ def check(
     if as_json:
         print_json(checking.document(checked))
     else:
-        show(text(checked, terminal_width()))
+        show(text(checked, terminal_width(), verbose=verbose))
     return worst_exit([gates.exit_code(checked.result.gate), done.code])
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ACTION = (Path(__file__).parents[2] / "action.yml").read_text()
 AGENT = """
@@ -35,11 +35,10 @@ if "--jq" in words and {existing!r}:
 
 
 def _step(name: str) -> str:
-    """The script of a step, as text."""
-    found = re.search(rf"- name: {name}\n(?:.*\n)*?      run: (\|\n(?:        .*\n|\n)+|.+\n)", ACTION)
-    assert found, name
-    body = found[1]
-    return re.sub(r"^        ", "", body[2:], flags=re.MULTILINE) if body.startswith("|") else body
+    """The script of a step."""
+    steps = yaml.safe_load(ACTION)["runs"]["steps"]
+    script: str = next(step["run"] for step in steps if step.get("name") == name)
+    return script
 
 
 class Runner:
@@ -75,8 +74,10 @@ class Runner:
             },
         )  # fmt: skip
 
-    def comment(self) -> list[tuple[list[str], str | None]]:
-        done = self.run("comment", REPLAY_REPOSITORY="acme/shop", REPLAY_PULL_REQUEST="12", GH_TOKEN="t")
+    def comment(self, name: str = "") -> list[tuple[list[str], str | None]]:
+        done = self.run(
+            "comment", REPLAY_REPOSITORY="acme/shop", REPLAY_PULL_REQUEST="12", GH_TOKEN="t", REPLAY_NAME=name
+        )
         assert done.returncode == 0, done.stderr
         return [tuple(json.loads(line)) for line in self.log.read_text().splitlines()]
 
@@ -118,6 +119,55 @@ def test_wrong_input_ends_with_its_sentence_and_no_comment(tmp_path: Path) -> No
     assert "there is no version 'prdo'" in done.stderr
     assert runner.comment() == []
     assert runner.run("verdict", REPLAY_CODE="").returncode == 2
+
+
+def test_jobs_of_one_workflow_have_comments_of_their_own(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="")
+    asked, posted = runner.comment('orders"; touch x')
+    assert 'startswith("<!-- replaydiff orders touch x -->")' in asked[0][-1]
+    assert posted[1] is not None
+    assert posted[1].splitlines()[:3] == ["<!-- replaydiff orders touch x -->", "**orders touch x**", ""]
+    assert posted[1].count("<!-- replaydiff") == 1
+    upload = next(
+        step
+        for step in yaml.safe_load(ACTION)["runs"]["steps"]
+        if "uses" in step and "upload" in step["uses"]
+    )
+    assert upload["if"] == "always()"
+    assert "replay-report.html" in upload["with"]["path"]
+
+
+def test_where_commenting_is_not_allowed_the_gate_decides_all_the_same(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="")
+    (tmp_path / "bin" / "gh").write_text("#!/bin/sh\nexit 1\n")
+    done = runner.run("comment", REPLAY_REPOSITORY="acme/shop", REPLAY_PULL_REQUEST="12", REPLAY_NAME="")
+    assert done.returncode == 0
+    assert "::warning::replaydiff could not comment" in done.stdout
+
+
+def test_a_comparison_leaves_its_reports(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    args = "--cases --old . --new . --trials 2 --aa --gate default"
+    done = runner.run("replay", REPLAY_COMMAND="compare", REPLAY_ARGS=args)
+    assert done.returncode == 0, done.stderr
+    assert all((tmp_path / f"replay-report.{suffix}").exists() for suffix in ("md", "xml", "html"))
+
+
+def test_where_no_case_is_to_be_checked_there_is_no_report_and_no_comment(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "x"]):
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True)
+    (tmp_path / "out").write_text("")
+    (tmp_path / "replay.toml").write_text(
+        (tmp_path / "replay.toml").read_text() + '[cases]\nunrelated = ["*"]\n'
+    )
+    done = runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--changed")
+    assert (done.returncode, runner.code) == (0, "0"), done.stderr
+    assert runner.comment() == []
+    assert not (tmp_path / "replay-report.html").exists()
 
 
 @pytest.mark.parametrize("args", ["$(touch hacked)", "`touch hacked`", "; touch hacked", "'a b' > hacked"])

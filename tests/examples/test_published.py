@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from replay.demo.stand_in import StandIn
 from tests.commands.conftest import Replay
-from tests.examples.test_agents import EXAMPLES, commands
+from tests.examples.test_agents import EXAMPLES
 
 Example = Callable[[str], list[int]]
 
@@ -27,9 +31,24 @@ def page(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Exa
         folder = tmp_path / name
         shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns("__pycache__", ".replay"))
         monkeypatch.chdir(folder)
-        return [replay(*command).code for command in commands(folder / "README.md")]
+        return [_typed(replay, line) for line in _lines(folder / "README.md")]
 
     return run
+
+
+def _lines(page: Path) -> list[str]:
+    """The commands of a page, in their order."""
+    return re.findall(r"^    ((?:replay|python) .*)$", page.read_text(), re.MULTILINE)
+
+
+def _typed(replay: Replay, line: str) -> int:
+    """What a line of a page ends with; one of Python may write into a file."""
+    if line.startswith("replay "):
+        return replay(*shlex.split(line)[1:]).code
+    command, _, file = line.partition(" > ")
+    with Path(file).open("w") as out:
+        words = [sys.executable, *shlex.split(command)[1:]]
+        return subprocess.run(words, stdout=out, check=False).returncode
 
 
 def document(replay: Replay, *words: str) -> dict[str, Any]:
@@ -52,6 +71,9 @@ def groups(found: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 def test_the_support_agent(page: Example, replay: Replay) -> None:
     assert page("support") == [0, 0, 0]
+    latest = json.loads(Path("reports/latest.json").read_text())
+    assert (latest["check"]["passed"], len(latest["cases"])) == (7, 8)
+    assert 'name="lookup"' in Path("reports/smoke.xml").read_text()
     found = document(replay, "check", "--new", "v1")
     assert (found["check"]["passed"], found["check"]["cases"], found["check"]["threshold"]) == (7, 8, 0.8)
     assert groups(found) == {"easy": (3, 3), "medium": (3, 3), "hard": (1, 2)}
@@ -63,6 +85,26 @@ def test_the_support_agent(page: Example, replay: Replay) -> None:
     assert 'made        cancel_order(order_id="67890", confirmation=true)' in told
     compared = document(replay, "compare", "--cases", "--old", "v1", "--new", "v2", "--trials", "3", "--aa")
     assert verdicts(compared) == {"improved": ["cancel-everything"]}
+
+
+def test_the_responses_of_the_support_agent_are_judged_by_its_rubric(
+    page: Example, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page("support")
+    settings = Path("replay.toml").read_text()
+    Path("replay.toml").write_text(re.sub(r"^# (\[judge\]|\w+ = )", r"\1", settings, flags=re.MULTILINE))
+    with StandIn(remember=True) as judge:
+        monkeypatch.setenv("REPLAY_JUDGE_BASE_URL", judge.url)
+        checked = replay("check", "--new", "v2")
+        asked = judge.received[0].body
+    table = checked.out[checked.out.index("CASE ") :].splitlines()
+    assert table[0].split() == ["CASE", "tool_calls", "judge", "OVERALL"]
+    assert [line.split()[0] for line in table[1:9]] == [
+        "ambiguous", "cancel-confirmed", "cancel-everything", "cancel-unconfirmed",
+        "check-then-cancel", "lookup", "out-of-scope", "typos",
+    ]  # fmt: skip
+    assert "an order is cancelled without a clear yes" in asked["system"]
+    assert "judge counts in these figures, and not for the answer" in checked.out
 
 
 def test_two_revisions_of_the_support_agent(page: Example, replay: Replay) -> None:
@@ -82,7 +124,7 @@ def test_two_revisions_of_the_support_agent(page: Example, replay: Replay) -> No
 
 def test_the_golden_questions(page: Example, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    assert page("golden-qa") == [0, 0, 0]
+    assert page("golden-qa") == [0, 0, 0, 0]
     report = Path("report.md").read_text().replace("\u202f", " ").replace("\xa0", " ")
     assert "| category `numbers` | 3 | 3 | 0 | 0 | 100 % |" in report
     assert "| difficulty `hard` | 1 | 0 | 0 | 1 | – |" in report
@@ -103,8 +145,16 @@ def test_the_golden_questions(page: Example, replay: Replay, monkeypatch: pytest
     assert sky["lanes"]["new"]["trials"][0]["grades"]["judge"]["state"] == "scored"
 
 
+AGENTS = {
+    "discovery": ("product_discovery", 5), "orders": ("order_management", 5), "cart": ("cart", 5),
+    "reviews": ("reviews", 4), "recommendations": ("recommendations", 4), "help-desk": ("help_desk", 5),
+}  # fmt: skip
+
+
 def test_the_agents_of_a_shop(page: Example, replay: Replay) -> None:
-    assert page("ecommerce") == [0, 0, 0, 0, 0]
+    assert page("ecommerce") == [0] * 8
+    orders = json.loads(Path("reports/orders.json").read_text())
+    assert (orders["check"]["passed"], orders["check"]["threshold"]) == (5, 1)
     found = document(replay, "check", "--new", "discovery")
     assert (found["check"]["passed"], found["check"]["cases"]) == (5, 5)
     lane = found["lanes"]["new"]
@@ -117,18 +167,55 @@ def test_the_agents_of_a_shop(page: Example, replay: Replay) -> None:
         5,
         pytest.approx(0.87, abs=0.01),
     )
-    orders = ("--cases", "datasets/order_management.json")
+    cases = ("--cases", "datasets/order_management.json")
     hasty = document(
-        replay, "compare", *orders, "--old", "orders", "--new", "orders-hasty", "--trials", "3", "--aa"
+        replay, "compare", *cases, "--old", "orders", "--new", "orders-hasty", "--trials", "8", "--aa"
     )
-    (case,) = (case for case in hasty["cases"] if case["verdict"] == "regressed")
+    (case,) = (case for case in hasty["cases"] if case["metrics"]["quality"]["verdict"] == "regressed")
     assert case["metrics"]["quality"]["new"] == pytest.approx(0.8)
     assert "never called check_return_eligibility" in case["metrics"]["quality"]["reason"]
-    assert hasty["metrics"]["cost"]["unchanged"] == 1
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_each_agent_of_the_shop_has_a_set_of_its_own(
+    agent: str, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(EXAMPLES / "ecommerce", "shop")
+    monkeypatch.chdir("shop")
+    dataset, cases = AGENTS[agent]
+    told = replay("check", "--new", agent, "--cases", f"datasets/{dataset}.json", "--threshold", "1", "-v")
+    assert told.code == 0, told.out
+    assert f"{cases} of {cases} items passed" in told.out
+    assert "quality 1.00 on average: groundedness 1.00, correctness 1.00, completeness 1.00" in told.out
+    assert re.search(r"^CASE +quality.* OVERALL +MS +IN +OUT +USD$", told.out, re.MULTILINE)
+    smoke = document(replay, "check", "--new", agent, "--cases", f"datasets/{dataset}.json", "--tag", "smoke")
+    assert smoke["check"]["cases"] == 3
+    if agent not in ("discovery", "orders"):
+        brief = document(replay, "check", "--new", f"{agent}-brief", "--cases", f"datasets/{dataset}.json")
+        assert brief["metrics"]["quality"]["new"] < 1
+
+
+def test_the_workflow_of_the_shop_has_a_job_for_each_agent() -> None:
+    workflow = yaml.safe_load((EXAMPLES / "ecommerce" / "workflow.yml").read_text())
+    jobs = workflow["jobs"]["check"]["strategy"]["matrix"]["include"]
+    assert {job["agent"]: job["dataset"] for job in jobs} == {
+        agent: dataset for agent, (dataset, _) in AGENTS.items()
+    }
+    step = workflow["jobs"]["check"]["steps"][-1]
+    action = yaml.safe_load((EXAMPLES.parent / "action.yml").read_text())
+    assert step["with"].keys() <= action["inputs"].keys()
 
 
 def test_the_agent_that_calculates(page: Example, replay: Replay) -> None:
-    assert page("math-tools")[:3] == [0, 0, 0]
+    assert page("math-tools") == [0] * 7
+    with Path("reports/rows.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 7
+    assert list(rows[0]) == ["question", "expected", "prediction", "log_file", "correctness"]
+    first = next(row for row in rows if row["question"] == "15 - 3 / 4")
+    assert (first["expected"], first["prediction"], first["correctness"]) == ("14.25", "14.25", "1.0")
+    assert json.loads(Path(first["log_file"]).read_text())[0]["event_type"] == "llm_call"
+    assert len(replay("traces").out.splitlines()) == 8
     found = document(replay, "check", "--new", "rounding", "--threshold", "0.9")
     assert (found["check"]["passed"], found["check"]["held"]) == (5, False)
     assert found["metrics"]["answer"]["new"] == 1

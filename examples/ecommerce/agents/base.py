@@ -46,6 +46,18 @@ class ShopAgent:
         return Reply(text, calls, used)
 
 
+def writer(fields: Sequence[str], brief: bool, nothing: str) -> Callable[[Sequence[Any]], str]:
+    """Writes these fields of what the last tool gave, a brief one the first alone; `nothing` without any."""
+
+    def write(results: Sequence[Any]) -> str:
+        if not results:
+            return nothing
+        rows = results[-1] if isinstance(results[-1], list) else [results[-1]]
+        return lines(rows, [name for name in fields[: 1 if brief else None] if rows and name in rows[0]])
+
+    return write
+
+
 def lines(rows: Sequence[Mapping[str, Any]], fields: Sequence[str]) -> str:
     """Rows as a list that a customer reads: `name: Aurora 700, price: 249`."""
     shown = (", ".join(f"{name.replace('_', ' ')}: {row[name]}" for name in fields) for row in rows)
