@@ -32,14 +32,14 @@ class Parting:
 
 def parting(lanes: Mapping[Lane, Iterable[Trial]]) -> Parting | None:
     """Where the lanes of an item part; None where they do not, or have one turn. `old2` is no other lane."""
+    sides = [(lane, trial) for lane, trials in lanes.items() if lane is not Lane.OLD2 for trial in trials]
+    if not any(len(trial.turns) > 1 for _, trial in sides):
+        return None
     found: dict[int, dict[Lane, list[str]]] = {}
-    several = False
-    for lane, trials in lanes.items():
-        for trial in trials if lane is not Lane.OLD2 else ():
-            several = several or len(trial.turns) > 1
-            for number, done in actions_by_turn(trial).items():
-                found.setdefault(number, {}).setdefault(lane, []).append(done)
-    for number in sorted(found) if several else ():
+    for lane, trial in sides:
+        for number, done in actions_by_turn(trial).items():
+            found.setdefault(number, {}).setdefault(lane, []).append(done)
+    for number in sorted(found):
         actions = {lane: most_done(done) for lane, done in found[number].items()}
         if len(set(actions.values())) > 1:
             return Parting(turn=number, of=max(found), actions=actions)

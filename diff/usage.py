@@ -14,7 +14,7 @@ from diff.metrics import Block
 from diff.result import UsageDelta
 from diff.slices import cluster
 from diff.statistics import paired
-from diff.statistics.quantiles import quantile_change
+from diff.statistics.quantiles import quantile_changes
 from replay.model import Lane, Run, Status, Trial
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
@@ -37,8 +37,9 @@ def usage(run: Run, blocks: Sequence[Block], confidence: float) -> dict[str, Usa
             continue
         found[name] = _mean_change(keys, old, new, confidence, run.seed)
         if name == "latency_ms":
-            for percentile, share in PERCENTILES.items():
-                change = quantile_change(old, new, keys, share, confidence=confidence, seed=run.seed)
+            shares = list(PERCENTILES.values())
+            changes = quantile_changes(old, new, keys, shares, confidence=confidence, seed=run.seed)
+            for percentile, change in zip(PERCENTILES, changes, strict=True):
                 found[percentile] = UsageDelta(
                     old=change.old,
                     new=change.new,

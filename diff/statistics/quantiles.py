@@ -9,7 +9,7 @@ import numpy as np
 
 RESAMPLES = 2_000
 _FEWEST_RESAMPLES = 200
-_DRAWS = 4_000_000
+_DRAWS = 2_000_000
 """Weighted values one interval may cost: above it there are fewer resamples, each over more items."""
 
 
@@ -23,16 +23,16 @@ class QuantileChange:
     """Of new − old; None below two clusters."""
 
 
-def quantile_change(
+def quantile_changes(
     old: Sequence[Sequence[float]],
     new: Sequence[Sequence[float]],
     keys: Sequence[Hashable],
-    share: float,
+    shares: Sequence[float],
     *,
     confidence: float = 0.95,
     seed: int = 0,
-) -> QuantileChange:
-    """A percentile of both versions and the interval of its change. Item i has the trials old[i] and new[i].
+) -> list[QuantileChange]:
+    """Percentiles of both versions and the intervals of their changes. Item i has trials old[i] and new[i].
 
     The percentiles are those of all trials (linear interpolation, Hyndman & Fan 1996, type 7). The interval
     is a Bayesian bootstrap over clusters (Rubin 1981): each resample draws one weight a cluster, the same for
@@ -42,21 +42,25 @@ def quantile_change(
     codes: dict[Hashable, int] = {}
     places = [codes.setdefault(key, len(codes)) for key in keys]
     sides = [_Side(values, places) for values in (old, new)]
-    found = [float(np.quantile(side.values, share)) for side in sides]
+    found = [[float(end) for end in np.quantile(side.values, list(shares))] for side in sides]
     count = len(codes)
     if count < 2:
-        return QuantileChange(old=found[0], new=found[1], ci=None)
+        return [QuantileChange(old=before, new=after, ci=None) for before, after in zip(*found, strict=True)]
     size = sum(len(side.values) for side in sides)
     resamples = max(_FEWEST_RESAMPLES, min(RESAMPLES, _DRAWS // size))
     rng = np.random.default_rng(seed)
-    changes = np.empty(resamples)
+    changes = np.empty((len(shares), resamples))
     step = max(1, 1_000_000 // size)
     for start in range(0, resamples, step):
         weights = rng.standard_exponential(size=(min(step, resamples - start), count))
-        before, after = (side.at(weights, share) for side in sides)
-        changes[start : start + len(weights)] = after - before
-    low, high = np.quantile(changes, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return QuantileChange(old=found[0], new=found[1], ci=(float(low), float(high)))
+        before, after = (side.at(weights, shares) for side in sides)
+        changes[:, start : start + len(weights)] = after - before
+    tail = (1 - confidence) / 2
+    ends = np.quantile(changes, [tail, 1 - tail], axis=1).T.tolist()
+    return [
+        QuantileChange(old=old_, new=new_, ci=(low, high))
+        for old_, new_, (low, high) in zip(*found, ends, strict=True)
+    ]
 
 
 class _Side:
@@ -68,9 +72,10 @@ class _Side:
         order = np.argsort(flat, kind="stable")
         self.values, self._owners = flat[order], owners[order]
 
-    def at(self, weights: np.ndarray, share: float) -> np.ndarray:
-        """The weighted percentile of each row: the first value that so much of the weight does not exceed."""
+    def at(self, weights: np.ndarray, shares: Sequence[float]) -> np.ndarray:
+        """By share and row, the weighted percentile: the first value that so much weight does not exceed."""
         sums = np.cumsum(weights[:, self._owners], axis=1)
-        reached = (sums < share * sums[:, -1:]).sum(axis=1)
+        wanted = np.asarray(shares)[:, None] * sums[:, -1]
+        reached = np.stack([np.searchsorted(row, wanted[:, place]) for place, row in enumerate(sums)], axis=1)
         found: np.ndarray = self.values[np.minimum(reached, len(self.values) - 1)]
         return found

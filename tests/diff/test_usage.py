@@ -12,7 +12,7 @@ import pytest
 from diff.compute import compute
 from diff.result import DiffResult, MissKind
 from diff.statistics import paired
-from diff.statistics.quantiles import quantile_change
+from diff.statistics.quantiles import quantile_changes
 from replay.model import Item, Lane, Rule, Sample, Status, ToolCall, Trial, Usage
 from replay.settings import DiffSection
 from replay.store.connection import open_store
@@ -64,14 +64,14 @@ def test_a_percentile_that_did_not_change_has_an_interval_around_0_and_one_that_
     old = [list(rng.gamma(2, 100, 3)) for _ in range(60)]
     same = [list(rng.gamma(2, 100, 3)) for _ in range(60)]
     keys = list(range(60))
-    quiet = quantile_change(old, same, keys, 0.5)
+    quiet = quantile_changes(old, same, keys, [0.5])[0]
     assert quiet.ci is not None
     assert quiet.ci[0] < 0 < quiet.ci[1]
-    slower = quantile_change(old, [[2 * value for value in values] for values in old], keys, 0.5)
+    slower = quantile_changes(old, [[2 * value for value in values] for values in old], keys, [0.5])[0]
     assert slower.ci is not None
     assert slower.ci[0] > 0
     assert slower.new == pytest.approx(2 * slower.old)
-    assert quantile_change(old[:1], same[:1], [0], 0.5).ci is None
+    assert quantile_changes(old[:1], same[:1], [0], [0.5])[0].ci is None
 
 
 def test_calls_that_were_never_recorded_are_counted_by_tool_and_kind(tmp_path: Path) -> None:
@@ -147,6 +147,17 @@ def test_the_month_has_an_interval_and_tells_what_its_weights_cost(tmp_path: Pat
     assert metric.month_ci is not None
     assert metric.month_ci[0] < -0.75 < metric.month_ci[1] < -0.25
     assert metric.design_effect == pytest.approx(40 * (10 * 81 + 30) / 120**2)
+
+
+def test_an_interval_over_very_many_clusters_is_that_of_the_normal_distribution() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.lognormal(0, 1, 3000)
+    grouped = paired.clusters(list(values), list(range(3000)))
+    ci, se = paired.interval(grouped, reach=1.0), paired.standard_error(grouped)
+    assert ci is not None
+    assert se is not None
+    assert (ci[0] + ci[1]) / 2 == pytest.approx(values.mean(), abs=0.3 * se)
+    assert (ci[1] - ci[0]) / 2 == pytest.approx(1.96 * se, rel=0.06)
 
 
 @pytest.mark.parametrize(
