@@ -6,7 +6,7 @@ import click
 
 from cases.attention import Entry
 from cases.desk import Desk
-from cases.editing import read_case, text_of
+from cases.case_text import read_case, text_of
 from cases.golden import free_id
 from cases.promote import RECORDING, now, propose
 from cases.queue import Queue

@@ -195,7 +195,7 @@ def test_check_holds_then_fails_when_the_agent_breaks(shop: Path) -> None:
     good = _replay(shop, "check", "--json", "--junit", "report.xml")
     assert good.returncode == 0, good.stderr
     document = json.loads(good.stdout)
-    rows = document["check"].pop("rows")
+    rows = sorted(document["check"].pop("rows"), key=lambda row: row["id"])
     assert rows[0] == {
         "id": "order-1", "input": "Where is order 1?", "expected_answer": None, "response": "It is shipped",
         "ended": "pass",
