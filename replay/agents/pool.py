@@ -1,8 +1,9 @@
 """The workers of a version: started when they are wanted, reused, replaced when they die.
 
 A worker has *seats*: one for a sync agent, as many as trials may be in flight for an async one. Whoever takes
-a seat gives it back. The pool grows while trials wait longer for a seat than a worker takes to start, so
-an agent that answers at once is served by one process and a slow one by as many as are allowed.
+a seat gives it back. The pool grows while trials wait longer for a seat than a worker takes to start, and
+where trials are short also only for as long as it pays: more workers than the machine can feed make nothing
+faster. So an agent that answers at once is served by few processes and a slow one by as many as are allowed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from replay.errors import VersionError
 
 LONGEST_PATIENCE_S = 1.0
 """A trial that has waited this long gets a new worker, however long starting takes."""
+SHORT = 4
+"""Trials that a worker ends while one is started, from which they are short."""
+LEAST_GAIN = 0.4
+"""Share of what as many workers more could bring at best, from which they have paid."""
+FIRST_REST_S = 2.0
+"""Before it is tried again whether more workers pay, where they did not; twice as long each time."""
 
 
 class PoolClosedError(Exception):
@@ -62,6 +69,13 @@ class Pool(Generic[M]):
         self._growing: asyncio.Task[None] | None = None
         self._patience = start_s
         self._closed = False
+        self._ended = 0
+        """Seats that were given back, all in all."""
+        self._seen = (time.monotonic(), 0)
+        """When the pool grew last, and how many were given back by then."""
+        self._rest_s = FIRST_REST_S
+        self._not_before = 0.0
+        """When the pool may grow again."""
 
     def add(self, worker: M) -> None:
         """Take in a worker that was started elsewhere."""
@@ -81,6 +95,7 @@ class Pool(Generic[M]):
         try:
             yield worker
         finally:
+            self._ended += 1
             self._hand_out(worker)
 
     async def close(self) -> None:
@@ -134,17 +149,31 @@ class Pool(Generic[M]):
     async def _start_while_wanted(self) -> None:
         while self._waiting:
             self._workers = [worker for worker in self._workers if worker.alive]
-            room = self._limit - len(self._workers)
-            if room <= 0:
+            before = len(self._workers)
+            if before >= self._limit:
                 return
-            if self._workers:
-                patience = min(self._patience, LONGEST_PATIENCE_S)
+            patience = min(self._patience, LONGEST_PATIENCE_S)
+            if before:
                 waited = time.monotonic() - self._waiting[0][0]
-                if waited < patience:
-                    await asyncio.sleep(patience - waited)
+                left = max(patience - waited, self._not_before - time.monotonic())
+                if left > 0:
+                    await asyncio.sleep(left)
                     continue
+            rate = self._rate()
             wanted = -(-len(self._waiting) // self._seats)
-            await self._start_some(min(room, wanted, os.cpu_count() or 1))
+            await self._start_some(min(self._limit - before, wanted, max(before, os.cpu_count() or 1)))
+            added = len(self._workers) - before
+            self._seen = (time.monotonic(), self._ended)
+            if before and added > 0 and rate * patience >= SHORT * before:
+                await asyncio.sleep(patience)
+                if self._rate() - rate < LEAST_GAIN * rate * added / before:
+                    self._not_before = time.monotonic() + self._rest_s
+                    self._rest_s *= 2
+
+    def _rate(self) -> float:
+        """Trials that ended a second, since the pool has grown."""
+        since, ended = self._seen
+        return (self._ended - ended) / max(time.monotonic() - since, 1e-6)
 
     async def _start_some(self, number: int) -> None:
         began = time.monotonic()

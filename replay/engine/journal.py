@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from replay.errors import StoreError
 from replay.model import ModelCall, Trial
 from replay.store.connection import settle
 from replay.store.model_calls import write_model_calls
@@ -67,11 +68,20 @@ class Journal:
         """Keep a finished trial and what was recorded of it.
 
         Once this returns, the death of this process cannot lose it.
+
+        Raises:
+            StoreError: it cannot be written: the disk is full, say. What was kept before stays kept.
         """
         line = b"".join(b"%b%b}\n" % (_CALL, encode(call).encode()) for call in calls)
         line += encode(trial).encode() + b"\n"
-        while line:
-            line = line[os.write(self._file, line) :]
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+        except OSError as error:
+            raise StoreError(
+                f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost: "
+                f"mend that, then `replay run --resume {trial.run_id}`"
+            ) from error
         self._waiting.append(trial)
         self._calls += calls
         if len(self._waiting) >= BATCH:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +79,33 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_as_if_undisturbed(project: 
     # A trial that had not finished when its run was killed is called again, and no other.
     assert project.times_called() - called - TRIALS <= 4 * kills
     assert project.journals() == []
+
+
+LARGE = "def call(name, args) -> str: return ''\ndef run_agent(text): return text * 20_000\n"
+
+
+def test_a_full_disk_loses_no_finished_trial(project: Project) -> None:
+    project.commit("v3", LARGE)
+    limit = 4 * 1024 * 1024
+    command = [sys.executable, "-m", "replay", "run", "--new", "git:v3", "--trials", "8"]
+    # A file may not grow beyond its limit, which fails as a full disk does.
+    limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); " + (
+        "os.execv(sys.executable, sys.argv[1:])"
+    )
+    failed = subprocess.run(
+        [sys.executable, "-c", limited, *command], cwd=project.folder, capture_output=True, text=True
+    )
+    assert failed.returncode == 2
+    run_id = project.run().id
+    assert f"no finished trial is lost: mend that, then `replay run --resume {run_id}`" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    resumed = resume(project)
+    assert resumed.code == 0, resumed.err
+    done, of = map(int, re.findall(r"(\d+) of (\d+) trials are there", resumed.err)[0])
+    assert 0 < done < of == ITEMS * 8
+    assert {response for _, response in answers(project.trials()).values()} == {
+        f"order-{number}" * 20_000 for number in range(ITEMS)
+    }
 
 
 def test_what_was_in_the_journal_is_taken_over_unchanged_and_a_cut_line_is_ignored(project: Project) -> None:
