@@ -2,177 +2,160 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from replay.errors import ExitCode, InputError
 from replay.options import App, command, json_option, print_json, say
 
-if TYPE_CHECKING:
-    from diff.judge.sheet import Judged
-    from diff.result import DiffResult
-    from diff.statistics.agreement import Agreement
-
 _SHOWN = 10
+_OWN = ""
+"""`--label` and `--read` without a file: the sheets in `.replay/labels`."""
 
 
 @command("calibrate")
 @click.argument("run", required=False)
-@click.option("--draw", metavar="FILE", help="Write a sheet to label: CSV; .jsonl makes JSON Lines.")
-@click.option("--size", type=click.IntRange(1), default=50, show_default=True, help="Rows of the sheet.")
+@click.option(
+    "--label",
+    is_flag=False,
+    flag_value=_OWN,
+    metavar="[SHEET]",
+    help="Label here, a key for each response; bare: your own sheet of the run, drawn where there is none.",
+)
+@click.option(
+    "--draw", metavar="FILE", help="Write a sheet to label elsewhere: CSV; .jsonl makes JSON Lines."
+)
+@click.option("--size", type=click.IntRange(1), default=50, show_default=True, help="Rows of a new sheet.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draw.")
 @click.option(
     "--read",
     "filled",
     multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Read a filled sheet; one for each person who labelled (repeatable).",
+    is_flag=False,
+    flag_value=_OWN,
+    metavar="[SHEET]",
+    help="Read a filled sheet; one for each person who labelled (repeatable); bare: everyone's of the run.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="Where the calibration goes; default [judge] calibration.",
+    help="Where the calibration goes; default a file for this judge in [judge] calibration.",
 )
 @json_option
 def calibrate(
     app: App,
     run: str | None,
+    label: str | None,
     draw: str | None,
     size: int,
     seed: int,
-    filled: tuple[Path, ...],
+    filled: tuple[str, ...],
     output: str | None,
     as_json: bool,
 ) -> ExitCode:
     """Hold the judge against labels by hand.
 
-    First --draw a sheet of responses that the judge has graded in RUN (default: the latest run), blind to its
-    scores, and give each a label: 1 poor, 2 fair, 3 good, by the same rubric. Then --read it back: agreement,
-    Cohen's kappa, and what to look at first. The calibration it writes is bound to the judge's model, prompt
-    and rubric; with enough of it ([gate] agreement, labels) the judge may gate. It belongs under version
-    control.
+    First label responses that the judge has graded in RUN (default: the latest run), blind to its scores: 1
+    poor, 2 fair, 3 good, by the same rubric; here, in a sheet that --draw writes, or in `replay view`. Then
+    --read what was labelled: agreement, Cohen's kappa, and what to look at first. The calibration it writes
+    is bound to the judge's model, prompt and rubric; with enough of it ([gate] agreement, labels) the judge
+    may gate. It belongs under version control.
 
     \b
     Examples:
+      replay calibrate
+      replay calibrate --read
       replay calibrate --draw sheet.csv
-      replay calibrate --read sheet.csv
       replay calibrate --read ada.csv --read bo.csv
     """
-    from diff.calibration import judge_hash
-    from diff.compute import compute
-    from diff.judge import sheet
-    from diff.stored import JUDGE
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
-
-    if bool(draw) == bool(filled):
-        raise InputError("say either --draw FILE, to write a sheet, or --read FILE, to read a filled one")
-    with open_store(app.store_path, read_only=True) as con:
-        run = chosen_run(con, run).id
-        result = compute(con, run, app.settings)
-    found = sheet.judged(result)
-    if not found:
-        raise InputError(
-            f"run {run} has no response with a score of the judge; name a model in [judge], then `replay run`"
-        )
-    if draw:
-        _draw(found, draw, size, seed)
-        return ExitCode.OK
-    document = _read(result, found, filled)
-    name = judge_hash(*(str(document[part]) for part in ("model", "prompt_hash", "rubric_hash")))
-    target = Path(output) if output else app.settings.root / app.settings.judge.calibration / f"{name}.json"
-    _write(target, {key: value for key, value in document.items() if key not in ("disagreements", JUDGE)})
-    if as_json:
-        print_json(document)
+    if sum([label is not None, draw is not None, bool(filled)]) > 1:
+        raise InputError("--label, --draw and --read are one step each; say one of them")
+    if filled:
+        return _read(app, run, filled, output, as_json)
+    if draw is not None:
+        _draw(app, run, Path(draw), size, seed)
+    elif label is not None or sys.stdin.isatty():
+        _label(app, run, label or _OWN, size, seed)
     else:
-        _show(app, document, target)
+        raise InputError(
+            "say --draw FILE, to write a sheet, or --read FILE, to read a filled one; on a terminal, "
+            "--label asks for labels one by one"
+        )
     return ExitCode.OK
 
 
-def _draw(found: Sequence[Judged], target: str, size: int, seed: int) -> None:
-    from diff.judge import sheet
-    from reports.files import write_whole
+def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
+    from diff.judge import labels
+    from replay.store.connection import open_store
+    from replay.store.runs import chosen_run
 
-    path = Path(target)
-    if path.exists():
-        raise InputError(f"{path} is there already, and may hold labels; name another file")
-    drawn = sheet.draw(found, size, seed)
-    write_whole(path, sheet.sheet_text(drawn, lines=path.suffix == ".jsonl"))
+    with open_store(app.store_path, read_only=True) as con:
+        drawn = labels.draw_blind(con, app.settings, chosen_run(con, run).id, size=size, seed=seed)
+    labels.begin(path, drawn)
     if len(drawn) < size:
         say(f"the judge has graded {len(drawn)} responses of this run, so the sheet has no more")
     click.echo(f"{path}: {len(drawn)} responses; write 1 (poor), 2 (fair) or 3 (good) into the column label")
     click.echo(f"next: replay calibrate --read {path}")
 
 
-def _read(result: DiffResult, found: Sequence[Judged], filled: Sequence[Path]) -> dict[str, Any]:
-    """The calibration as a document; `disagreements` lists where judge and person part, the widest first."""
-    from diff.judge import sheet
-    from diff.judge.prompt import POINTS
-    from diff.statistics.agreement import agreement
+def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
+    from cases.promote import person
+    from diff.judge import labels
+    from diff.judge.booth import Booth
+    from replay.store.connection import open_store
+    from replay.store.runs import chosen_run
 
-    known = {one.key: one for one in found}
-    sheets = {path.stem: sheet.read_sheet(path) for path in filled}
-    strange = {key for labels in sheets.values() for key in labels} - known.keys()
-    if strange:
+    if not sys.stdin.isatty():
         raise InputError(
-            f"{len(strange)} labelled rows are not of run {result.run.id}; name the run the sheet was drawn "
-            "from: `replay calibrate RUN --read FILE`"
+            "--label asks for keys, and this is no terminal; --draw a sheet and fill it elsewhere"
         )
-    labels = _agreed(sheets)
-    if not labels:
-        raise InputError(f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 there")
-    keys = sorted(labels)
-    held: Agreement = agreement([labels[key] for key in keys], [known[key].points for key in keys], POINTS)
-    detail = known[keys[0]].grade.detail
-    people = list(sheets)
-    between = {}
-    for place, one in enumerate(people):
-        for other in people[place + 1 :]:
-            shared = sorted(sheets[one].keys() & sheets[other].keys())
-            if shared:
-                pair = agreement([sheets[one][k] for k in shared], [sheets[other][k] for k in shared], POINTS)
-                between[f"{one} and {other}"] = {
-                    "labels": pair.labels, "agreement": pair.share, "kappa": pair.kappa
-                }  # fmt: skip
-    apart = sorted(keys, key=lambda key: (-abs(labels[key] - known[key].points), key))
-    return {
-        **{name: detail.get(name) for name in ("model", "prompt_hash", "rubric_hash")},
-        "agreement": held.share,
-        "labels": held.labels,
-        "kappa": held.kappa,
-        "kappa_ci": held.kappa_ci,
-        "constant": held.constant,
-        "confusion": held.confusion,
-        "labelled_by": people,
-        "between": between,
-        "run": result.run.id,
-        "disagreements": [
-            {
-                "item": known[key].item.item.id,
-                "lane": known[key].graded.trial.lane.value,
-                "trial": known[key].graded.trial.index + 1,
-                "label": labels[key],
-                "judge": known[key].points,
-                "reason": known[key].grade.reason,
-            }
-            for key in apart
-            if labels[key] != known[key].points
-        ],
-    }
+    path, read = Path(sheet), f"--read {sheet}"
+    if sheet == _OWN:
+        with open_store(app.store_path, read_only=True) as con:
+            run = chosen_run(con, run).id
+            path, read = labels.own_sheet(app.settings, run, person(app.settings.root)), f"{run} --read"
+            if not path.exists():
+                labels.begin(path, labels.draw_blind(con, app.settings, run, size=size, seed=seed))
+    if path.suffix != ".jsonl":
+        raise InputError(f"{path} is no JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file")
+    left = Booth(path).run()
+    total = len(labels.read(path))
+    click.echo(f"{total - left} of {total} labelled, in {path}")
+    if left:
+        again = f"--label {sheet}".strip() if sheet else f"{run} --label"
+        click.echo(f"to go on: replay calibrate {again}")
+    if left < total:
+        click.echo(f"next: replay calibrate {read}")
 
 
-def _agreed(sheets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """One label for each row: what all who labelled it gave; rows they differ on are no measure."""
-    given: dict[str, set[int]] = {}
-    for labels in sheets.values():
-        for key, label in labels.items():
-            given.setdefault(key, set()).add(label)
-    return {key: next(iter(labels)) for key, labels in given.items() if len(labels) == 1}
+def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
+    from diff.calibration import judge_hash
+    from diff.judge import labels
+    from diff.judge.calibrating import IDENTITY, calibration
+    from replay.store.connection import open_store
+    from replay.store.runs import chosen_run
+
+    paths = [Path(name) for name in filled if name != _OWN]
+    with open_store(app.store_path, read_only=True) as con:
+        if _OWN in filled:
+            run = chosen_run(con, run).id
+            paths += labels.sheets_of(app.settings, run)
+        if not paths:
+            raise InputError(f"nobody has labelled run {run} here; `replay calibrate` asks for labels")
+        document = calibration(con, app.settings, paths)
+    name = judge_hash(*(str(document[part]) for part in IDENTITY))
+    target = Path(output) if output else app.settings.root / app.settings.judge.calibration / f"{name}.json"
+    _write(target, {key: value for key, value in document.items() if key != "disagreements"})
+    if as_json:
+        print_json(document)
+    else:
+        _show(app, document, target)
+    return ExitCode.OK
 
 
 def _write(target: Path, document: Mapping[str, Any]) -> None:
@@ -208,6 +191,10 @@ def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
             f"{names}: {pair['agreement']:.0%} of {pair['labels']} labels alike, kappa "
             f"{numbers.score(pair['kappa'])}"
         )
+    if document["differing"]:
+        lines.append(f"{document['differing']} responses were labelled differently, and are no measure")
+    if document["without_score"]:
+        lines.append(f"{document['without_score']} labelled responses have no score of the judge now")
     apart = document["disagreements"]
     if apart:
         lines += ["", "read these first"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,10 @@ from diff.calibration import judge_hash
 from diff.statistics.agreement import agreement
 from replay.cli import main
 from replay.model import Item, Lane
+from replay.store.connection import open_store
+from replay.store.runs import create_run, get_run
 from tests.diff.build import RUN_ID, item, judged, store, trial
+from tests.stand_ins.terminal import typed
 
 GRADES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=2, max_size=60)
 
@@ -148,12 +153,15 @@ def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ([], "say either --draw FILE, to write a sheet, or --read FILE"),
+        ([], "say --draw FILE, to write a sheet, or --read FILE"),
+        (["--draw", "a.csv", "--read", "b.csv"], "--label, --draw and --read are one step each"),
+        (["--label"], "this is no terminal"),
+        (["--read"], "nobody has labelled run"),
         (["--draw", "there.csv"], "there.csv is there already, and may hold labels"),
         (["--read", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),
         (["--read", "there.csv"], "there.csv:2: no key or label; it is no sheet"),
         (["--read", "five.csv"], "five.csv:2: label must be one of 1, 2, 3, or empty, not '5'"),
-        (["--read", "other.csv"], "1 labelled rows are not of run"),
+        (["--read", "other.csv"], "1 labelled rows are of no run that a judge graded"),
         (["--read", "blank.csv"], "no row of blank.csv has a label"),
     ],
 )
@@ -167,6 +175,99 @@ def test_what_is_no_sheet_is_said_and_nothing_is_written(
     assert _run(graded, *args) == 2
     assert sentence in capsys.readouterr().err
     assert not Path("cases/calibration").exists()
+
+
+PERSON = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "user.name",
+    "GIT_CONFIG_VALUE_0": "Ada",
+    "GIT_CONFIG_KEY_1": "user.email",
+    "GIT_CONFIG_VALUE_1": "ada@example.com",
+}
+
+
+def _labels(name: str = "Ada") -> list[str]:
+    rows = Path(f".replay/labels/{RUN_ID}.{name}.jsonl").read_text().splitlines()
+    return [json.loads(row)["label"] for row in rows]
+
+
+def test_labelling_at_a_terminal_is_blind_and_goes_on_where_it_stopped(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = ("--db", str(graded), "calibrate", "--label", "--size", "4")
+    keys = [
+        ("0 of 4 labelled", "3"),
+        ("1 of 4 labelled", "1"),
+        ("2 of 4 labelled", "u"),
+        ("1 of 4 labelled", "s"),
+        ("1 of 4 labelled", "n"),
+        ("note (Enter: none)", "well\n"),
+        ("it is kept with the label", "2"),
+        ("2 of 4 labelled", "q"),
+    ]
+    seen = typed(Path.cwd(), keys, *args, NO_COLOR="1", **PERSON)
+    assert "2 of 4 labelled, in" in seen
+    assert f"to go on: replay calibrate {RUN_ID} --label" in seen
+    for hidden in ("candidate", "0.33", "1.00", "lane", "judge"):
+        assert hidden not in seen
+    assert "[1] poor [2] fair [3] good" in seen
+    assert "\x1b[3" not in seen
+    assert max(len(line) for line in seen.splitlines() if "replay" not in line) <= 80
+    assert sorted(_labels()) == ["", "", "2", "3"]
+
+    seen = typed(Path.cwd(), [("2 of 4 labelled", "3"), ("3 of 4 labelled", "3")], *args, **PERSON)
+    assert f"next: replay calibrate {RUN_ID} --read" in seen
+    assert sorted(_labels()) == ["2", "3", "3", "3"]
+    assert _run(graded, "--read", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["labels"], document["labelled_by"]) == (4, ["Ada"])
+
+
+def test_sheets_find_their_run_and_everyone_of_it_is_read(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A later run is the latest; the sheet is of the earlier one."""
+    path = Path(".replay/labels")
+    path.mkdir(parents=True)
+    for name in ("Ada", "Bo"):
+        own = path / f"{RUN_ID}.{name}.jsonl"
+        assert _run(graded, "--draw", str(own), "--size", "6") == 0
+        rows = [json.loads(line) for line in own.read_text().splitlines()]
+        own.write_text("".join(json.dumps({**row, "label": len(name)}) + "\n" for row in rows))
+    with open_store(graded) as con:
+        later = replace(get_run(con, RUN_ID), id="20991231-000000-ffff", created_at=datetime(2099, 12, 31))
+        create_run(con, later, [item("t1")])
+    capsys.readouterr()
+    assert _run(graded, "--read", str(path / f"{RUN_ID}.Ada.jsonl"), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [RUN_ID]
+    assert _run(graded, RUN_ID, "--read", "--json") == 2
+    assert "and alike by all" in capsys.readouterr().err
+    other = Path("elsewhere/ada.jsonl")
+    other.parent.mkdir()
+    other.write_text((path / f"{RUN_ID}.Ada.jsonl").read_text())
+    assert _run(graded, "--read", "elsewhere/ada.jsonl", "--read", str(path / f"{RUN_ID}.Ada.jsonl")) == 0
+    text = capsys.readouterr().out
+    assert "ada and Ada: 100% of 6 labels alike" in text
+
+
+def test_the_labels_of_two_judges_are_not_mixed(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The rubric changed, and another run was judged by it; the old calibration stays beside the new one."""
+    assert _run(graded, "--draw", "one.csv", "--size", "5") == 0
+    _fill(Path("one.csv"), lambda row: 3)
+    assert _run(graded, "--read", "one.csv") == 0
+    with open_store(graded) as con:
+        con.execute('UPDATE grades SET detail = json_merge_patch(detail, \'{"rubric_hash": "r2"}\')')
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--db", str(graded), "diff", RUN_ID, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["metrics"]["judge"]["calibration"] is None
+    assert any("only that of another model, prompt or rubric" in warning for warning in document["warnings"])
+    # The same labels hold the new judge to account.
+    assert _run(graded, "--read", "one.csv") == 0
+    assert {path.name for path in Path("cases/calibration").iterdir()} == {
+        f"{judge_hash('m', 'p', rubric)}.json" for rubric in ("r", "r2")
+    }
 
 
 def test_without_grades_it_says_what_makes_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

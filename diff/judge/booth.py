@@ -1,0 +1,108 @@
+"""Labelling at a terminal: one response at a time, one key for each label, kept at once, and blind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from diff.judge import labels
+from diff.judge.labels import Row
+from diff.judge.prompt import POINTS
+from replay.terminal.keys import read_key
+from replay.terminal.plain import one_line
+from replay.terminal.table import show, terminal_width
+from replay.terminal.wrapping import wrapped
+
+KEYS = "[1] poor [2] fair [3] good  [s]kip [n]ote [f]ull [u]ndo [q]uit"
+FOLDED = 10
+"""Lines of one text that are shown unless everything is asked for."""
+_MARGIN = 10
+
+
+class Booth:
+    """A person going through a sheet; `run` ends with the last row or with q."""
+
+    def __init__(self, path: Path) -> None:
+        """A booth over the sheet at `path`, which is written at every label."""
+        self._path = path
+        self._rows = labels.read(path)
+        self._waiting = [place for place, row in enumerate(self._rows) if row.label is None]
+        self._given: list[int] = []
+        """Places of the rows that were labelled here, in that order: where undo goes back to."""
+        self._full = False
+        self._note = ""
+
+    def run(self) -> int:
+        """Show a row, take a key, until there is none left; how many rows have no label then."""
+        self._show()
+        while self._waiting:
+            key = read_key()
+            if key in ("", "q", "\x04"):
+                break
+            self._press(key)
+        return len(self._waiting)
+
+    def _press(self, key: str) -> None:
+        if key in {str(point) for point in POINTS}:
+            self._label(int(key))
+        elif key == "s":
+            self._waiting.append(self._waiting.pop(0))
+            self._turn()
+        elif key == "n":
+            self._note = click.prompt("note (Enter: none)", default="", show_default=False).strip()
+            click.echo("it is kept with the label")
+        elif key == "f":
+            self._full = not self._full
+            self._show()
+        elif key == "u":
+            self._undo()
+
+    def _label(self, label: int) -> None:
+        place = self._waiting[0]
+        row = self._rows[place]
+        labels.keep(self._path, row.key, label, self._note or row.note)
+        self._given.append(self._waiting.pop(0))
+        self._turn()
+
+    def _undo(self) -> None:
+        if not self._given:
+            click.echo("there is nothing to undo")
+            return
+        place = self._given.pop()
+        labels.keep(self._path, self._rows[place].key, None, self._rows[place].note)
+        self._waiting.insert(0, place)
+        self._turn()
+
+    def _turn(self) -> None:
+        self._full, self._note = False, ""
+        self._show()
+
+    def _show(self) -> None:
+        if not self._waiting:
+            return
+        click.clear()
+        done = len(self._rows) - len(self._waiting)
+        show("\n".join(page(self._rows[self._waiting[0]], done, len(self._rows), full=self._full)))
+        click.echo()
+        click.echo(KEYS)
+
+
+def page(row: Row, done: int, total: int, *, full: bool = False) -> Iterator[str]:
+    """The lines of one response: what was said and done, and what to hold it against, and no score."""
+    width = terminal_width()
+    yield one_line(f"{done} of {total} labelled", width)
+    parts = {
+        "asked": row.conversation,
+        "calls": row.tool_calls,
+        "response": row.response,
+        "expected": row.expected,
+        "note": row.note,
+    }
+    for name, text in parts.items():
+        if not text:
+            continue
+        yield ""
+        for index, line in enumerate(wrapped(text, width - _MARGIN, None if full else FOLDED)):
+            yield f"{'' if index else name:<{_MARGIN}}{line}".rstrip()

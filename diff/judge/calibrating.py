@@ -1,0 +1,139 @@
+"""Filled sheets held against the judge: the calibration as a document.
+
+A row's key names run, item, lane and trial, so sheets find their runs by themselves; those of several runs
+count together where one judge graded them. Rows that people label differently are no measure of the judge:
+they count between the people alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diff.judge import labels, sheet
+from diff.judge.prompt import POINTS
+from diff.judge.sheet import Judged
+from diff.statistics.agreement import agreement
+from diff.stored import JUDGE
+from replay.errors import InputError
+from replay.settings import Settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+IDENTITY = ("model", "prompt_hash", "rubric_hash")
+"""What of a calibration names the judge."""
+
+
+def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Path]) -> dict[str, Any]:
+    """The calibration that filled sheets give; `disagreements` lists where judge and person part.
+
+    Raises:
+        InputError: a sheet cannot be read, is of another store, or has no label; or several judges graded
+            what was labelled.
+    """
+    people = {name: sheet.read_sheet(path) for name, path in _named(filled).items()}
+    found = {key for given in people.values() for key in given}
+    if not found:
+        raise InputError(f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 there")
+    known, runs = _known(con, settings, found)
+    agreed = {key: label for key, label in _agreed(people).items() if key in known}
+    if not agreed:
+        raise InputError("no response that is labelled, and alike by all, has a score of the judge")
+    judges = {tuple(known[key].grade.detail.get(part) for part in IDENTITY) for key in agreed}
+    if len(judges) > 1:
+        raise InputError(
+            f"{len(judges)} judges graded what is labelled here (another model, prompt or rubric in another "
+            "run); read the sheets of one run at a time"
+        )
+    keys = sorted(agreed)
+    held = agreement([agreed[key] for key in keys], [known[key].points for key in keys], POINTS)
+    return {
+        **dict(zip(IDENTITY, judges.pop(), strict=True)),
+        "agreement": held.share,
+        "labels": held.labels,
+        "kappa": held.kappa,
+        "kappa_ci": held.kappa_ci,
+        "constant": held.constant,
+        "confusion": held.confusion,
+        "labelled_by": list(people),
+        "between": _between(people),
+        "differing": len(found) - len(_agreed(people)),
+        "without_score": len(found - known.keys()),
+        "runs": runs,
+        "disagreements": _disagreements(agreed, known),
+    }
+
+
+def _named(filled: Sequence[Path]) -> dict[str, Path]:
+    """Who filled which sheet, by its file's name; a sheet that is named twice counts once."""
+    named: dict[str, Path] = {}
+    for path in dict.fromkeys(path.absolute() for path in filled):
+        own = path.parent.parts[-2:] == labels.FOLDER.parts
+        name = path.stem.rpartition(".")[2] if own else path.stem
+        named[name if name not in named else str(path)] = path
+    return named
+
+
+def _known(
+    con: DuckDBPyConnection, settings: Settings, keys: set[str]
+) -> tuple[dict[str, Judged], list[str]]:
+    """Of the labelled responses those with a score of the judge, and the runs they are of."""
+    from diff.compute import compute
+
+    rows = con.execute(
+        "SELECT DISTINCT run_id, item_id, lane, trial FROM grades WHERE grader = ?", [JUDGE]
+    ).fetchall()
+    place = {key: row[0] for row in rows if (key := sheet.key_of(*row)) in keys}
+    strange = keys - place.keys()
+    if strange:
+        raise InputError(
+            f"{len(strange)} labelled rows are of no run that a judge graded in this store; name the store "
+            "that the sheet was drawn from with --db"
+        )
+    runs = sorted(set(place.values()))
+    found = [one for run in runs for one in sheet.judged(compute(con, run, settings))]
+    return {one.key: one for one in found if one.key in keys}, runs
+
+
+def _agreed(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """One label for each row: what all who labelled it gave."""
+    given: dict[str, set[int]] = {}
+    for own in people.values():
+        for key, label in own.items():
+            given.setdefault(key, set()).add(label)
+    return {key: next(iter(found)) for key, found in given.items() if len(found) == 1}
+
+
+def _between(people: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """How far each two people agree on what both labelled."""
+    between = {}
+    for one, other in combinations(people, 2):
+        shared = sorted(people[one].keys() & people[other].keys())
+        if shared:
+            pair = agreement([people[one][k] for k in shared], [people[other][k] for k in shared], POINTS)
+            between[f"{one} and {other}"] = {
+                "labels": pair.labels,
+                "agreement": pair.share,
+                "kappa": pair.kappa,
+                "kappa_ci": pair.kappa_ci,
+            }
+    return between
+
+
+def _disagreements(agreed: Mapping[str, int], known: Mapping[str, Judged]) -> list[dict[str, Any]]:
+    apart = [key for key in agreed if agreed[key] != known[key].points]
+    return [
+        {
+            "run": known[key].graded.trial.run_id,
+            "item": known[key].item.item.id,
+            "lane": known[key].graded.trial.lane.value,
+            "trial": known[key].graded.trial.index + 1,
+            "label": agreed[key],
+            "judge": known[key].points,
+            "reason": known[key].grade.reason,
+        }
+        for key in sorted(apart, key=lambda key: (-abs(agreed[key] - known[key].points), key))
+    ]
