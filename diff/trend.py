@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from scipy import stats
+from scipy.special import ndtri
 
 from diff.compute import compute
 from diff.result import scores_of
@@ -82,7 +82,7 @@ def trend(
     con: DuckDBPyConnection, runs: Sequence[Run], metric: str, lane: Lane, settings: Settings
 ) -> list[Point]:
     """The series of these runs, oldest first; runs without a score of the metric in the lane are left out."""
-    z = float(stats.norm.ppf((1 + settings.gate.confidence) / 2))
+    z = float(ndtri((1 + settings.gate.confidence) / 2))
     points: list[Point] = []
     before: _Scores | None = None
     for run in runs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 POWER = 0.8
 
@@ -41,7 +41,7 @@ def smallest_effect(
     """
     if se is None or items < 2:
         return None
-    quantiles = float(stats.t.ppf((1 + confidence) / 2, items - 1) + stats.norm.ppf(power))
+    quantiles = float(stdtrit(items - 1, (1 + confidence) / 2) + ndtri(power))
     share = quantiles**2 / items
     half = share * reach / 2
     single = (half + math.sqrt(half**2 + (1 + share) * (quantiles * trials_se) ** 2)) / (1 + share)

@@ -60,7 +60,7 @@ def report(
     lane: str | None,
     width: int | None,
 ) -> None:
-    """Write a run's report: terminal, HTML, Markdown, JSON, JUnit, or its cases as CSV or Parquet.
+    """Write a run's report: terminal, HTML, Markdown, JSON, JUnit.
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. The HTML report is one file
     that opens from disk, without a network. Markdown fits a pull request's comment and begins with a marker,
