@@ -9,8 +9,8 @@ reference's own is left out. Markup is made nowhere here; the script sets texts,
     ref                   the recording or expectation: title, calls, response, expects
     lanes                 name, `show` (the trial to show first), trials
     trial                 status, bad, why, calls, response, grades, facts, stderr
-    call                  n name, a arguments as [key, value, 1 differs | 2 ignored], x missing arguments,
-                          r result, s "same result as the reference", u rule, o note,
+    call                  n name, a arguments as [key, value, 1 differs | 2 ignored] (none: the reference's),
+                          x missing arguments, r result, s "same result as the reference", u rule, o note,
                           m place in the reference (or null)
 """
 
@@ -94,7 +94,18 @@ def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = Tru
             "response": None if response is None else _cut(response, limit),
             "expects": _expects(item.item, limit),
         }
+        _leave_out_what_the_reference_says(document)
     return document
+
+
+def _leave_out_what_the_reference_says(document: dict[str, Any]) -> None:
+    """Arguments that are those of the call's place in the reference are there already."""
+    reference = document["ref"]["calls"]
+    for lane in document["lanes"]:
+        for trial in lane["trials"]:
+            for call in trial["calls"]:
+                if call["m"] is not None and call["a"] == reference[call["m"]].get("a"):
+                    del call["a"]
 
 
 def _reference(item: Item) -> tuple[list[Call], str, bool]:

@@ -148,25 +148,6 @@ def test_long_texts_are_cut_and_it_is_said() -> None:
     assert case(result, item, 200)["input"] == "x" * 200 + "… (49,800 more characters)"
 
 
-def test_a_large_run_stays_small_enough_to_open() -> None:
-    result = results.many(2400)
-    response = "It was a long answer. " * 400
-
-    def longer(graded: Any) -> Any:
-        return replace(graded, trial=replace(graded.trial, final_response=response))
-
-    items = tuple(
-        replace(item, lanes={lane: tuple(map(longer, trials)) for lane, trials in item.lanes.items()})
-        for item in result.items
-    )
-    large = replace(result, items=items)
-    assert transcripts.LEAST <= text_limit(large) < transcripts.MOST
-    text = base.render(large, "html")
-    assert len(text.encode()) < 15_000_000
-    assert "items where nothing changed show one trial of each lane" in text
-    assert text_limit(results.hold()) == transcripts.MOST
-
-
 def test_plots_stay_on_their_axis() -> None:
     drawn, axes = plots.delta_plots(
         {
@@ -337,9 +318,61 @@ def test_filters_and_keys(load: Callable[..., str], tab: Browser) -> None:
 
 
 @in_browser
+@pytest.mark.parametrize("name", ["hold", "one_lane", "hostile"])
+def test_a_report_has_no_barrier(name: str, load: Callable[..., str], tab: Browser) -> None:
+    load(base.render(results.ALL[name](), "html"))
+    tab.page.click(".row .open")
+    assert tab.barriers() == []
+    tab.look(390, 844, dark=True)
+    assert tab.barriers("color-contrast", "target-size", "scrollable-region-focusable") == []
+    assert tab.eval("document.documentElement.scrollWidth") == 390
+    tab.look(paper=True)
+    # On paper the filters are gone and nothing scrolls within itself.
+    assert not tab.eval("document.querySelector('.filters').checkVisibility()")
+    assert tab.eval("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
+    tab.look()
+
+
+@in_browser
 def test_a_script_that_is_not_the_page_s_own_does_not_run_and_the_items_are_listed_all_the_same(
     load: Callable[..., str],
 ) -> None:
     dom = load(base.render(results.hold(), "html").replace('"use strict";', '"use strict"; '))
     assert dom.count('<tr class="row"') == 50
     assert 'class="filters" hidden' in dom
+
+
+@in_browser
+def test_a_run_of_five_thousand_items_is_small_and_quick_to_open_and_filter(
+    tab: Browser, tmp_path: Path
+) -> None:
+    result = results.many(5000)
+    response = "It was a long answer. " * 400
+
+    def longer(graded: Any) -> Any:
+        return replace(graded, trial=replace(graded.trial, final_response=response))
+
+    items = tuple(
+        replace(item, lanes={lane: tuple(map(longer, trials)) for lane, trials in item.lanes.items()})
+        for item in result.items
+    )
+    large = replace(result, items=items)
+    assert transcripts.LEAST <= text_limit(large) < transcripts.MOST
+    assert text_limit(results.hold()) == transcripts.MOST
+    text = base.render(large, "html")
+    assert len(text.encode()) < 15_000_000
+    assert "items where nothing changed show one trial of each lane" in text
+    file = tmp_path / "large.html"
+    file.write_text(text, encoding="utf-8")
+    tab.open(file.as_uri(), "document.querySelector('.shown').textContent")
+    # Of the page's own work; a machine that does much else may take several times as long.
+    opened = tab.eval("performance.getEntriesByType('navigation')[0].domComplete")
+    assert opened < 10_000
+    took = tab.eval(
+        "(() => { const start = performance.now(); document.querySelector('[name=verdict][value=unchanged]').click(); "
+        "document.body.offsetHeight; return performance.now() - start; })()"
+    )
+    assert took < 1_000
+    left = 4 * (5000 // 40)
+    assert tab.eval("document.querySelector('.shown').textContent") == f"{left} of 5,000 items"
+    assert tab.eval("[...document.querySelectorAll('.row')].filter((row) => !row.hidden).length") == 200

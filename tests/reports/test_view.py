@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,10 +19,14 @@ import httpx
 import pytest
 
 from cases.desk import Desk
+from replay.engine.journal import path_of
+from replay.engine.report import Progress
+from replay.engine.tally import Tally
 from replay.errors import InputError
-from replay.model import Item, Lane, Message, Score, Trace
+from replay.model import Item, Lane, Message, Rule, Score, ServedCall, Status, Trace, Trial
 from replay.store.connection import open_store
 from replay.store.decisions import decisions
+from replay.store.text import encode
 from replay.store.traces import write_traces
 from reports.view.pages.traces import parts
 from reports.view.shelf import Shelf
@@ -679,6 +683,61 @@ def test_labels_are_given_blind_with_the_keyboard_and_calibrate_reads_them(
     assert tab.console == []
 
 
+GOING = "20261121-090000-aaaa"
+
+
+@contextmanager
+def going(folder: Path, text: str) -> Iterator[None]:
+    """A run that goes on in a folder's store, with two trials in its journal that are full of a text."""
+    path = path_of(folder / ".replay" / "replay.duckdb", GOING)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    call = CALLS[0].__class__(name=text, args={text: text}, result=text)
+    lines = [
+        Trial(
+            run_id=GOING, item_id=text, lane=lane, index=0, status=Status.CRASHED, reason=text,
+            final_response=text, served=(ServedCall(call=call, rule=Rule.MISS, note=text),),
+        )
+        for lane in (Lane.OLD, Lane.NEW)
+    ]  # fmt: skip
+    path.write_text("".join(encode(line) + "\n" for line in lines) + '{"half of a li', encoding="utf-8")
+    with closing(Tally(folder / ".replay" / "replay.duckdb", GOING)) as tally:
+        tally.tell(Progress(done=2, total=9, failed=2, spent_usd=0.25))
+        yield
+
+
+@in_browser
+def test_no_page_has_a_barrier(server: Server, tab: Browser) -> None:
+    with going(server.folder, "where is my order"), server.client() as client:
+        client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "4"})
+        tab.open(server.address)
+        pages = {
+            "/": None,
+            f"/runs/{RUN_ID}": ".row .open",
+            f"/runs/{RUN_ID}/triage": "summary[data-key=p]",
+            f"/runs/{RUN_ID}/triage/edit?item=item-0": None,
+            f"/runs/{RUN_ID}/labels": None,
+            f"/runs/{RUN_ID}/labels?by=another": None,
+            "/traces": None,
+            "/trace?id=trace-01": None,
+            "/trends": None,
+            f"/runs/{GOING}": None,
+            "/nothing": None,
+        }
+        for page, opened in pages.items():
+            tab.look(1280)
+            tab.open(server.base + page)
+            if opened:
+                tab.page.click(opened)
+            assert tab.barriers() == [], page
+            # Dark, and on a telephone: colours and widths are what may differ there.
+            tab.look(390, 844, dark=True)
+            assert tab.barriers("color-contrast", "target-size", "scrollable-region-focusable") == [], page
+            assert tab.eval("document.documentElement.scrollWidth") == 390, page
+        tab.look()
+        assert all("404" in line for line in tab.console)
+        tab.console.clear()
+
+
 @in_browser
 def test_no_payload_runs_on_any_page(tmp_path: Path, tab: Browser) -> None:
     bad = HOSTILE
@@ -702,30 +761,40 @@ def test_no_payload_runs_on_any_page(tmp_path: Path, tab: Browser) -> None:
         [hostile, item("item-1", input=bad)],
         [production(bad, messages=(*said, asked), tool_calls=(call,), **fields)],
     )
-    with serving(tmp_path) as server, server.client() as client:
+    with going(tmp_path, bad), serving(tmp_path) as server, server.client() as client:
+        client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "4", "by": bad})
         client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "4"})
         trace = re.search(r'href="(/trace\?id=[^"]+)"', client.get("/traces").text)
         assert trace is not None
         tab.open(server.address)
         query = httpx.QueryParams(
-            {"text": bad, "where": bad, "month": bad, "metric": bad, "of": bad, "said": bad, "item": bad}
+            dict.fromkeys(
+                ("text", "where", "month", "metric", "of", "said", "item", "by", "expect", "trait"), bad
+            )
         )
         pages = [
             *(
                 "/",
                 f"/runs/{RUN_ID}",
                 f"/runs/{RUN_ID}/triage",
+                f"/runs/{RUN_ID}/triage/edit?{httpx.QueryParams({'item': bad})}",
                 f"/runs/{RUN_ID}/labels",
                 "/traces",
                 "/trends",
+                f"/runs/{GOING}",
             ),
             trace[1].replace("&amp;", "&"),
             *(f"{path}?{query}" for path in ("/traces", "/trends", "/trace", f"/runs/{RUN_ID}/triage")),
+            *(f"/runs/{RUN_ID}/{path}?{query}" for path in ("triage/edit", "labels")),
             f"/runs/{bad.replace('/', '').replace(' ', '%20').replace('?', '').replace('#', '')}",
         ]
         for page in pages:
             tab.open(server.base + page, "document.querySelector('main')")
             tab.eval("document.querySelector('.row .open')?.click()")
+            if page == f"/runs/{GOING}":
+                # Both the page and what its script draws anew.
+                tab.eval("document.querySelector('.latest tbody').replaceChildren()")
+                tab.until("document.querySelectorAll('.latest tbody tr').length === 2")
             found = tab.eval(
                 "({title: document.title, bad: [...document.querySelectorAll('img, iframe, math, body *[onload], "
                 "[onerror], [onfocus], [ontoggle], [style], main style')].map((node) => node.outerHTML), "

@@ -268,6 +268,8 @@
 
   const heading = alone ? "h2" : "h3";
   const fill = (cell, item) => {
+    for (const lane of item.lanes)
+      for (const trial of lane.trials) for (const call of trial.calls) call.a ??= item.ref?.calls[call.m]?.a ?? [];
     if (item.facts.length || item.links.length) {
       const facts = el("ul", "facts-line");
       for (const [name, value] of item.facts) facts.append(el("li", "", `${name} `, el("b", "", value)));
