@@ -41,7 +41,7 @@ class UsageRow:
 
 def usage_rows(result: DiffResult) -> list[UsageRow]:
     """Cost, latency and tokens of a trial, as far as they are known of both lanes."""
-    return [_usage(name, change) for name, change in result.usage.items()]
+    return [_usage(name, change) for name, change in result.usage.items() if change.old or change.new]
 
 
 def told_metrics(candidate: Candidate) -> list[tuple[str, RankedMetric]]:
@@ -64,7 +64,7 @@ def against_first(result: DiffResult) -> list[str]:
     return [
         f"{candidate.lane} against {result.ranking[0].lane}: {one_line(name, 60)} "
         f"{numbers.change(-metric.behind)} {numbers.interval(_turned(metric.behind_ci))}"
-        + ("" if apart(metric) else ", which may be chance")
+        + ("" if apart(metric) else ", not told apart")
         for candidate in result.ranking[1:]
         for name, metric in told_metrics(candidate)[:1]
         if metric.behind is not None

@@ -104,6 +104,31 @@ def test_two_observed_lanes_need_no_settings_and_start_nothing(
     assert list((tmp_path / "bare").iterdir()) == []
 
 
+def test_several_recorded_releases_are_ranked(replay: Replay, project: Project) -> None:
+    rewards = {"a": (1, 1, 0, 0), "b": (1, 0, 0, 0), "c": (1, 1, 1, 0)}
+    project.traces(
+        [
+            order(4 * place + task, release=name, metadata={"task": task}, scores={"reward": float(good)})
+            for place, (name, goods) in enumerate(rewards.items())
+            for task, good in enumerate(goods)
+        ]
+    )
+    Path("golden.jsonl").write_text("".join(f'{{"id": "{n}", "input": "x"}}\n' for n in range(4)))
+    asked = ["--cases", "golden.jsonl", "--pair-by", "metadata.task", "--metric", "score:reward"]
+    for lane, name in (("--old", "a"), ("--new", "b"), ("--new", "c")):
+        asked += [lane, f"observed:release = '{name}'"]
+    found = document(replay("compare", *asked, "--json"))
+    assert [(one["lane"], one["metrics"]["score:reward"]["delta"]) for one in found["ranking"]] == [
+        ("new2", 0.25),
+        ("new", -0.25),
+    ]
+    assert found["metrics"]["score:reward"]["new"] == 0.75
+    assert found["ranking"][1]["metrics"]["score:reward"]["behind"] == 0.5
+    assert "new2 (observed:release = 'c'), first of 2: " in found["reason"]
+    shown = replay("diff", "--lane", "new", "--metric", "score:reward", "--json")
+    assert document(shown)["metrics"]["score:reward"]["new"] == 0.25
+
+
 def test_one_lane_alone_shows_how_often_all_its_trials_pass(replay: Replay, project: Project) -> None:
     project.traces(
         [order(n, metadata={"task": n % 2}, scores={"reward": float(n in (0, 1, 2))}) for n in range(4)]

@@ -142,6 +142,16 @@ def test_what_was_recorded_is_a_lane_and_where_they_part_is_said(
     assert replay("diff", "--json").code == 0
 
 
+def test_several_models_are_ranked_by_their_next_actions(replay: Replay, project: Project) -> None:
+    news = ("--new", "model=claude-opus-5-5", "--new", "model=claude-haiku-4-5")
+    done = replay("compare", "--sample", "october", "--mode", "step", "--old", "observed", *news, "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    assert sorted(one["lane"] for one in document["ranking"]) == ["new", "new2"]
+    assert {trial.lane for trial in project.trials()} == {Lane.OLD, Lane.NEW, Lane.NEW2}
+    assert document["items"]["compared"] == 4
+
+
 def test_a_run_of_steps_is_resumed_as_one(replay: Replay, project: Project, stand_in: StandIn) -> None:
     asked = ("--mode", "step", "--new", "model=claude-haiku-4-5", "--budget", "0")
     replay("run", *asked)
