@@ -18,6 +18,7 @@ from diff.calibration import Standing, standing
 from diff.graders import tool_calls
 from diff.groups import groups
 from diff.judge.family import kinship
+from diff.judge.judge import versions_of
 from diff.metrics import Block, Worked, metrics_of, varying, work
 from diff.parting import parting
 from diff.ranking import ranked
@@ -73,7 +74,7 @@ def compute(
     if lane is not None:
         run = replace(run, lanes={lane: run.lanes[lane]})
     expected = _cases(run, settings)
-    stored = StoredGrades.read(con, run)
+    stored = StoredGrades.read(con, run, versions_of(settings))
     read = read_blocks(con, run, settings, stored)
     new = [found for found in run.lanes if found.is_new]
     if candidate is not None and candidate not in new:

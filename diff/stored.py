@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,12 @@ class StoredGrades:
     """Metric → the grader version its grades are of."""
 
     @classmethod
-    def read(cls, con: DuckDBPyConnection, run: Run) -> StoredGrades:
+    def read(cls, con: DuckDBPyConnection, run: Run, judges: Sequence[str] = ()) -> StoredGrades:
         """Read a run's grades.
 
         Of several versions of one grader, one counts, so that both lanes are held to one standard: the one
-        that graded the most lanes, and of those the most trials; the alphabet breaks a tie.
+        that graded the most lanes, and of those the most trials. Of equals it is one of `judges`, those of
+        the settings, else the last of the alphabet.
         """
         lanes: dict[tuple[str, str], set[Lane]] = defaultdict(set)
         trials: Counter[tuple[str, str]] = Counter()
@@ -41,7 +42,8 @@ class StoredGrades:
             lanes[key].add(grade.lane)
             trials[key] += 1
         versions: dict[str, str] = {}
-        for grader, version in sorted(trials, key=lambda key: (len(lanes[key]), trials[key], key)):
+        order = sorted(trials, key=lambda key: (len(lanes[key]), trials[key], key[1] in judges, key))
+        for grader, version in order:
             versions[grader] = version
         by_trial: dict[tuple[str, Lane, int], dict[str, Grade]] = defaultdict(dict)
         if versions:

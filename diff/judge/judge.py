@@ -54,8 +54,8 @@ class Judge:
 
     @property
     def of_pairs(self) -> JudgeId:
-        """What its comparisons are bound to: the same model and rubric, another prompt."""
-        return replace(self.id, prompt_hash=pairwise.prompt_hash())
+        """What its comparisons are bound to."""
+        return of_pairs(self.id)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -96,6 +96,23 @@ def judge_id(settings: Settings) -> JudgeId | None:
     return JudgeId(
         model=named, prompt_hash=prompt.prompt_hash(), rubric_hash=prompt.digest(_rubric(settings))
     )
+
+
+def versions_of(settings: Settings) -> tuple[str, ...]:
+    """The grader versions of the settings' judge, of grades and of comparisons; none where there is no such.
+
+    A rubric that cannot be read names no judge: nobody is to be asked here.
+    """
+    try:
+        judge = judge_id(settings)
+    except SettingsError:
+        return ()
+    return () if judge is None else (version(judge), version(of_pairs(judge)))
+
+
+def of_pairs(judge: JudgeId) -> JudgeId:
+    """What a judge's comparisons are bound to: the same model and rubric, another prompt."""
+    return replace(judge, prompt_hash=pairwise.prompt_hash())
 
 
 def judge_from(settings: Settings) -> Judge | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diff.compute import compute
 from diff.grading import GradingReport, Progress, grade_run
+from diff.judge.estimate import estimate
 from diff.judge.judge import Judge, judge_from
 from replay import settings
 from replay.demo.stand_in import Fault, StandIn
@@ -18,7 +21,8 @@ from replay.llm.base import ModelFailure, ModelRequest
 from replay.model import Grade, GradeState, Lane, Status
 from replay.store.connection import open_store
 from replay.store.grades import iter_grades
-from replay.store.trials import write_trials
+from replay.store.runs import create_run, get_run, iter_items
+from replay.store.trials import iter_trials, write_trials
 from reports.words import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 
@@ -251,3 +255,104 @@ def test_the_diff_says_what_of_the_uncertainty_is_the_judges(tmp_path: Path) -> 
     assert (metric.split.trials, metric.split.buy) == (None, "votes")
     notes = [note.replace("\u00a0", " ") for note in metric_notes("judge", metric)]
     assert "uncertainty: judge 100 %, items 0 %; more votes would narrow it most" in notes
+
+
+def test_another_run_pays_only_for_what_is_new(tmp_path: Path) -> None:
+    """Votes are known by what was asked: of ten responses in a later run, two are new."""
+    path = _ten(tmp_path)
+    _grade(path, judge(Scripted(lambda _: points(3))))
+    with open_store(path) as con:
+        create_run(con, replace(get_run(con, RUN), id="later"), list(iter_items(con, RUN)))
+        copied = [replace(done, run_id="later") for done in iter_trials(con, RUN)]
+        copied[:2] = [replace(done, final_response=f"new {n}") for n, done in enumerate(copied[:2])]
+        write_trials(con, copied)
+        model = Scripted(lambda _: points(1))
+        report = grade_run(con, "later", judge(model))
+        scores = sorted(grade.score or 0 for grade in iter_grades(con, "later"))
+    assert (report.graded, report.calls, len(model.asked)) == (10, 6, 6)
+    assert report.cost_usd == pytest.approx(0.06)
+    assert scores == [pytest.approx(1 / 3)] * 2 + [1.0] * 8
+
+
+def test_more_votes_or_another_rubric_pay_for_those_alone(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    _grade(path, judge(Scripted(lambda _: points(3))))
+    assert _grade(path, judge(Scripted(lambda _: points(1)), votes=5)).calls == 20
+    other = replace(judge(Scripted(lambda _: points(2))).id, rubric_hash="another")
+    assert _grade(path, judge(Scripted(lambda _: points(2)), id=other)).calls == 30
+    with open_store(path, read_only=True) as con:
+        assert estimate(con, RUN, judge(Scripted(lambda _: points(2)), votes=5)).votes == 0
+        ahead = estimate(con, RUN, judge(Scripted(lambda _: points(2)), votes=6))
+    assert ahead.votes == 10
+    # About 700 tokens in and 120 out, at $4 and $20 a million.
+    assert ahead.cost_usd == pytest.approx(10 * (700 * 4 + 120 * 20) / 1e6, rel=0.3)
+
+
+def test_of_two_judges_that_graded_all_the_one_of_the_settings_counts(tmp_path: Path) -> None:
+    path = _ten(tmp_path)
+    (tmp_path / "a.md").write_text("3 is good.")
+    (tmp_path / "b.md").write_text("1 is good.")
+    chosen = {
+        name: _settings(tmp_path, f'model = "m"\nrubric = "{name}.md"\nbase_url = "http://127.0.0.1:9"')
+        for name in ("a", "b")
+    }
+    for name, score in (("a", 3), ("b", 1)):
+        with_ = judge_from(chosen[name])
+        assert with_ is not None
+        _grade(path, judge(Scripted(lambda _, score=score: points(score)), id=with_.id))  # type: ignore[misc]
+    with open_store(path) as con:
+        con.execute("UPDATE runs SET sample = NULL")
+        write_trials(con, [trial(item(number), Lane.OLD2) for number in range(5)])
+        found = {name: compute(con, RUN, one).metrics["judge"].new for name, one in chosen.items()}
+    assert found == {"a": 1.0, "b": pytest.approx(1 / 3)}
+
+
+PROVIDER = """
+class Judge:
+    def complete_json(self, *, model, prompt):
+        assert "JSON Schema" in prompt and "<data>" in prompt, prompt
+        return '```json\\n{"reasoning": "by ' + model + '", "score": 2}\\n```'
+
+async def ask(*, model, prompt):
+    if "t-003" in prompt:
+        raise OSError("the line is dead")
+    return '{"reasoning": "fine", "score": 3}'
+
+def wrong(text):
+    return text
+
+NONE = 3
+"""
+
+
+def test_a_provider_of_ones_own_is_one_method(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PROVIDER)
+    path = _ten(tmp_path)
+    for target, states in (
+        ("./mine.py:Judge", {GradeState.SCORED: 10}),
+        ("mine:ask", {GradeState.SCORED: 8, GradeState.ERROR: 2}),
+    ):
+        with_ = judge_from(_settings(tmp_path, f'model = "house-1"\nprovider = "{target}"'))
+        assert with_ is not None
+        assert with_.id.model == f"house-1 by {target}"
+        report = _grade(path, with_)
+        assert report.states == states
+        assert report.cost_usd is None
+        assert report.first_failure in (None, "the provider failed: OSError: the line is dead")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("opnai", "there is no provider 'opnai'; did you mean 'openai'?"),
+        ("./mine.py:wrong", "cannot be made: TypeError"),
+        ("./mine.py:NONE", "is no function"),
+        ("./other.py:Judge", "cannot be loaded"),
+    ],
+)
+def test_what_is_no_provider_is_said_before_anything_is_asked(
+    tmp_path: Path, target: str, words: str
+) -> None:
+    (tmp_path / "mine.py").write_text(PROVIDER)
+    with pytest.raises(ReplayError, match=re.escape(words)):
+        judge_from(_settings(tmp_path, f'model = "house-1"\nprovider = "{target}"'))
