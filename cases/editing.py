@@ -8,11 +8,11 @@ from typing import Any
 
 from replay.errors import InputError
 from replay.golden import CaseError, case_of, case_to_json, json_form, yaml_form
+from replay.golden.piece import FormError
 from replay.golden.text import line_at
 from replay.model import Case
 
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_LINE = re.compile(r"\bline (\d+)")
 
 
 class EditError(InputError):
@@ -35,9 +35,20 @@ def read_case(text: str) -> Case:
     Raises:
         EditError: it is none.
     """
+    return read_record(text)[1]
+
+
+def read_record(text: str) -> tuple[dict[str, Any], Case]:
+    """What a person wrote, a JSON object or YAML (alone, or as the one item of a list), and the case it is.
+
+    Raises:
+        EditError: it is none.
+    """
     record = _json(text) if text.lstrip().startswith("{") else _yaml(text)
+    if isinstance(record, list) and len(record) == 1:
+        record = record[0]
     try:
-        return case_of(record)
+        return record, case_of(record)
     except CaseError as error:
         line = _line_of(text, error.field)
         raise EditError(f"line {line}: {error.said}" if line else error.said, line) from None
@@ -60,9 +71,8 @@ def _json(text: str) -> Any:
 def _yaml(text: str) -> Any:
     try:
         return yaml_form.load(text).value
-    except InputError as error:
-        found = _LINE.search(str(error))
-        raise EditError(str(error), int(found[1]) if found else None) from None
+    except FormError as error:
+        raise EditError(f"line {error.line}: {error}", error.line) from None
 
 
 def _line_of(text: str, field: str) -> int | None:
@@ -71,7 +81,8 @@ def _line_of(text: str, field: str) -> int | None:
         marks = yaml_form.load(text).marks
     except InputError:
         return None
-    path = tuple(int(number) if number else name for name, number in _STEPS.findall(field))
+    found = tuple(int(number) if number else name for name, number in _STEPS.findall(field))
+    path = (0, *found) if (0,) in marks else found
     for length in range(len(path), 0, -1):
         if path[:length] in marks:
             return line_at(text, marks[path[:length]][0])

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cases.commands.cases_convert import convert
-from replay.errors import ExitCode, InputError
+from cases.commands.cases_edit import edit, golden_set, show
+from replay.errors import ExitCode
 from replay.options import App, command, common_options, json_option, print_json
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ _path = click.option(
 @click.group("cases")
 @common_options
 def cases() -> None:
-    """Care for the golden set: list, lint, stats, …
+    """Care for the golden set: list, show, edit, lint, stats, …
 
-    A case itself is shown by `replay show CASE`, and changed in its file, which is under version control.
+    It is a file under version control: JSON lines, a JSON array, or YAML; a table (CSV) is read only.
 
     \b
     Examples:
@@ -38,17 +39,10 @@ def cases() -> None:
     """
 
 
-def _golden(app: App, path: Path | None) -> Path:
-    golden = path or app.settings.golden_path
-    if not golden.exists():
-        raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
-    return golden
-
-
 def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
     from replay.golden import read_golden
 
-    golden = _golden(app, path)
+    golden = golden_set(app, path)
     return golden, read_golden(golden)
 
 
@@ -114,7 +108,7 @@ def lint(app: App, path: Path | None, stale_days: int, strict: bool, as_json: bo
     from cases.lint import Level
     from cases.lint import lint as check
 
-    golden = _golden(app, path)
+    golden = golden_set(app, path)
     findings = check(golden, datetime.now(UTC).date(), stale_days)
     failing = [one for one in findings if strict or one.level is Level.ERROR]
     if as_json:
@@ -252,5 +246,5 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, as_json: bool) -
         click.echo(f"{len(added)} cases added to {golden}, {done['there_already']} were there already")
 
 
-for _one in (list_, lint, stats, retire, merge, convert):
+for _one in (list_, show, edit, lint, stats, retire, merge, convert):
     cases.add_command(_one)

@@ -283,17 +283,21 @@ def _block_start(text: str, start: int, floor: int) -> int:
     return begin
 
 
-def set_text(text: str, loaded: Loaded, path: tuple[str, ...], value: str) -> str | None:
-    """The text with the value at `path` (two keys) replaced or added; None where no splice can do that."""
-    said = json.dumps(value)
-    if path in loaded.marks:
-        start, end = loaded.marks[path]
-        return text[:start] + said + text[end:]
-    outer = loaded.marks.get(path[:1])
+def set_in_metadata(text: str, name: str, value: str) -> str | None:
+    """The text of a case, alone or as the one item of a list, with a text in its metadata replaced or added.
+
+    None where no splice can do that.
+    """
+    loaded = load(text)
+    base: tuple[str | int, ...] = (0,) if isinstance(loaded.value, list) else ()
+    said = f"{name}: {json.dumps(value)}"
+    if place := loaded.marks.get((*base, "metadata", name)):
+        return f"{text[: place[0]]}{json.dumps(value)}{text[place[1] :]}"
+    outer = loaded.marks.get((*base, "metadata"))
+    start = loaded.marks[base][0] if outer is None else outer[0]
+    margin = " " * (start - text.rfind("\n", 0, start) - 1)
     if outer is None:
-        return f"{text.rstrip()}\n{path[0]}:\n  {path[1]}: {said}\n"
-    inner = [start for place, (start, _) in loaded.marks.items() if place[:1] == path[:1] and len(place) == 2]
-    if not inner or text[outer[0]] == "{":
-        return None
-    margin = outer[0] - (text.rfind("\n", 0, outer[0]) + 1)
-    return f"{text[: outer[0]]}{path[1]}: {said}\n{' ' * margin}{text[outer[0] :]}"
+        return f"{text.rstrip()}\n{margin}metadata:\n{margin}  {said}\n"
+    if text[start] == "{":
+        return f"{text[: start + 1]}{said}, {text[start + 1 :]}"
+    return f"{text[:start]}{said}\n{margin}{text[start:]}"

@@ -1,0 +1,157 @@
+"""`replay cases show` and `replay cases edit`."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from replay.errors import InputError, UnknownNameError
+from replay.options import App, command, json_option, print_json, say
+
+if TYPE_CHECKING:
+    from cases.rewriting import Opened
+
+_path = click.option(
+    "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
+)
+
+
+@command("show")
+@click.argument("name", metavar="CASE")
+@_path
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print it as YAML, as it would be written.")
+@click.option("--full", is_flag=True, help="Show long texts to their end.")
+@json_option
+def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_json: bool) -> None:
+    """Show one case of the golden set.
+
+    \b
+    Example:
+      replay cases show cancel-17
+    """
+    from replay.golden import case_to_json, read_golden, yaml_form
+    from replay.terminal.table import show as put
+    from replay.terminal.table import terminal_width
+    from replay.terminal.transcript import Transcript
+
+    golden = golden_set(app, path)
+    cases = {case.id: case for case in read_golden(golden)}
+    if name not in cases:
+        raise UnknownNameError("case", name, cases, f"in {golden}")
+    if as_json:
+        print_json(case_to_json(cases[name]))
+    elif as_yaml:
+        click.echo(yaml_form.dump(case_to_json(cases[name])), nl=False)
+    else:
+        put(Transcript(terminal_width(), full=full).case(cases[name]))
+
+
+@command("edit")
+@click.argument("name", metavar="CASE")
+@_path
+@click.option("--as", "kind", type=click.Choice(["yaml", "json"]), help="Default: as the file is written.")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take the case from this file, instead of opening an editor.",
+)
+def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path | None) -> None:
+    """Edit a case in $EDITOR, as YAML or JSON, and check it before it is saved.
+
+    What is wrong is said with its line, and the editor opens again. Where you would rather stop, the golden
+    set stays as it was, and what you wrote is kept. A change of input or expectation counts as a review: it
+    moves metadata.last_reviewed to today. Every other case stays byte for byte as it is.
+
+    \b
+    Examples:
+      replay cases edit cancel-17
+      replay cases edit cancel-17 --as yaml
+      replay cases edit cancel-17 --from /tmp/replay-edit-x1/cancel-17.json
+    """
+    from cases.rewriting import open_case
+    from replay.golden.text import read_text
+
+    golden = golden_set(app, path)
+    if source is not None and kind is None:
+        kind = "yaml" if source.suffix.lower() in (".yaml", ".yml") else "json"
+    opened = open_case(golden, name, kind)
+    if source is not None:
+        _save(opened, read_text(source), source)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="replay-edit-"))
+    file = folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.')[:60] or 'case'}.{opened.kind}"
+    file.write_text(opened.text, encoding="utf-8")
+    if _edited(opened, file):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def golden_set(app: App, path: Path | None) -> Path:
+    """The golden set that is meant.
+
+    Raises:
+        InputError: it is not there.
+    """
+    golden = path or app.settings.golden_path
+    if not golden.exists():
+        raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
+    return golden
+
+
+def _edited(opened: Opened, file: Path) -> bool:
+    """Edit until it is a case, or the person gives up; whether the file is needed no more."""
+    from cases.editing import EditError, read_record
+    from replay.golden.text import read_text
+
+    while True:
+        try:
+            click.edit(filename=str(file))
+            text = read_text(file)
+        except (click.ClickException, InputError) as error:
+            said = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            raise InputError(f"{said.rstrip('.')}; nothing was changed{_kept(opened, file)}") from None
+        if text == opened.text:
+            say("nothing was changed")
+            return True
+        try:
+            read_record(text)
+        except EditError as error:
+            say(f"{file.name}: {error}")
+            try:
+                again = click.confirm("go on editing?", default=True, err=True)
+            except click.Abort:
+                say("")
+                again = False
+            if not again:
+                raise InputError(f"it is no case, and nothing was changed{_kept(opened, file)}") from None
+        else:
+            _save(opened, text, file)
+            return True
+
+
+def _save(opened: Opened, text: str, file: Path) -> None:
+    from datetime import UTC, datetime
+
+    from cases.editing import EditError
+    from cases.rewriting import save
+    from replay.golden import content_id
+
+    try:
+        case = save(opened, text, datetime.now(UTC).date())
+    except EditError as error:
+        raise InputError(f"{file}: {error}; nothing was changed") from None
+    except InputError as error:
+        raise InputError(f"{error}; nothing was changed{_kept(opened, file)}") from None
+    changed = content_id(case) != content_id(opened.case)
+    moved = f", reviewed {case.provenance.last_reviewed}" if changed else ""
+    say(f"saved case {case.id} in {opened.path}{moved}")
+
+
+def _kept(opened: Opened, file: Path) -> str:
+    return f"; what you wrote is in {file}: `replay cases edit {opened.case.id} --from {file}` takes it up"

@@ -1,0 +1,123 @@
+"""One case in a person's editor: its text out of the golden set, and back in.
+
+The golden set is locked only while it is written. Whoever saves a case that somebody else has changed since
+it was opened is told, and loses nothing: neither theirs nor their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from cases.editing import read_record
+from cases.golden import locked, replace_whole
+from replay.errors import InputError, UnknownNameError
+from replay.golden import case_of, content_id, json_form, yaml_form
+from replay.golden.piece import Piece
+from replay.golden.reading import pieces_of
+from replay.golden.splicing import own_text, replaced
+from replay.golden.text import Form, form_of, read_text
+from replay.model import Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A case as it was when somebody began to edit it."""
+
+    path: Path
+    case: Case
+    source: str
+    """What the file said of it."""
+    text: str
+    """What the person is given."""
+    kind: str
+    """`yaml` or `json`: how that is written."""
+
+
+def open_case(path: Path, name: str, kind: str | None = None) -> Opened:
+    """A case of a golden set, as YAML or JSON; without `kind`, as the file is written.
+
+    Raises:
+        UnknownNameError: there is no such case.
+        InputError: the file cannot be read, or is of a form that is read only.
+    """
+    text = read_text(path)
+    piece = _piece(path, text, name)
+    form = form_of(path, text)
+    kind = kind or ("yaml" if form is Form.YAML else "json")
+    own = own_text(path, text, piece)
+    if kind == "yaml":
+        given = own if form is Form.YAML else yaml_form.dump(piece.record)
+    else:
+        given = json.dumps(piece.record, ensure_ascii=False, indent=2) + "\n"
+    return Opened(path=path, case=case_of(piece.record), source=own, text=given, kind=kind)
+
+
+def save(opened: Opened, text: str, today: date) -> Case:
+    """Put what a person wrote in the place of the case; with another expectation it was reviewed today.
+
+    Raises:
+        EditError: it is no case.
+        InputError: somebody else has changed the case since, or has taken its new id.
+    """
+    record, case = read_record(text)
+    path = opened.path
+    reviewed = today.isoformat()
+    changed = content_id(case) != content_id(opened.case)
+    if changed and case.provenance.last_reviewed == opened.case.provenance.last_reviewed:
+        text, record = _reviewed(text, record, opened.kind, reviewed)
+    with locked(path):
+        whole = read_text(path)
+        piece = _piece(path, whole, opened.case.id, gone="was taken out of {path} meanwhile")
+        if own_text(path, whole, piece) != opened.source:
+            raise InputError(f"case {opened.case.id!r} of {path} was changed meanwhile by somebody else")
+        for other in pieces_of(path, whole):
+            if other.start != piece.start and case_of(other.record).id == case.id:
+                raise InputError(f"{path}:{other.line} is a case {case.id!r} already; choose another id")
+        replace_whole(path, replaced(path, whole, piece, _own(opened, whole, text, record)))
+    return case_of(record)
+
+
+def _piece(path: Path, text: str, name: str, gone: str = "") -> Piece:
+    pieces = pieces_of(path, text)
+    ids = [case_of(piece.record, f"{path}:{piece.line}").id for piece in pieces if not piece.broken]
+    for piece in pieces:
+        if not piece.broken and case_of(piece.record).id == name:
+            return piece
+    if gone:
+        raise InputError(f"case {name!r} {gone.format(path=path)}")
+    raise UnknownNameError("case", name, ids, f"in {path}")
+
+
+def _own(opened: Opened, whole: str, text: str, record: dict[str, Any]) -> str:
+    """What is written into the file: of YAML in YAML the person's own words, comments and all."""
+    form = form_of(opened.path, whole)
+    if form is Form.YAML:
+        written = text if opened.kind == "yaml" else ""
+        if not re.search(r"^- ", written, re.MULTILINE) or isinstance(yaml_form.load(written).value, dict):
+            written = yaml_form.item_of(record)
+        return written if written.endswith("\n") else f"{written}\n"
+    if form is Form.ARRAY:
+        return json_form.element_of(record, whole, pieces_of(opened.path, whole))
+    return json_form.line_of(record)
+
+
+def _reviewed(text: str, record: dict[str, Any], kind: str, today: str) -> tuple[str, dict[str, Any]]:
+    """The text and the record with `metadata.last_reviewed`."""
+    metadata = record.get("metadata")
+    wanted = record | {
+        "metadata": (metadata if isinstance(metadata, dict) else {}) | {"last_reviewed": today}
+    }
+    if kind == "yaml":
+        spliced = yaml_form.set_in_metadata(text, "last_reviewed", today)
+        try:
+            if spliced is not None and read_record(spliced)[0] == wanted:
+                return spliced, wanted
+        except InputError:
+            pass
+        return yaml_form.item_of(wanted), wanted
+    return json.dumps(wanted, ensure_ascii=False, indent=2) + "\n", wanted
