@@ -13,7 +13,9 @@ from replay.terminal.lanes import lanes
 from replay.terminal.plain import one_line
 from replay.terminal.wrapping import wrapped
 
-KEYS = "[p]romote [e]dit first [d]ismiss [l]abel [s]kip [t]rial [f]ull [u]ndo [q]uit"
+KEYS = "[p]romote  [e]dit or [y]aml first  [d]ismiss  [l]abel  [s]kip  [u]ndo  [q]uit"
+MOVES = "[t]rial  [f]ull texts"
+SCROLLING = "  [space] further down  [b]ack up"
 FOLDED = 6
 """Lines of one text that are shown unless everything is asked for."""
 _LABEL = 10
@@ -36,6 +38,19 @@ def page(entry: Entry, place: str, width: int, *, trial: int = 0, full: bool = F
         lines += _labelled("" if calls else "recorded", item.recorded_response, width, limit)
     lines += ["", *_lanes(entry, width, trial, limit)]
     return "\n".join(lines)
+
+
+def window(text: str, height: int, top: int) -> tuple[str, int]:
+    """What of a page a terminal of that height shows, from line `top` on, with the keys below it.
+
+    Also where it begins: no further down than the page reaches.
+    """
+    lines, room = text.split("\n"), max(height - 4, 5)
+    if len(lines) <= room:
+        return "\n".join([text, "", MOVES, KEYS]), 0
+    top = max(0, min(top, len(lines) - room))
+    told = f"{MOVES}{SCROLLING}  ({min(top + room, len(lines))} of {len(lines)} lines)"
+    return "\n".join([*lines[top : top + room], "", told, KEYS]), top
 
 
 def _lanes(entry: Entry, width: int, trial: int, limit: int | None) -> Iterator[str]:

@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+
 import click
 
 from cases.attention import Entry
-from cases.desk import Desk
 from cases.case_text import read_case, text_of
+from cases.desk import Desk
+from cases.duplicates import DuplicateError
 from cases.golden import free_id
-from cases.promote import RECORDING, now, propose
+from cases.labelling import label_blind
+from cases.promote import RECORDING, better, now, propose
 from cases.queue import Queue
-from cases.screen import KEYS, page
-from diff.result import Verdict
-from replay.errors import InputError
-from replay.model import Action, Case, Lane
+from cases.screen import page, window
+from replay.errors import InputError, ReplayError
+from replay.model import Action, Case, Lane, Trial
+from replay.settings import Settings
 from replay.terminal.keys import read_key
 from replay.terminal.plain import one_line
 from replay.terminal.table import show, terminal_width
 
 _EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
 _LABELS = {"1": 1, "2": 2, "3": 3}
+_DRAFT = "?"
+"""Typed for a trait: the judge's model drafts some."""
 
 
 class Session:
     """A person going through a queue; `run` ends with the last entry or with q."""
 
-    def __init__(self, queue: Queue, desk: Desk) -> None:
+    def __init__(self, queue: Queue, desk: Desk, settings: Settings) -> None:
+        self._settings = settings
         self._run = queue.result.run
         self._entries = list(queue.entries)
         self._desk = desk
         self._place = 0
-        self._trial, self._full = 0, False
+        self._trial, self._full, self._top = 0, False, 0
         self._decided: list[int] = []
         """Places of the entries that were decided, in that order: where undo goes back to."""
 
     def run(self) -> None:
         """Show an entry, take a key, until there is none left."""
-        keys = {
+        keys: dict[str, Callable[[], None]] = {
             "p": self._promote,
             "e": self._edit,
+            "y": lambda: self._edit(yaml=True),
             "d": self._dismiss,
             "l": self._label,
             "s": self._skip,
             "t": self._next_trial,
             "f": self._show_all,
             "u": self._undo,
+            " ": lambda: self._scroll(1),
+            "b": lambda: self._scroll(-1),
         }
         self._show()
         while self._place < len(self._entries):
@@ -56,7 +67,7 @@ class Session:
                 continue
             try:
                 action()
-            except InputError as error:
+            except ReplayError as error:
                 click.echo(f"{error}")
         self._close()
 
@@ -69,14 +80,18 @@ class Session:
             return
         click.clear()
         place = f"{self._place + 1} of {len(self._entries)}"
-        show(page(self._entry, place, terminal_width(), trial=self._trial, full=self._full))
-        click.echo()
-        click.echo(KEYS)
+        whole = page(self._entry, place, terminal_width(), trial=self._trial, full=self._full)
+        shown, self._top = window(whole, _height(), self._top)
+        show(shown)
+
+    def _scroll(self, pages: int) -> None:
+        self._top = max(0, self._top + pages * max(_height() - 6, 4))
+        self._show()
 
     def _on(self) -> None:
         self._decided.append(self._place)
         self._place += 1
-        self._trial, self._full = 0, False
+        self._trial, self._full, self._top = 0, False, 0
         self._show()
 
     def _promote(self) -> None:
@@ -84,11 +99,11 @@ class Session:
         if case is not None:
             self._add(case)
 
-    def _edit(self) -> None:
+    def _edit(self, *, yaml: bool = False) -> None:
         case = self._proposed()
-        text = None if case is None else text_of(case)
+        text = None if case is None else text_of(case, yaml=yaml)
         while case is not None and text is not None:
-            text = click.edit(text, extension=".json")
+            text = click.edit(text, extension=".yaml" if yaml else ".json")
             if text is None:
                 click.echo("not saved, so nothing was added")
                 return
@@ -104,16 +119,13 @@ class Session:
 
     def _proposed(self) -> Case | None:
         """The case as it would be; None where the person thought better of it."""
-        better = "new" if self._entry.item.verdict is Verdict.IMPROVED else RECORDING
-        click.echo(f"expect what the [r]ecording did, the [o]ld, the [n]ew? Enter: {better}; [c]ancel")
+        likely = better(self._entry.item)
+        click.echo(f"expect what the [r]ecording did, the [o]ld, the [n]ew? Enter: {likely}; [c]ancel")
         key = read_key()
-        expect = better if key in ("\r", "\n") else _EXPECT.get(key)
+        expect = likely if key in ("\r", "\n") else _EXPECT.get(key)
         if expect is None:
             click.echo("nothing was added")
             return None
-        trait = click.prompt(
-            "what must the response show (Enter: no more than that)", default="", show_default=False
-        )
         item = self._entry.item
         trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
         return propose(
@@ -124,11 +136,43 @@ class Session:
             run=self._run,
             trials=trials,
             expect=expect,
-            traits=(trait.strip(),) if trait.strip() else (),
+            traits=tuple(dict.fromkeys(self._traits(trials, expect))),
         ).case
 
+    def _traits(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
+        """What the response must show, as the person says it or accepts it."""
+        drafting = f"; {_DRAFT}: draft some" if self._settings.judge.model else ""
+        asked, traits = f"what must the response show (Enter: no more than that{drafting})", []
+        while trait := click.prompt(asked, default="", show_default=False).strip():
+            traits += self._accepted(trials, expect) if trait == _DRAFT and drafting else [trait]
+            asked = f"what else must it show (Enter: nothing{drafting})"
+        return traits
+
+    def _accepted(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
+        """Of the judge's drafts those that the person takes; the others are forgotten."""
+        from cases.drafting import draft
+        from diff.judge.judge import judge_from
+
+        judge = judge_from(self._settings)
+        if judge is None:
+            return []
+        try:
+            drafts = draft(judge, self._entry.item.item, trials, expect).traits
+        except ReplayError as error:
+            click.echo(f"{error}")
+            return []
+        return [one for one in drafts if click.confirm(f"draft: {one_line(one)} - take it?", default=False)]
+
     def _add(self, case: Case) -> None:
-        self._desk.promote([(self._entry.item.item, case)])
+        item = self._entry.item.item
+        try:
+            self._desk.promote([(item, case)])
+        except DuplicateError as error:
+            click.echo(str(error).partition("; --force")[0])
+            if not click.confirm("add it all the same?", default=False):
+                click.echo("nothing was added")
+                return
+            self._desk.promote([(item, case)], force=True)
         self._on()
 
     def _dismiss(self) -> None:
@@ -146,6 +190,11 @@ class Session:
         self._on()
 
     def _label(self) -> None:
+        left = label_blind(self._settings, self._desk, self._run.id)
+        if left is not None:
+            self._show()
+            click.echo(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
+            return
         trials = self._entry.item.lanes.get(Lane.NEW, ())
         if not trials:
             click.echo("there is no new lane to label")
@@ -163,11 +212,11 @@ class Session:
         self._on()
 
     def _next_trial(self) -> None:
-        self._trial += 1
+        self._trial, self._top = self._trial + 1, 0
         self._show()
 
     def _show_all(self) -> None:
-        self._full = not self._full
+        self._full, self._top = not self._full, 0
         self._show()
 
     def _undo(self) -> None:
@@ -195,3 +244,7 @@ class Session:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:
             click.echo(f"next: git diff {self._desk.golden}, then replay check")
+
+
+def _height() -> int:
+    return shutil.get_terminal_size((80, 24)).lines

@@ -23,7 +23,8 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
     every case or the rest of the month, bad scores, errors, loops, high cost. Near-duplicates are one entry.
 
     In a terminal one entry is shown at a time, with a key for each decision: promote, edit first, dismiss,
-    label, skip, undo, quit. What was decided does not come again, so you go on where you stopped.
+    label, skip, undo, quit. What was decided does not come again, so you go on where you stopped. Labels are
+    for `replay calibrate`, and given without seeing what the judge said.
 
     \b
     Examples:
@@ -46,4 +47,5 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
     elif as_list or not found.entries or not (sys.stdin.isatty() and sys.stdout.isatty()):
         show(text(found, terminal_width()))
     else:
-        Session(found, Desk(app.store_path, app.settings.golden_path, person(app.settings.root))).run()
+        desk = Desk(app.store_path, app.settings.golden_path, person(app.settings.root))
+        Session(found, desk, app.settings).run()

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from replay.demo.stand_in import StandIn
 from tests.stand_ins.terminal import typed
+
+pytestmark = pytest.mark.xdist_group("triage")
 
 AGENT = """
 import json
@@ -159,6 +162,8 @@ def test_a_person_promotes_skips_and_dismisses_and_goes_on_where_they_stopped(sh
             ("[q]uit", "p"),
             ("Enter: recording", "\r"),
             ("must the response show", "says that it is cancelled\r"),
+            ("what else must it show", "names the order\r"),
+            ("what else must it show", "\r"),
             ("2 of 3", ""),
             ("[q]uit", "s"),
             ("3 of 3", ""),
@@ -170,7 +175,7 @@ def test_a_person_promotes_skips_and_dismisses_and_goes_on_where_they_stopped(sh
     assert "◀ first difference" in seen
     (case,) = _cases(shop)
     assert [call["name"] for call in case["expected_tool_calls"]] == ["get_order", "cancel_order"]  # type: ignore[attr-defined]
-    assert case["expected_response_traits"] == ["says that it is cancelled"]
+    assert case["expected_response_traits"] == ["says that it is cancelled", "names the order"]
     assert case["metadata"]["reviewer"] == "Ada <ada@example.org>"  # type: ignore[index]
     # What was promoted left its near-duplicates undecided; what was skipped comes when it is asked for.
     assert [entry["id"] for entry in _queue(shop)] == ["cancel-12"]
@@ -223,6 +228,69 @@ def test_a_case_is_edited_before_it_is_added_and_mistakes_are_named(shop: Path, 
     )  # fmt: skip
     assert "strict" in seen
     assert [case["id"] for case in _cases(shop)] == ["asks-first"]
+
+
+def test_a_case_is_edited_as_yaml(shop: Path, tmp_path: Path) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(
+        "import pathlib, sys\n"
+        "file = pathlib.Path(sys.argv[1]); assert file.suffix == '.yaml'\n"
+        "file.write_text(file.read_text().replace('id: cancel-11', 'id: in-yaml', 1))\n"
+    )
+    _type(
+        shop,
+        [("[q]uit", "y"), ("Enter: recording", "r"), ("must the response show", "\r"), ("2 of ", "q")],
+        EDITOR=f"{sys.executable} {editor}",
+    )
+    (case,) = _cases(shop)
+    assert case["id"] == "in-yaml"
+    assert case["tape"][0] == {"name": "get_order", "args": {"id": "11"}, "result": "new"}  # type: ignore[index]
+
+
+def test_a_case_like_one_that_is_there_is_added_only_where_a_person_insists(shop: Path) -> None:
+    assert _replay(shop, "promote", "cancel-12").returncode == 0
+    seen = _type(
+        shop,
+        [
+            ("[q]uit", "p"), ("Enter: recording", "\r"), ("must the response show", "\r"),
+            ("add it all the same?", "n\r"), ("nothing was added", "p"),
+            ("Enter: recording", "\r"), ("must the response show", "\r"),
+            ("add it all the same?", "y\r"), ("2 of ", "q"),
+        ],
+    )  # fmt: skip
+    assert "case 'cancel-12' of" in seen
+    assert "asks almost the same and expects the same tools" in seen
+    assert [case["id"] for case in _cases(shop)] == ["cancel-11", "cancel-12"]
+
+
+def test_a_small_terminal_shows_a_page_in_parts(shop: Path) -> None:
+    seen = _type(
+        shop,
+        [("further down", " "), ("further down", "b"), ("further down", "f"), ("further down", "q")],
+        LINES="14", NO_COLOR="1",
+    )  # fmt: skip
+    first, *_ = seen.split("[t]rial")
+    assert first.count("\n") <= 12
+    assert "1 of 3" in first
+    assert "\x1b[3" not in seen
+    assert max(len(line) for line in seen.splitlines()) <= 80 + len("\x1b[H\x1b[2J")
+
+
+def test_labels_are_given_on_a_sheet_that_hides_the_judge(shop: Path) -> None:
+    with StandIn() as judge:
+        settings = f'[judge]\nmodel = "claude-opus-5-5"\nvotes = 1\nbase_url = "{judge.url}"\n'
+        (shop / "replay.toml").write_text((shop / "replay.toml").read_text() + settings)
+        # Goes on with the judge alone: all trials are there.
+        run = json.loads(_replay(shop, "diff", "--json").stdout)["run"]["id"]
+        assert _replay(shop, "run", "--resume", run).returncode == 0
+    seen = _type(
+        shop,
+        [("[q]uit", "l"), ("[1] poor", "3"), ("1 of", "q"), ("have no label yet", "q")],
+    )  # fmt: skip
+    (sheet,) = (shop / ".replay" / "labels").glob("*.Ada.jsonl")
+    assert [json.loads(line)["label"] for line in sheet.read_text().splitlines()].count("3") == 1
+    blind = seen[seen.index("0 of ") : seen.index("have no label yet")]
+    assert "judge" not in blind
 
 
 def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
