@@ -1,11 +1,16 @@
 """One metric over runs of the same golden set, or over monthly samples: what moved, and what is noise.
 
-Each run is held against the one before it. Runs of a golden set share cases: the change is the mean
+Each run is held against the one before it, and against the last one that drifted (else the first), so that
+what falls a little every month is seen as well. Runs of a golden set share cases: the change is the mean
 difference over the cases both have, and what trials alone do to it has the standard error
-σ·√((1/k₁ + 1/k₂)/n), with σ the noise of one trial, pooled over both runs and never taken for nothing
-(`noise.cautious`). Monthly samples hold other items: their means are compared, and each mean's error, s/√n,
-holds what items differ as well (Welch 1947). A change beyond the two-sided quantile of `confidence` is
-drift. With many runs some drift is expected by chance: one in twenty at 95 %.
+σ·√((1/k₁ + 1/k₂)/n). σ is the noise of one trial, pooled over the lanes of both runs, with `old` and its
+repeat `old2` as one, and never taken for nothing (`noise.cautious`); so an A/A lane tells it where each lane
+has one trial. Monthly samples hold other items: their means are compared, weighted to their months
+(Σwx/Σw), and each mean's error, √(n/(n−1)·Σw²(x−x̄)²)/Σw, holds what items differ as well (the linearised
+variance of a ratio; Cochran 1977, §6.3; Welch 1947 for the difference).
+
+A change beyond the two-sided quantile of `confidence` is drift; the two comparisons of a run share what is
+left of it (Bonferroni). With many runs some drift is expected by chance: one in twenty at 95 %.
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from scipy.special import ndtri
 from diff.compute import compute
 from diff.result import scores_of
 from diff.statistics.noise import cautious, pooled_within
+from diff.statistics.paired import simultaneous
 from replay.model import Lane, Run
 from replay.settings import Settings
 
@@ -48,13 +54,26 @@ class Point:
     """Against the run before; None for the first, and where they share no case."""
     limit: float | None = None
     """What a change must exceed to be more than noise; None where the noise is not known."""
+    base: str | None = None
+    """The run of the last drift, else the first; None where that is the run before."""
+    base_change: float | None = None
+    """Against `base`; None without one."""
+    base_limit: float | None = None
 
     @property
     def drift(self) -> str | None:
-        """`up` or `down` where the change is more than noise."""
-        if self.change is None or self.limit is None or abs(self.change) <= self.limit:
-            return None
-        return "up" if self.change > 0 else "down"
+        """`up` or `down` where a change is more than noise."""
+        for change, limit in ((self.change, self.limit), (self.base_change, self.base_limit)):
+            if change is not None and limit is not None and abs(change) > limit:
+                return "up" if change > 0 else "down"
+        return None
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is drift against `base` alone: no run left the noise of the one before it."""
+        return self.drift is not None and not (
+            self.change is not None and self.limit is not None and abs(self.change) > self.limit
+        )
 
 
 def series(runs: Sequence[Run], cases: str | None = None, *, samples: bool = False) -> list[Run]:
@@ -76,45 +95,82 @@ def kind(run: Run) -> str:
 class _Scores:
     point: Point
     groups: Mapping[str, Sequence[float]]
+    """The lane's scores by item."""
+    weights: Mapping[str, float]
+    repeated: Sequence[Sequence[float]]
+    """Scores of one version on one item, of all lanes: what they scatter is the noise."""
 
 
 def trend(
     con: DuckDBPyConnection, runs: Sequence[Run], metric: str, lane: Lane, settings: Settings
 ) -> list[Point]:
     """The series of these runs, oldest first; runs without a score of the metric in the lane are left out."""
-    z = float(ndtri((1 + settings.gate.confidence) / 2))
+    confidence = settings.gate.confidence
     points: list[Point] = []
     before: _Scores | None = None
+    base: _Scores | None = None
     for run in runs:
-        if lane not in run.lanes:
+        found = _scores(con, run, metric, lane, settings)
+        if found is None:
             continue
-        result = compute(con, run.id, settings)
-        if metric not in result.metrics:
-            continue
-        groups = {
-            item.item.id: values
-            for item in result.items
-            if (values := scores_of(item.lanes.get(lane, ()), metric))
-        }
-        if not groups:
-            continue
-        found = _Scores(_point(run, lane, groups, z), groups)
-        points.append(_against(found, before, z) if before else found.point)
+        point = found.point
+        if before is not None and base is not None:
+            several = base is not before
+            z = float(ndtri((1 + simultaneous(confidence, 1 + several)) / 2))
+            change, limit = _against(found, before, z)
+            point = replace(point, change=change, limit=limit)
+            if several:
+                change, limit = _against(found, base, z)
+                point = replace(point, base=base.point.run, base_change=change, base_limit=limit)
+        points.append(point)
         before = found
+        if base is None or point.drift:
+            base = found
     return points
 
 
-def _point(run: Run, lane: Lane, groups: Mapping[str, Sequence[float]], z: float) -> Point:
-    means = [_mean(values) for values in groups.values()]
-    mean, error = _mean(means), _error(run, groups)
-    half = 0.0 if error is None else z * error
+def _scores(con: DuckDBPyConnection, run: Run, metric: str, lane: Lane, settings: Settings) -> _Scores | None:
+    """What a run says of the metric in the lane; None where it says nothing."""
+    if lane not in run.lanes:
+        return None
+    several = sum(one.is_new for one in run.lanes) > 1
+    result = compute(con, run.id, settings, candidate=lane if several and lane.is_new else None)
+    # A candidate among several is called new in its result.
+    known = Lane.NEW if lane.is_new else lane
+    if metric not in result.metrics:
+        return None
+    groups: dict[str, Sequence[float]] = {}
+    repeated: list[Sequence[float]] = []
+    for item in result.items:
+        by_lane = {name: scores_of(trials, metric) for name, trials in item.lanes.items()}
+        if by_lane.get(known):
+            groups[item.item.id] = by_lane[known]
+        repeated.append([*by_lane.get(Lane.OLD, ()), *by_lane.get(Lane.OLD2, ())])
+        repeated.append(by_lane.get(Lane.NEW, []))
+    if not groups:
+        return None
+    weights = {item.item.id: item.item.weight if run.sample else 1.0 for item in result.items}
+    return _Scores(_point(run, lane, groups, weights, repeated, settings), groups, weights, repeated)
+
+
+def _point(
+    run: Run,
+    lane: Lane,
+    groups: Mapping[str, Sequence[float]],
+    weights: Mapping[str, float],
+    repeated: Sequence[Sequence[float]],
+    settings: Settings,
+) -> Point:
+    mean = _weighted(groups, weights)
+    error = _sampling_error(groups, weights) if run.sample else _noise_error(groups, repeated)
+    half = 0.0 if error is None else float(ndtri((1 + settings.gate.confidence) / 2)) * error
     version = run.lanes[lane]
     return Point(
         run=run.id,
         created_at=run.created_at,
         of=run.sample or run.golden_path or "-",
         version=f"{version.name} @ {version.commit[:7]}" if version.commit else version.name,
-        items=len(means),
+        items=len(groups),
         trials=run.trials,
         mean=mean,
         low=mean - half,
@@ -122,44 +178,50 @@ def _point(run: Run, lane: Lane, groups: Mapping[str, Sequence[float]], z: float
     )
 
 
-def _against(now: _Scores, before: _Scores, z: float) -> Point:
+def _against(now: _Scores, before: _Scores, z: float) -> tuple[float | None, float | None]:
+    """The change of one run against another, and what it must exceed to be more than noise."""
     if now.point.of == before.point.of:
-        shared = now.groups.keys() & before.groups.keys()
+        shared = sorted(now.groups.keys() & before.groups.keys())
         if not shared:
-            return now.point
-        pairs = [(now.groups[name], before.groups[name]) for name in sorted(shared)]
+            return None, None
+        pairs = [(now.groups[name], before.groups[name]) for name in shared]
         change = _mean([_mean(one) - _mean(other) for one, other in pairs])
-        variance, degrees = pooled_within([group for pair in pairs for group in pair])
+        variance, degrees = pooled_within([*now.repeated, *before.repeated])
         if not degrees:
-            return replace(now.point, change=change)
+            return change, None
         variance = cautious(variance, degrees)
         spread = math.fsum(variance * (1 / len(one) + 1 / len(other)) for one, other in pairs)
-        return replace(now.point, change=change, limit=z * math.sqrt(spread) / len(pairs))
+        return change, z * math.sqrt(spread) / len(pairs)
     change = now.point.mean - before.point.mean
-    errors = [_sampling_error(scores.groups) for scores in (now, before)]
+    errors = [_sampling_error(scores.groups, scores.weights) for scores in (now, before)]
     if None in errors:
-        return replace(now.point, change=change)
-    return replace(now.point, change=change, limit=z * math.hypot(*(error or 0.0 for error in errors)))
+        return change, None
+    return change, z * math.hypot(*(error or 0.0 for error in errors))
 
 
-def _error(run: Run, groups: Mapping[str, Sequence[float]]) -> float | None:
-    """Standard error of a run's mean, for the next run of the same kind."""
-    if run.sample:
-        return _sampling_error(groups)
-    variance, degrees = pooled_within(list(groups.values()))
+def _noise_error(groups: Mapping[str, Sequence[float]], repeated: Sequence[Sequence[float]]) -> float | None:
+    """Standard error of a run's mean, for the next run of the same items."""
+    variance, degrees = pooled_within(repeated)
     if not degrees:
         return None
     variance = cautious(variance, degrees)
     return math.sqrt(math.fsum(variance / len(values) for values in groups.values())) / len(groups)
 
 
-def _sampling_error(groups: Mapping[str, Sequence[float]]) -> float | None:
-    means = [_mean(values) for values in groups.values()]
-    if len(means) < 2:
+def _sampling_error(groups: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> float | None:
+    """Standard error of a month's mean, over the draw of its items."""
+    if len(groups) < 2:
         return None
-    centre = _mean(means)
-    spread = math.fsum((mean - centre) ** 2 for mean in means) / (len(means) - 1)
-    return math.sqrt(spread / len(means))
+    centre = _weighted(groups, weights)
+    total = math.fsum(weights[name] for name in groups)
+    spread = math.fsum((weights[name] * (_mean(values) - centre)) ** 2 for name, values in groups.items())
+    return math.sqrt(len(groups) / (len(groups) - 1) * spread) / total
+
+
+def _weighted(groups: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> float:
+    return math.fsum(weights[name] * _mean(values) for name, values in groups.items()) / math.fsum(
+        weights[name] for name in groups
+    )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -19,10 +19,10 @@ _PLOT = 24
 @click.option("--metric", default="tool_calls", show_default=True, metavar="NAME", help="What is followed.")
 @click.option(
     "--lane",
-    type=click.Choice(["new", "old", "old2"]),
     default="new",
     show_default=True,
-    help="Whose scores: the version under test, or the one it was held against.",
+    metavar="LANE",
+    help="Whose scores: new (or new2 …), the version under test, or old, the one it was held against.",
 )
 @click.option("--cases", metavar="PATH", help="Runs of this golden set.")
 @click.option("--samples", is_flag=True, help="Runs of monthly samples.")
@@ -34,8 +34,8 @@ def trend(
     """Follow a metric over runs; name what left the noise.
 
     The series is the runs of one golden set, or with --samples those of monthly samples; without either, the
-    kind that the latest run is of. Each run is held against the one before it: on the cases both have, and
-    against what trials vary by themselves.
+    kind that the latest run is of. Each run is held against the one before it, and against the last one that
+    drifted: on the cases both have, and against what trials vary by themselves.
 
     \b
     Examples:
@@ -46,12 +46,14 @@ def trend(
 
     from diff.trend import kind, series
     from diff.trend import trend as follow
-    from replay.errors import InputError
+    from replay.errors import InputError, UnknownNameError
     from replay.model import Lane
     from replay.store.connection import open_store
     from replay.store.runs import list_runs
     from replay.terminal.table import show, terminal_width
 
+    if lane not in {known.value for known in Lane}:
+        raise UnknownNameError("lane", lane, [known.value for known in Lane])
     if cases and samples:
         raise InputError("--cases and --samples are two series; give one of them")
     with open_store(app.store_path, read_only=True) as con:
@@ -67,7 +69,7 @@ def trend(
                 "metric": metric,
                 "lane": lane,
                 "of": kind(runs[-1]),
-                "runs": [asdict(point) | {"drift": point.drift} for point in points],
+                "runs": [asdict(point) | {"drift": point.drift, "slow": point.slow} for point in points],
             }
         )
     else:
@@ -101,12 +103,16 @@ def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) 
     lines = [f"{metric} of lane {lane}, {of}", "", table(columns, rows, width), ""]
     drifted = [point for point in points if point.drift]
     for point in drifted:
+        change, limit = (point.base_change, point.base_limit) if point.slow else (point.change, point.limit)
+        before = f"run {point.base}, little by little" if point.slow else "the run before"
         lines.append(
-            f"drift {point.drift}: {point.run} is {numbers.change(point.change)} against the run before, and "
-            f"noise alone moves it by up to {numbers.score(point.limit)}"
+            f"drift {point.drift}: {point.run} is {numbers.change(change)} against {before}, and "
+            f"noise alone moves it by up to {numbers.score(limit)}"
         )
     if any(point.change is not None and point.limit is None for point in points):
-        lines.append("runs with one trial a lane do not know their noise; --trials 3 shows what is drift")
+        lines.append(
+            "runs with one trial a lane and no A/A lane do not know their noise; --trials 3 tells it"
+        )
     elif len(points) == 1:
         lines.append("one run so far; the next one shows what moves")
     elif not drifted:

@@ -126,3 +126,37 @@ def test_what_cannot_be_followed_is_said(
 ) -> None:
     assert _trend(_runs(tmp_path, [[1.0] * 6]), *args) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_what_falls_a_little_at_a_time_is_drift_against_the_first_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = [[1.0] * (60 - fallen) + [0.0] * fallen for fallen in (0, 0, 1, 2, 3, 4)]
+    path = _runs(tmp_path, [[0.5] * 20 + row for row in rates], trials=5)
+    points = _points(path, capsys)
+    assert points[1]["base"] is None
+    assert points[2]["base"] == points[0]["run"]
+    assert any(point["slow"] and point["drift"] == "down" for point in points[3:])
+    assert _trend(path) == 0
+    assert "little by little" in capsys.readouterr().out
+
+
+def test_an_a_a_lane_tells_the_noise_of_single_trials(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, rng = tmp_path / "s.duckdb", np.random.default_rng(5)
+    lanes = (Lane.OLD, Lane.OLD2, Lane.NEW)
+    with open_store(path) as con:
+        for number in range(2):
+            at = WHEN + timedelta(hours=number)
+            items = [item(f"i{place}") for place in range(20)]
+            run = Run(
+                id=f"2026112{number}-000000-aaa{number}", created_at=at, finished_at=at, trials=1, seed=1,
+                lanes={lane: version() for lane in lanes}, golden_path="cases/golden.jsonl",
+            )  # fmt: skip
+            create_run(con, run, items)
+            done = [trial(one, lane, 0, bool(rng.random() < 0.8)) for one in items for lane in lanes]
+            write_trials(con, [_of(run.id, made) for made in done])
+    assert all(point["limit"] for point in _points(path, capsys)[1:])
+    assert _trend(path, "--lane", "neu") == 2
+    assert "there is no lane 'neu'" in capsys.readouterr().err
