@@ -289,7 +289,7 @@ def test_labels_are_given_on_a_sheet_that_hides_the_judge(shop: Path) -> None:
     )  # fmt: skip
     (sheet,) = (shop / ".replay" / "labels").glob("*.Ada.jsonl")
     assert [json.loads(line)["label"] for line in sheet.read_text().splitlines()].count("3") == 1
-    blind = seen[seen.index("0 of ") : seen.index("have no label yet")]
+    blind = seen[seen.index("0 of 50 labelled") : seen.index("1 of 50 labelled")]
     assert "judge" not in blind
 
 
