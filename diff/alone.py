@@ -24,7 +24,7 @@ _TIE = 1e-9
 
 def quarantined(item: Item) -> bool:
     """Whether the case decides nothing."""
-    return item.quarantine is not None or QUARANTINE in item.tags
+    return item.quarantine is not None or (item.case_id is not None and QUARANTINE in item.tags)
 
 
 def verdict(trials: Sequence[GradedTrial], metrics: Collection[str], threshold: float | None) -> Verdict:

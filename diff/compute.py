@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from diff import alone, validity
+from diff import alone, quarantine, validity
 from diff import answer as answers
 from diff import gate as gates
 from diff.calibration import Standing, standing
@@ -104,6 +104,25 @@ def _result(
     candidates: int = 1,
 ) -> DiffResult:
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
+    read, aside = quarantine.set_aside(run, read)
+    result = _held(con, run, read, stored, settings, expected, metrics, gate, candidates)
+    if aside is None:
+        return result
+    return quarantine.reported(result, _held(con, run, aside, stored, settings, expected, (), ()))
+
+
+def _held(
+    con: DuckDBPyConnection,
+    run: Run,
+    read: Read,
+    stored: StoredGrades,
+    settings: Settings,
+    expected: CasesSection,
+    metrics: Sequence[str],
+    gate: Sequence[str] | None,
+    candidates: int = 1,
+) -> DiffResult:
+    """The same over these blocks, whether they are in quarantine or not."""
     names = metrics_of(run, read.blocks, metrics, settings)
     judge_standing = standing(settings, stored)
     several = varying(names, read.blocks)

@@ -41,6 +41,7 @@ def to_json(result: DiffResult) -> dict[str, Any]:
         "slices": [_slice(part) for part in result.slices],
         "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
+        "quarantined": [_quarantined(item) for item in result.quarantined],
         "warnings": list(result.warnings),
     }
 
@@ -145,6 +146,12 @@ def _slice(part: Slice) -> dict[str, Any]:
 
 def _group(part: Group) -> dict[str, Any]:
     return _fields(part) | {"rate": part.rate}
+
+
+def _quarantined(item: ItemVerdict) -> dict[str, Any]:
+    kept = item.item.quarantine
+    said = _fields(kept) if kept else {"owner": None, "since": None, "reason": None}
+    return {"id": item.item.id, "verdict": item.verdict.value, **said}
 
 
 def _gate(gate: Gate) -> dict[str, Any]:

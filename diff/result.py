@@ -316,6 +316,8 @@ class DiffResult:
     """Of a single lane: its cases by category, difficulty and tag with a threshold; empty where two lanes are
     compared."""
     gate: Gate = field(default_factory=Gate)
+    quarantined: tuple[ItemVerdict, ...] = ()
+    """Cases in quarantine, where lanes are compared: they are in no figure, and not among `items`."""
     warnings: tuple[str, ...] = ()
     """Sentences, the gravest first; whether the replay can be trusted comes before everything."""
     confidence: float = 0.95
