@@ -170,7 +170,8 @@ def _delta(
     se = paired.standard_error(grouped)
     bounds = [pair for sample in samples if (pair := sample.delta_bounds(scale.low, scale.high)) is not None]
     verdicts = [one.verdict for one in judged]
-    outcomes = {lane: _outcomes(name, held, lane) for lane in run.lanes}
+    by_id = sorted(held, key=lambda block: block.item.id)
+    outcomes = {lane: _outcomes(name, by_id, lane) for lane in run.lanes}
     counted = samples if one_lane else [sample for _, sample, _ in pairs]
     return MetricDelta(
         old=_mean([value for sample in counted if (value := sample.old_mean) is not None]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -229,16 +229,10 @@ def pass_hat_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
     """pass^k for every k: the chance that k trials of an item all pass, averaged over items.
 
     pass^k = mean over items with n ≥ k trials of C(c, k) / C(n, k), c of n trials having passed (Yao et al.
-    2024, τ-bench, arXiv 2406.12045, §4).
+    2024, τ-bench, arXiv 2406.12045, §4). Items are added up one by one in their order, as τ-bench's own code
+    does, so that the figures it prints come out here to the last digit.
     """
-    longest = max((len(trials) for trials in outcomes), default=0)
-    hat: dict[int, float] = {}
-    for k in range(1, longest + 1):
-        shares = [
-            math.comb(sum(trials), k) / math.comb(len(trials), k) for trials in outcomes if len(trials) >= k
-        ]
-        hat[k] = math.fsum(shares) / len(shares)
-    return hat
+    return _over_trials(outcomes, lambda passed, trials, k: math.comb(passed, k) / math.comb(trials, k))
 
 
 def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
@@ -247,13 +241,23 @@ def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
     pass@k = mean over items with n ≥ k trials of 1 − C(n − c, k) / C(n, k), c of n trials having passed (Chen
     et al. 2021, arXiv 2107.03374, §2.1).
     """
+    return _over_trials(
+        outcomes, lambda passed, trials, k: 1 - math.comb(trials - passed, k) / math.comb(trials, k)
+    )
+
+
+def _over_trials(
+    outcomes: Sequence[Sequence[bool]], chance: Callable[[int, int, int], float]
+) -> dict[int, float]:
+    """By k, the mean of a chance over the items with so many trials."""
     longest = max((len(trials) for trials in outcomes), default=0)
-    at: dict[int, float] = {}
+    found: dict[int, float] = {}
     for k in range(1, longest + 1):
-        shares = [
-            1 - math.comb(len(trials) - sum(trials), k) / math.comb(len(trials), k)
-            for trials in outcomes
-            if len(trials) >= k
-        ]
-        at[k] = math.fsum(shares) / len(shares)
-    return at
+        total, count = 0.0, 0
+        for trials in outcomes:
+            if len(trials) >= k:
+                # Not sum(), which rounds otherwise from Python 3.12 on.
+                total += chance(sum(trials), len(trials), k)
+                count += 1
+        found[k] = total / count
+    return found
