@@ -84,7 +84,7 @@ def serving(folder: Path, *args: str) -> Iterator[Server]:
     assert (process.returncode, said) == (0, "")
 
 
-def fill(folder: Path, items: list[Item], traces: list[Trace]) -> Path:
+def fill(folder: Path, items: list[Item], traces: list[Trace], *, graded: bool = True) -> Path:
     """A store in a folder: a run whose new version forgets the look-up in the first three items."""
     (folder / "replay.toml").write_text("")
     (folder / ".replay").mkdir(exist_ok=True)
@@ -97,7 +97,7 @@ def fill(folder: Path, items: list[Item], traces: list[Trace]) -> Path:
                 answer = HOSTILE if one.input == HOSTILE else f"answer {place} of {lane.value}"
                 done.append(trial(one, lane, index, not worse, final_response=answer))
                 grades.append(judged(one, lane, index, 1 / 3 if worse else 1.0, reason=reason))
-    path = store(folder / ".replay", items, done, grades=grades)
+    path = store(folder / ".replay", items, done, grades=grades if graded else ())
     with open_store(path) as con:
         write_traces(con, traces)
     return path
@@ -540,10 +540,10 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     shows(1, total, 0)
     assert name() == first
     assert golden(server.folder) == []
-    # A label leaves the entry where it is.
-    tab.press("l", "3")
-    tab.until("document.body.innerText.includes('Labelled.')")
-    assert name() == first
+    # Where a judge graded, labels are given blind, and not here.
+    tab.press("l")
+    tab.until("location.pathname.endsWith('/labels')")
+    tab.open(f"{server.base}/runs/{RUN_ID}/triage", "document.querySelector('.alone table')")
     # Edited first: what is wrong is told by line, and the text stays.
     tab.press("e")
     tab.until("document.activeElement.name === 'text'")
@@ -594,7 +594,6 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     assert told == [
         ("promote", first, None),
         ("undo", first, None),
-        ("label", first, None),
         ("promote", first, None),
         ("dismiss", second, "spam"),
         ("skip", third, None),
@@ -608,6 +607,44 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     assert listed["decided"] == 3
     assert not {first, second, third} & {one["id"] for one in listed["entries"]}
     assert tab.console == []
+
+
+@in_browser
+def test_where_no_judge_graded_an_entry_is_labelled_in_place_and_a_twin_is_added_only_on_demand(
+    tmp_path: Path, tab: Browser
+) -> None:
+    fill(tmp_path, [item("item-0", input=QUESTIONS[0]), item("item-1", input=QUESTIONS[1])], [], graded=False)
+    with serving(tmp_path) as server:
+        tab.open(server.address)
+        tab.open(f"{server.base}/runs/{RUN_ID}/triage", "document.querySelector('.alone table')")
+        first = str(tab.eval("document.querySelector('[name=item]').value"))
+        tab.press("l")
+        tab.until("document.activeElement.textContent.includes('poor')")
+        tab.press("3")
+        tab.until("document.querySelector('.said')?.textContent === 'Labelled.'")
+        assert tab.eval("document.querySelector('[name=item]').value") == first
+        assert "Label (good)" in tab.text()
+        # Nothing of it counts as decided, and there is nothing to take back.
+        assert "0 decided" in tab.text()
+        assert "Undo" not in tab.text()
+        with open_store(server.folder / ".replay" / "replay.duckdb", read_only=True) as con:
+            assert [(one.action.value, one.item_id, one.label) for one in decisions(con)] == [
+                ("label", first, 3)
+            ]
+        for name in ("twin", "the same"):
+            tab.press("e")
+            tab.until("document.activeElement.name === 'text'")
+            text = json.loads(str(tab.eval("document.activeElement.value")))
+            tab.page.fill("[name=text]", json.dumps({**text, "id": name, "input": "the same question"}))
+            tab.press("Control+Enter")
+            if name == "twin":
+                tab.until("document.querySelector('.said')?.textContent === 'Promoted.'")
+        tab.until("document.querySelector('[name=force]')")
+        assert len(golden(server.folder)) == 1
+        tab.page.click("[name=force]")
+        tab.until("document.body.innerText.includes('2 items of this run were decided')")
+    assert [case["id"] for case in golden(tmp_path)] == ["the same", "twin"]
+    tab.console.clear()
 
 
 @in_browser

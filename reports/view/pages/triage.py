@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from cases.attention import Entry, subject
 from cases.promote import RECORDING, better
 from cases.queue import Queue, kind
+from diff.stored import JUDGE
 from replay.errors import InputError
 from replay.model import Action, Case, Lane, Status
 from reports.html import render, transcripts
@@ -52,6 +53,7 @@ def entry(site: Site, request: Request) -> Response:
         expects=expects(shown) if shown else [],
         better=better(shown.item) if shown else RECORDING,
         label=_label_of(site, shown) if shown else None,
+        judged=JUDGE in queue.result.metrics,
         said=_SAID.get(request.query_params.get("said", "")),
         labels=LABELS,
         golden=str(site.settings.golden_path),
@@ -116,7 +118,7 @@ def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
 
 
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
-    """Say how good the new lane's answer is; the entry stays."""
+    """Say how good the new lane's answer is, where no judge did; the entry stays."""
     queue, one, _ = asked(site, request, fields)
     given = fields.get("label", "")
     if given not in LABELS:
