@@ -3,7 +3,8 @@
 Each case is replayed against one version with its tools answered from its tape, as `replay check` does it,
 and held against everything it expects that costs nothing to know. Traits and other things that only a judge
 can tell are not looked at: `replay check` asks it. Works with `-k` (ids of cases), `-m` (tags are markers)
-and xdist, where each worker starts its own agent.
+and xdist, where each worker starts its own agent. All trials of a case must pass, or the share that its
+`threshold` says; a case in quarantine is expected to fail, and fails nothing.
 
 Nothing is stored, and nothing heavy is imported unless `--golden` is given.
 """
@@ -33,7 +34,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--golden", metavar="FILE", help="The golden set; each of its cases is a test.")
     group.addoption("--agent", metavar="VERSION", default=".", help="The version to test; default `.`.")
     group.addoption(
-        "--golden-trials", metavar="K", type=int, default=1, help="Trials a case; all must pass. Default 1."
+        "--golden-trials",
+        metavar="K",
+        type=int,
+        default=1,
+        help="Trials a case; all must pass, or the share of its threshold. Default 1.",
     )
 
 
@@ -73,8 +78,9 @@ class GoldenSet(pytest.File):
         Raises:
             CollectError: the file cannot be read; names the line.
         """
+        from diff.alone import quarantined
         from replay.errors import ReplayError
-        from replay.golden import read_golden
+        from replay.golden import item_of, read_golden
 
         try:
             cases = read_golden(self.path)
@@ -85,6 +91,10 @@ class GoldenSet(pytest.File):
             test.case = case
             for tag in case.tags:
                 test.add_marker(_marker(tag))
+            if quarantined(item_of(case)):
+                said = case.provenance.quarantine
+                why = f": {said.reason}" if said is not None and said.reason else ""
+                test.add_marker(pytest.mark.xfail(reason=f"in quarantine{why}", strict=False))
             yield test
 
     def stage(self) -> Stage:
@@ -119,6 +129,7 @@ class Stage:
         self._thread.start()
         self._crew = crew_of(run, self.settings, rules_of(self.settings))
         self._agent: Agent = self._crew.agents[Lane.NEW]
+        self._version = lanes[Lane.NEW]
         try:
             self._call(start_crew(self._crew))
         except BaseException:
@@ -128,10 +139,12 @@ class Stage:
     def trial(self, item: Item, index: int) -> Trial:
         """One trial of an item."""
         from replay.engine.conversation import converse
+        from replay.engine.costs import cost_of
         from replay.model import Lane
 
         outcome = self._call(converse(self._agent, item, index))
-        return outcome.trial("pytest", item.id, Lane.NEW, index, cost_usd=outcome.cost_usd)
+        cost = cost_of(self._version, outcome, self.settings.prices)
+        return outcome.trial("pytest", item.id, Lane.NEW, index, cost_usd=cost)
 
     def close(self) -> None:
         """End the agent and its loop."""
@@ -157,8 +170,9 @@ class CaseTest(pytest.Item):
         """Replay the case and hold what the agent did against what it expects.
 
         Raises:
-            CaseFailure: a trial did not pass.
+            CaseFailure: a trial did not pass; where the case has a threshold, too many did not.
         """
+        from diff.alone import threshold_of
         from diff.graders.base import free_grades
         from replay.golden import item_of
         from replay.model import Status
@@ -166,6 +180,7 @@ class CaseTest(pytest.Item):
         assert isinstance(self.parent, GoldenSet)  # noqa: S101 - who collected it
         stage = self.parent.stage()
         item = item_of(self.case)
+        failures: list[str] = []
         for index in range(stage.trials):
             trial = stage.trial(item, index)
             wrong = [] if trial.status is Status.OK else [f"{trial.status.value}: {trial.reason}"]
@@ -173,7 +188,17 @@ class CaseTest(pytest.Item):
                 if grade.passed is not True:
                     wrong.append(f"{name}: {grade.reason or grade.state.value}")
             if wrong:
-                raise CaseFailure(_report(self.case, trial, wrong, stage.trials))
+                failures.append(_report(self.case, trial, wrong, stage.trials))
+        share = threshold_of(item, stage.settings.cases.case_threshold)
+        must = 1.0 if share is None else share
+        passed = stage.trials - len(failures)
+        if passed < must * stage.trials - 1e-9:
+            told = (
+                f"{passed} of {stage.trials} trials passed, and {must:.0%} must\n"
+                if share is not None
+                else ""
+            )
+            raise CaseFailure(told + failures[0])
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What was asked, expected and done; for an error of ours its one sentence."""

@@ -21,6 +21,7 @@ from replay import __version__
 from replay.agents import Outcome
 from replay.engine import observed, plan
 from replay.engine.conversation import converse
+from replay.engine.costs import cost_of
 from replay.engine.forecast import Forecast, forecast
 from replay.engine.interrupt import interruptible
 from replay.engine.items import Source
@@ -309,7 +310,7 @@ class _Batch:
             outcome, tries = await self._tried(item, slot)
             if outcome.status is Status.CANCELLED:
                 continue
-            known = self._cost(slot.lane, outcome)
+            known = cost_of(self.run.lanes[slot.lane], outcome, self._settings.prices)
             # What tools cost that a model played comes on top.
             cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
             journal.add(
@@ -348,13 +349,6 @@ class _Batch:
             if outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries:
                 return outcome, tries
             await asyncio.sleep(pace.rest(outcome, tries))
-
-    def _cost(self, lane: Lane, outcome: Outcome) -> float | None:
-        """What the agent says it cost, else what its tokens cost with the model it was told to use."""
-        model = self.run.lanes[lane].model
-        if outcome.cost_usd is not None or outcome.usage is None or model is None:
-            return outcome.cost_usd
-        return prices.cost(model, outcome.usage, self._settings.prices)
 
     def _report(self, con: DuckDBPyConnection) -> RunReport:
         return RunReport(

@@ -22,7 +22,7 @@ def run_agent(text):
         return "cancelled"
     return "It is " + _exec("get_order", {"id": number})
 """
-CASES = [
+CASES: list[dict[str, object]] = [
     {
         "id": "where", "input": "where is 7", "tags": ["smoke", "happy-path"],
         "expected_tool_calls": [{"name": "get_order", "args": {"id": "7"}}],
@@ -72,6 +72,49 @@ def test_cases_are_chosen_by_id_and_by_tag_and_run_beside_other_tests(shop: Path
     assert "1 passed, 2 deselected" in _pytest(shop, "--golden", "golden.jsonl", "-m", "happy_path").stdout
     beside = _pytest(shop, "--golden", "golden.jsonl", "test_own.py", "-k", "not cancel")
     assert "3 passed" in beside.stdout
+
+
+@pytest.mark.parametrize(("limit", "code"), [(0.003, 1), (0.004, 0)])
+def test_what_a_case_may_cost_is_held(limit: float, code: int, shop: Path) -> None:
+    (shop / "shop.py").write_text(
+        "def run_agent(text, model):\n"
+        "    return {'final_response': 'Which order?',\n"
+        "            'usage': {'input_tokens': 1000, 'output_tokens': 500}}\n"
+    )
+    (shop / "replay.toml").write_text(
+        '[agent]\nentrypoint = "shop:run_agent"\ntools = []\nargs = { model = "m" }\n'
+        '[prices."m"]\ninput = 1\noutput = 5\n'
+    )
+    case = {"id": "dear", "input": "where is it", "max_cost_usd": limit, "expected_answer": "Which order?"}
+    (shop / "golden.jsonl").write_text(json.dumps(case) + "\n")
+    done = _pytest(shop, "--golden", "golden.jsonl")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("cost: cost $0.0035, more than $0.003" in done.stdout) == bool(code)
+
+
+def test_a_case_in_quarantine_fails_nothing_and_a_threshold_is_a_share_of_the_trials(shop: Path) -> None:
+    known: dict[str, object] = {**CASES[2], "metadata": {"quarantine": {"owner": "Ada", "reason": "the shop's clock"}}}
+    (shop / "golden.jsonl").write_text("".join(json.dumps(case) + "\n" for case in [*CASES[:2], known]))
+    done = _pytest(shop, "--golden", "golden.jsonl", "-rx")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed, 1 xfailed" in done.stdout
+    assert "in quarantine: the shop's clock" in done.stdout
+    agent = (
+        "import pathlib\n"
+        "def run_agent(text):\n"
+        "    tries = pathlib.Path('tries')\n"
+        "    tries.open('a').write('.')\n"
+        "    return 'yes' if len(tries.read_text()) % 3 else 'no'\n"
+    )
+    (shop / "shop.py").write_text(agent)
+    (shop / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = []\n')
+    for threshold, passed in ((0.6, True), (1, False)):
+        case = {"id": "flaky", "input": "x", "expected_answer": "yes", "threshold": threshold}
+        (shop / "golden.jsonl").write_text(json.dumps(case) + "\n")
+        told = _pytest(shop, "--golden", "golden.jsonl", "--golden-trials", "3")
+        assert (told.returncode == 0) == passed, told.stdout
+        assert passed or "2 of 3 trials passed, and 100% must" in told.stdout
+        (shop / "tries").unlink()
 
 
 def test_without_golden_nothing_of_it_is_there(shop: Path) -> None:
