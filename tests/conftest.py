@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.demo import run as demo
+
+TOGETHER = {
+    "tests/demo/": "demo",
+    "tests/docs/test_commands_in_docs.py::test_the_demo_prints": "demo",
+    "tests/cases/test_triage.py": "triage",
+    "tests/reports/test_view.py": "view",
+}
+"""Beginnings of test ids → group: one worker of pytest-xdist runs a group, so what its tests share is made once."""
 
 # How long an example takes says how busy the machine is, not whether the code is right. Other seeds come with
 # every run, so fewer examples each still see many in a week.
@@ -10,3 +23,21 @@ settings.register_profile(
     "replaydiff", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("replaydiff")
+
+
+@pytest.fixture(scope="session")
+def demo_run(tmp_path_factory: pytest.TempPathFactory) -> demo.DemoRun:
+    """A demo that was run; the tests that take it are together, so that it runs once."""
+    return demo.run(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups go to one worker, the largest first; every other test goes where there is room."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), nodeid)
+
+    return ByGroup(config, log)

@@ -13,8 +13,6 @@ import pytest
 from replay.demo.stand_in import StandIn
 from tests.stand_ins.terminal import typed
 
-pytestmark = pytest.mark.xdist_group("triage")
-
 AGENT = """
 import json
 

@@ -6,88 +6,27 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from replay.demo import repository
 from replay.demo.stand_in import HOST, StandIn, answers_at
+from tests.demo.run import REPLAY, SECRET, DemoRun
+from tests.demo.run import environment as _environment
+from tests.demo.run import replay as _replay
 
-REPLAY = (sys.executable, "-m", "replay")
-SECRET = "sk-ant-a-real-key"
-
-GUARD = """
-import os, socket
-
-def _guarded(connect):
-    def guarded(self, address):
-        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1"):
-            with open(os.environ["GUARD_LOG"], "a") as log:
-                log.write(f"{address}\\n")
-            raise OSError("no network in this test")
-        return connect(self, address)
-    return guarded
-
-socket.socket.connect = _guarded(socket.socket.connect)
-socket.socket.connect_ex = _guarded(socket.socket.connect_ex)
-"""
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    """A person's environment: a real key, another store, proxies; and a guard in every Python process."""
-    guard = folder / "guard"
-    guard.mkdir(exist_ok=True)
-    (guard / "sitecustomize.py").write_text(GUARD)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "REPLAY"))}
-    return {
-        **kept,
-        "PYTHONPATH": str(guard),
-        "GUARD_LOG": str(folder / "connections.txt"),
-        "HOME": str(folder),
-        "ANTHROPIC_API_KEY": SECRET,
-        "REPLAY_DB": str(folder / "elsewhere.duckdb"),
-        "REPLAY_JUDGE_MODEL": "claude-fable-5-1",
-        "HTTP_PROXY": "http://192.0.2.1:9",
-        "HTTPS_PROXY": "http://192.0.2.1:9",
-        "COLUMNS": "100",
-    }
-
-
-def _replay(folder: Path, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*REPLAY, *args],
-        cwd=cwd or folder,
-        env=_environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-    )
-
+Played = tuple[Path, subprocess.CompletedProcess[str], float]
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str], float]:
+def played(demo_run: DemoRun) -> Played:
     """A demo that was run, what it printed, and how long it took."""
-    folder = tmp_path_factory.mktemp("demo")
-    began = time.monotonic()
-    # Other demos may run at the same time, and this one's stand-in is wanted again later.
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port = probe.getsockname()[1]
-    done = _replay(folder, "demo", "--port", str(port))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return folder, done, time.monotonic() - began
-
-
-Played = tuple[Path, subprocess.CompletedProcess[str], float]
+    return demo_run.folder, demo_run.done, demo_run.seconds
 
 
 def test_the_whole_job_in_under_a_minute(played: Played) -> None:

@@ -13,7 +13,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -25,8 +24,9 @@ import click
 import pytest
 
 from replay.cli import cli
-from replay.demo.stand_in import HOST, answers_at
+from replay.demo.stand_in import answers_at
 from replay.options import App
+from tests.demo.run import DemoRun
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {"commands.md", "settings.md", "store.md"}
@@ -149,28 +149,22 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+def demo(demo_run: DemoRun) -> Iterator[tuple[Path, str]]:
     """The folder that `replay demo` made and the id of its run, while the model stand-in serves."""
-    folder = tmp_path_factory.mktemp("docs")
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port = probe.getsockname()[1]
-    done = bash(f"replay demo --port {port}", folder)
-    run = re.search(r"^run (\d{8}-\d{6}-\w+)", done, re.MULTILINE)
-    assert run is not None, done
-    made = folder / "replay-demo"
+    run = re.search(r"^run (\d{8}-\d{6}-\w+)", demo_run.done.stdout, re.MULTILINE)
+    assert run is not None, demo_run.done.stdout
     with subprocess.Popen(
         [sys.executable, "-m", "replay", "demo", "--serve"],
-        cwd=folder,
+        cwd=demo_run.untouched.parent,
         env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as server:
         try:
             deadline = time.monotonic() + 30
-            while not answers_at(port) and time.monotonic() < deadline:
+            while not answers_at(demo_run.port) and time.monotonic() < deadline:
                 time.sleep(0.05)
-            yield made, run[1]
+            yield demo_run.untouched, run[1]
         finally:
             server.terminate()
 

@@ -1,0 +1,95 @@
+"""One run of `replay demo` for all tests that look at one: it is what they cost most by."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from replay.demo.stand_in import HOST
+
+REPLAY = (sys.executable, "-m", "replay")
+SECRET = "sk-ant-a-real-key"
+
+GUARD = """
+import os, socket
+
+def _guarded(connect):
+    def guarded(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1"):
+            with open(os.environ["GUARD_LOG"], "a") as log:
+                log.write(f"{address}\\n")
+            raise OSError("no network in this test")
+        return connect(self, address)
+    return guarded
+
+socket.socket.connect = _guarded(socket.socket.connect)
+socket.socket.connect_ex = _guarded(socket.socket.connect_ex)
+"""
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """A demo that was run."""
+
+    folder: Path
+    """Where; the tests of the demo go on in it."""
+    untouched: Path
+    """A copy of its `replay-demo` as the demo left it."""
+    port: int
+    done: subprocess.CompletedProcess[str]
+    seconds: float
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """A person's environment: a real key, another store, proxies; and a guard in every Python process."""
+    guard = folder / "guard"
+    guard.mkdir(exist_ok=True)
+    (guard / "sitecustomize.py").write_text(GUARD)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "REPLAY"))}
+    return {
+        **kept,
+        "PYTHONPATH": str(guard),
+        "GUARD_LOG": str(folder / "connections.txt"),
+        "HOME": str(folder),
+        "ANTHROPIC_API_KEY": SECRET,
+        "REPLAY_DB": str(folder / "elsewhere.duckdb"),
+        "REPLAY_JUDGE_MODEL": "claude-fable-5-1",
+        "HTTP_PROXY": "http://192.0.2.1:9",
+        "HTTPS_PROXY": "http://192.0.2.1:9",
+        "COLUMNS": "100",
+    }
+
+
+def replay(folder: Path, *args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """`replay ARGS` in that environment."""
+    return subprocess.run(
+        [*REPLAY, *args],
+        cwd=cwd or folder,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def run(folder: Path) -> DemoRun:
+    """Run the demo."""
+    began = time.monotonic()
+    # Other demos may run at the same time, and this one's stand-in is wanted again later.
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    done = replay(folder, "demo", "--port", str(port))
+    took = time.monotonic() - began
+    assert done.returncode == 0, done.stdout + done.stderr
+    untouched = folder / "untouched" / "replay-demo"
+    shutil.copytree(folder / "replay-demo", untouched, symlinks=True)
+    return DemoRun(folder, untouched, port, done, took)
