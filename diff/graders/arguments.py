@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,6 +32,8 @@ from replay.model import Json, JsonObject, NamedRule, PathRule, ToolMatch
 ANY = "*"
 _DOT = re.compile(r"(?<!\\)\.")
 _DATES = ("%d %B %Y", "%d %b %Y", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y")
+_OPENING = frozenset("{[")
+_PLAIN = frozenset((str, int, float, bool, type(None)))
 _MOST_DIGITS = 400
 """A text that is longer is no number."""
 
@@ -138,8 +141,70 @@ class Rules:
 
 
 def equal(wanted: Json, made: Json) -> bool:
-    """Whether two values are the same as JSON, JSON inside strings decoded."""
-    return canonical({"": wanted}) == canonical({"": made})
+    """Whether two values are the same as JSON, JSON inside strings decoded.
+
+    Most are told apart, or found equal, by looking at them side by side; only where a string may hold JSON,
+    or a number is none, both are written out.
+    """
+    try:
+        found = _alike(wanted, made)
+    except RecursionError:
+        found = None
+    return canonical({"": wanted}) == canonical({"": made}) if found is None else found
+
+
+def _alike(one: Json, other: Json) -> bool | None:
+    """Whether two values are equal; None where that cannot be told without writing them out."""
+    kind = type(one)
+    if kind is not type(other):
+        return _alike_of_two_kinds(one, other)
+    if kind in _PLAIN and one == other:
+        return True
+    if isinstance(one, str) and isinstance(other, str):
+        return None if one[:1] in _OPENING or other[:1] in _OPENING else False
+    told: bool | None = True
+    if isinstance(one, dict) and isinstance(other, dict):
+        if len(one) != len(other):
+            return False
+        for key, value in one.items():
+            if key not in other:
+                return False
+            opposite = other[key]
+            # The usual case, without a call.
+            if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
+                continue
+            found = _alike(value, opposite)
+            if not found:
+                if found is False:
+                    return False
+                told = None
+        return told
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        if len(one) != len(other):
+            return False
+        for value, opposite in zip(one, other, strict=True):
+            found = _alike(value, opposite)
+            if not found:
+                if found is False:
+                    return False
+                told = None
+        return told
+    # Two numbers that differ; but what is no number is written as null.
+    both = isinstance(one, float) and isinstance(other, float) and isfinite(one) and isfinite(other)
+    return None if isinstance(one, float) and not both else False
+
+
+def _alike_of_two_kinds(one: Json, other: Json) -> bool | None:
+    if isinstance(one, str) or isinstance(other, str):
+        text, value = (one, other) if isinstance(one, str) else (other, one)
+        inside = isinstance(text, str) and text[:1] in _OPENING and isinstance(value, dict | list | tuple)
+        return None if inside else False
+    numbers = [value for value in (one, other) if isinstance(value, int | float)]
+    if any(isinstance(value, float) and not isfinite(value) for value in numbers):
+        return None
+    if len(numbers) == 2:
+        return not isinstance(one, bool) and not isinstance(other, bool) and one == other
+    return None if isinstance(one, list | tuple) and isinstance(other, list | tuple) else False
 
 
 def _inside(value: Json) -> Json:

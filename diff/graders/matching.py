@@ -44,7 +44,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diff.graders.arguments import ANY, Rules, canonical, equal, laid_over
+from diff.graders.arguments import ANY, Rules, equal, laid_over
 from replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
 _VALUE_WIDTH = 40
@@ -123,9 +123,9 @@ class _Pair:
         self.expected, self.actual, self.rules = expected, actual, rules
         self._ignore_by_tool, self._root = ignore_by_tool, root
         self._said: dict[str, tuple[str, Rules | None]] = {}
-        self._known: dict[tuple[int, int], bool] = {}
-        self._keys: dict[int, str] = {}
-        self._wanted: dict[int, str] = {}
+        self._plain = not (rules.tools or rules.ignore_args or ignore_by_tool)
+        self._known: dict[int, bool] = {}
+        self._pairing: dict[int, int] | None = None
 
     @classmethod
     def of(
@@ -160,31 +160,33 @@ class _Pair:
 
     def fits(self, i: int, j: int) -> bool:
         """Whether expected call i and actual call j are the same call."""
-        known = self._known.get((i, j))
+        if self.expected[i].name != self.actual[j].name:
+            return False
+        place = i * len(self.actual) + j
+        known = self._known.get(place)
         if known is None:
-            known = self._known[i, j] = self._compare(i, j)
+            known = self._known[place] = self._agree(i, j)
         return known
 
-    def _compare(self, i: int, j: int) -> bool:
-        wanted, made = self.expected[i], self.actual[j]
-        if wanted.name != made.name:
-            return False
-        how, own = self._how(wanted.name)
-        if how == "ignore" or wanted.args is None:
+    def _agree(self, i: int, j: int) -> bool:
+        """Whether the arguments of two calls to one tool agree."""
+        name, wanted, made = self.expected[i].name, self.expected[i].args, self.actual[j].args
+        if self._plain and self.rules.args == "exact" and wanted is not None:
+            return equal(wanted, made)
+        how, own = self._how(name)
+        if how == "ignore" or wanted is None:
             return True
         if own is not None:
-            return next(own.differences(wanted.args, made.args), None) is None
-        ignored = self._ignored(wanted.name)
-        if i not in self._wanted:
-            self._wanted[i] = canonical(wanted.args, ignored)
+            return next(own.differences(wanted, made), None) is None
+        ignored = self._ignored(name)
+        if ignored:
+            wanted = {key: value for key, value in wanted.items() if key not in ignored}
+            made = {key: value for key, value in made.items() if key not in ignored}
         if how == "exact":
-            if j not in self._keys:
-                self._keys[j] = canonical(made.args, ignored)
-            return self._wanted[i] == self._keys[j]
-        keys = [key for key in wanted.args if key not in ignored]
-        if any(key not in made.args for key in keys):
+            return equal(wanted, made)
+        if any(key not in made for key in wanted):
             return False
-        return self._wanted[i] == canonical({key: made.args[key] for key in keys})
+        return equal(wanted, made if len(made) == len(wanted) else {key: made[key] for key in wanted})
 
     def passes(self) -> bool:
         e, a = len(self.expected), len(self.actual)
@@ -219,17 +221,28 @@ class _Pair:
 
     def pairing(self) -> dict[int, int]:
         """A maximum one-to-one pairing: actual index → expected index."""
-        holder: dict[int, int] = {}
-        for i in range(len(self.expected)):
-            self._augment(i, holder)
-        return holder
+        if self._pairing is None:
+            holder = self._pairing = {}
+            by_name: dict[str, list[int]] = {}
+            for j, call in enumerate(self.actual):
+                by_name.setdefault(call.name, []).append(j)
+            for i, wanted in enumerate(self.expected):
+                places = by_name.get(wanted.name, ())
+                for j in places:
+                    if j not in holder and self.fits(i, j):
+                        holder[j] = i
+                        break
+                else:
+                    if places:
+                        self._augment(i, places, holder)
+        return self._pairing
 
-    def _augment(self, start: int, holder: dict[int, int]) -> None:
-        """Find a place for expected call `start`, moving others along an alternating path if need be."""
+    def _augment(self, start: int, places: Sequence[int], holder: dict[int, int]) -> None:
+        """Find one of `places` for expected call `start`, moving others along an alternating path."""
         came_from: dict[int, int] = {}
         queue = [start]
         for i in queue:
-            for j in range(len(self.actual)):
+            for j in places:
                 if j in came_from or not self.fits(i, j):
                     continue
                 came_from[j] = i
@@ -247,15 +260,20 @@ class _Pair:
                 return
 
     def longest_common(self) -> int:
-        """Length of the longest common subsequence (dynamic programme; Wagner & Fischer 1974)."""
-        row = [0] * (len(self.actual) + 1)
-        for i in range(len(self.expected)):
+        """Length of the longest common subsequence (dynamic programme; Wagner & Fischer 1974).
+
+        What both begin with is in one, so only the rest is worked out.
+        """
+        begun = self.common_prefix()
+        rest = range(begun, len(self.actual))
+        row = [0] * (len(rest) + 1)
+        for i in range(begun, len(self.expected)):
             diagonal = 0
-            for j in range(len(self.actual)):
-                above = row[j + 1]
-                row[j + 1] = diagonal + 1 if self.fits(i, j) else max(above, row[j])
+            for place, j in enumerate(rest):
+                above = row[place + 1]
+                row[place + 1] = diagonal + 1 if self.fits(i, j) else max(above, row[place])
                 diagonal = above
-        return row[-1]
+        return begun + row[-1]
 
     def partial(self) -> float:
         """Partial credit; the formulas stand in the module's docstring."""

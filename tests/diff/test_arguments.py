@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diff.graders.arguments import canonical, equal
 from diff.graders.matching import Matched, match
 from diff.graders.tool_calls import grade
 from replay.errors import InputError, ReplayError, SettingsError
 from replay.golden import case_to_json, read_golden
 from replay.messages import canonical_args
-from replay.model import ExpectedCall, Match, PathRule, ToolCall, ToolMatch
+from replay.model import ExpectedCall, Json, Match, PathRule, ToolCall, ToolMatch
 from replay.settings import MatchSection, Settings, Tool, load
 from tests.diff.build import case, item, trial
 
@@ -368,3 +369,20 @@ def test_defaults_are_for_every_kind_of_item() -> None:
     )
     made = trial("t", "new", calls=[ToolCall(name="cancel_order", args={"order_id": "2"})])
     assert not grade(item("t"), made, settings).passed  # type: ignore[union-attr]
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2), st.integers(), st.sampled_from([0.0, -0.0, 1.0, 0.5, 1e16]),
+    st.floats(allow_nan=True), st.sampled_from(["", "a", "1", "{", "[]", "[1]", "[1.0]", '{"a": 1}', '{"a":1.0}']),
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.sampled_from("ab"), inner)),
+    max_leaves=4,
+)
+
+
+@given(VALUES, VALUES)
+def test_values_are_equal_exactly_where_they_are_written_alike(one: Json, other: Json) -> None:
+    assert equal(one, other) is (canonical({"": one}) == canonical({"": other}))
+    assert equal(one, one)
