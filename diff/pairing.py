@@ -4,7 +4,8 @@ Trial n of the old lane and trial n of the new one are a pair where both ended `
 kept as two grades of the metric `pairwise`: the new trial's, 1 where it is better, 0.5 for a tie, 0 where it
 is worse; and the old trial's, which is the rest to 1. So the new lane's mean is its win rate (ties count
 half), and the metric's change is wins less losses, with the interval of any paired change: half of it, and
-0.5 added, is the win rate's.
+0.5 added, is the win rate's. Of several new lanes each is compared with the old one; there the old trial
+keeps the grade of its comparison with `new`, and the others follow from those of the candidates (`rest_of`).
 """
 
 from __future__ import annotations
@@ -49,20 +50,37 @@ class Pair:
 
 def pairs(con: DuckDBPyConnection, run: Run, judge: str, standing: tuple[GradeState, ...]) -> Iterator[Pair]:
     """The pairs that the judge of this version has not compared in both orders, in the order of the items."""
-    if not {Lane.OLD, Lane.NEW} <= run.lanes.keys():
+    candidates = [lane for lane in run.lanes if lane.is_new]
+    if Lane.OLD not in run.lanes or not candidates:
         return
     earlier = {
-        (grade.item_id, grade.trial): tuple(vote for vote in grade.votes if vote.state in standing)
+        (grade.item_id, grade.lane, grade.trial): tuple(
+            vote for vote in grade.votes if vote.state in standing
+        )
         for grade in iter_grades(con, run.id)
-        if (grade.grader, grade.grader_version, grade.lane) == (PAIRWISE, judge, Lane.NEW)
+        if (grade.grader, grade.grader_version) == (PAIRWISE, judge) and grade.lane.is_new
     }
     for item, trials in by_item(con, run):
         ended = {(trial.lane, trial.index): trial for trial in trials if trial.status is Status.OK}
-        for (lane, index), old in ended.items():
-            new = ended.get((Lane.NEW, index))
-            have = earlier.get((item.id, index), ())
-            if lane is Lane.OLD and new is not None and len(have) < pairwise.ORDERS:
+        for (lane, index), new in ended.items():
+            old = ended.get((Lane.OLD, index))
+            have = earlier.get((item.id, lane, index), ())
+            if lane.is_new and old is not None and len(have) < pairwise.ORDERS:
                 yield Pair(item, old, new, have)
+
+
+def rest_of(new: Grade) -> Grade:
+    """The old trial's grade of the same comparison."""
+    rest = None if new.score is None else 1 - new.score
+    votes = (replace(vote, score=None if vote.score is None else 1 - vote.score) for vote in new.votes)
+    return replace(
+        new,
+        lane=Lane.OLD,
+        score=rest,
+        passed=None if rest is None else rest >= pairwise.TIE,
+        votes=tuple(votes),
+        cost_usd=0.0,
+    )
 
 
 def request(judge: Judge, text: str) -> ModelRequest:
@@ -118,7 +136,7 @@ class Comparing:
         new = Grade(
             run_id=pair.new.run_id,
             item_id=pair.item.id,
-            lane=Lane.NEW,
+            lane=pair.new.lane,
             trial=pair.new.index,
             grader=PAIRWISE,
             grader_version=version(judge),
@@ -135,14 +153,5 @@ class Comparing:
             votes=cast,
             cost_usd=cost,
         )
-        rest = None if found.score is None else 1 - found.score
-        turned = tuple(replace(vote, score=None if vote.score is None else 1 - vote.score) for vote in cast)
-        old = replace(
-            new,
-            lane=Lane.OLD,
-            score=rest,
-            passed=None if rest is None else rest >= pairwise.TIE,
-            votes=turned,
-            cost_usd=0.0,
-        )
-        return old, new
+        # The old trial has one grade: its comparisons with other candidates follow from theirs.
+        return (rest_of(new), new) if new.lane is Lane.NEW else (new,)

@@ -11,7 +11,7 @@ from diff.graders.base import free_grades
 from diff.lanes import LaneTally
 from diff.metrics import Block
 from diff.result import GradedTrial
-from diff.stored import StoredGrades
+from diff.stored import PAIRWISE, StoredGrades
 from diff.walk import by_item
 from replay.model import Lane, Run, Status, Trial, VersionKind
 from replay.settings import Settings
@@ -70,7 +70,7 @@ def as_new(run: Run, read: Read, candidate: Lane) -> tuple[Run, Read]:
         }
 
     def renamed(block: Block) -> Block:
-        lanes = kept(block.lanes)
+        lanes = kept(_compared_with(candidate, block.lanes))
         lanes[Lane.NEW] = tuple(
             replace(graded, trial=replace(graded.trial, lane=Lane.NEW)) for graded in lanes.get(Lane.NEW, ())
         )
@@ -82,6 +82,24 @@ def as_new(run: Run, read: Read, candidate: Lane) -> tuple[Run, Read]:
         tallies=kept(read.tallies),
         witnesses=kept(read.witnesses),
     )
+
+
+def _compared_with(
+    candidate: Lane, lanes: Mapping[Lane, tuple[GradedTrial, ...]]
+) -> Mapping[Lane, tuple[GradedTrial, ...]]:
+    """The lanes with the judge's comparisons of the old trials being those with this candidate."""
+    if candidate is Lane.NEW or not any(PAIRWISE in one.grades for lane in lanes.values() for one in lane):
+        return lanes
+    from diff.pairing import rest_of
+
+    said = {one.trial.index: one.grades.get(PAIRWISE) for one in lanes.get(candidate, ())}
+
+    def turned(graded: GradedTrial) -> GradedTrial:
+        grades = {name: grade for name, grade in graded.grades.items() if name != PAIRWISE}
+        new = said.get(graded.trial.index)
+        return replace(graded, grades=grades if new is None else grades | {PAIRWISE: rest_of(new)})
+
+    return {**lanes, Lane.OLD: tuple(turned(one) for one in lanes.get(Lane.OLD, ()))}
 
 
 def _whole(run: Run, trials: Sequence[Trial]) -> bool:

@@ -69,7 +69,7 @@ def store(
 ) -> Path:
     versions = {
         lane: Version(name=lane.value, kind=kind, args={"model": model})
-        for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
+        for lane in dict.fromkeys((Lane.OLD, Lane.NEW, Lane.OLD2, *(one.lane for one in trials)))
     }
     run = Run(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")
     with open_store(path) as con:

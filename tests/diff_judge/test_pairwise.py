@@ -165,3 +165,22 @@ def test_it_is_a_metric_of_its_own_that_never_decides(tmp_path: Path) -> None:
     assert metric.ci is not None
     assert metric.ci[0] < 5 / 8 < metric.ci[1] <= 1
     assert not metric.gated
+
+
+def test_each_of_several_candidates_is_compared_with_the_old_version(tmp_path: Path) -> None:
+    items = [item(number) for number in range(4)]
+    said = {Lane.OLD: "aa", Lane.OLD2: "aa", Lane.NEW: "a", Lane.NEW2: "aaa"}
+    trials = [trial(one, lane, final_response=text) for one in items for lane, text in said.items()]
+    path = store(tmp_path / "s.duckdb", items, trials)
+    report, _ = _grade(path, _model(_longer))
+    assert report.pairs == 8
+    assert _grade(path, _model(_longer))[0].pairs == 0
+    with open_store(path) as con:
+        con.execute("UPDATE runs SET sample = NULL")
+        results = {
+            lane: compute(con, RUN, Settings(root=tmp_path), candidate=lane) for lane in (Lane.NEW, Lane.NEW2)
+        }
+    found = {lane: result.metrics["pairwise"] for lane, result in results.items()}
+    assert (found[Lane.NEW].old, found[Lane.NEW].new) == (1.0, 0.0)
+    assert (found[Lane.NEW2].old, found[Lane.NEW2].new) == (0.0, 1.0)
+    assert [one.lane for one in results[Lane.NEW].ranking] == [Lane.NEW2, Lane.NEW]
