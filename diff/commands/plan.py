@@ -33,6 +33,14 @@ _ITEMS = (20, 50, 100, 200, 500)
     metavar="K",
     help="Trials a lane (repeatable); default 1, 3 and 5.",
 )
+@click.option(
+    "--candidates",
+    type=click.IntRange(1, 9),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="New versions in one run: each pays for a lane, and their intervals hold together.",
+)
 @click.option("--aa/--no-aa", default=True, show_default=True, help="Pay for the old version once more.")
 @json_option
 def plan(
@@ -42,6 +50,7 @@ def plan(
     effect: float | None,
     power: float,
     trials: tuple[int, ...],
+    candidates: int,
     aa: bool,
     as_json: bool,
 ) -> None:
@@ -53,10 +62,12 @@ def plan(
     \b
     Examples:
       replay plan
+      replay plan --candidates 3 --trials 3
       replay plan 20261120-221305-ab12 --metric judge --effect 0.03 --power 0.9
     """
     from diff.compute import compute
     from diff.plan import items_for, seen, size
+    from diff.statistics.paired import simultaneous
     from replay.errors import InputError
     from replay.store.connection import open_store
     from replay.store.runs import chosen_run
@@ -68,7 +79,7 @@ def plan(
     with open_store(app.store_path, read_only=True) as con:
         run = chosen_run(con, run).id
         known = seen(compute(con, run, app.settings, metrics=(metric,)), metric)
-    lanes, confidence = 3 if aa else 2, app.settings.gate.confidence
+    lanes, confidence = 1 + aa + candidates, simultaneous(app.settings.gate.confidence, candidates)
     given = sorted(set(trials)) or [1, 3, 5]
     sizes = [
         [size(known, items, k, lanes, confidence=confidence, power=power) for k in given] for items in _ITEMS

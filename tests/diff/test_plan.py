@@ -113,6 +113,10 @@ def test_the_command_prints_the_table_and_the_price(
     document = json.loads(capsys.readouterr().out)
     assert [one["trials"] for one in document["needed"]] == [1, 3, 5]
     assert document["table"][0]["cost_usd"] == pytest.approx(20 * 1 * 3 * 0.01)
+    assert _run("--db", str(path), "plan", "--effect", "0.1", "--candidates", "3", "--json") == 0
+    several = json.loads(capsys.readouterr().out)
+    assert several["table"][0]["cost_usd"] == pytest.approx(20 * 1 * 5 * 0.01)
+    assert several["needed"][0]["items"] > document["needed"][0]["items"]
 
 
 @pytest.mark.parametrize(
