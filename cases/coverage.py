@@ -12,6 +12,8 @@ from replay.model import NO_TOOLS, Case
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_EXAMPLES = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncovered:
@@ -19,8 +21,8 @@ class Uncovered:
 
     tool_path: str
     traces: int
-    example: str
-    """Id of one such trace: the one whose id has the smallest hash."""
+    examples: tuple[str, ...]
+    """Ids of such traces to look at: those whose ids have the smallest hashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +48,17 @@ def coverage(con: DuckDBPyConnection, cases: Sequence[Case], month: str) -> Cove
     """How much of a month's traffic goes a way that a case goes, too."""
     paths = sorted({path for case in cases if (path := path_of(case)) is not None})
     rows = con.execute(
-        "SELECT tool_path, count(*) AS traces, arg_min(trace_id, md5(trace_id)) AS example FROM traces"
+        "SELECT tool_path, count(*) AS traces, arg_min(trace_id, md5(trace_id), $2) AS examples FROM traces"
         " WHERE strftime(started_at, '%Y-%m') = $1 GROUP BY tool_path ORDER BY traces DESC, tool_path",
-        [month],
+        [month, _EXAMPLES],
     ).fetchall()
     return Coverage(
         month=month,
         traces=sum(traces for _, traces, _ in rows),
         covered=sum(traces for path, traces, _ in rows if path in paths),
         missing=tuple(
-            Uncovered(tool_path=path, traces=traces, example=example)
-            for path, traces, example in rows
+            Uncovered(tool_path=path, traces=traces, examples=tuple(examples))
+            for path, traces, examples in rows
             if path not in paths
         ),
     )

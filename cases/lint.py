@@ -1,26 +1,28 @@
 """What is wrong with a golden set, and what makes it less worth than it looks.
 
-errors    a line that is no case · an id or a content that comes twice · one input with two expectations
-warnings  nothing is expected · the tape cannot answer an expected call · near-duplicates · never reviewed, or
-          not for long · quarantined without an owner · keys that nothing reads
+errors    a line that is no case · an id or a content that comes twice · one input with two expectations · an
+          expectation that contradicts itself
+warnings  nothing is expected · the tape cannot answer an expected call · near-duplicates · not reviewed for
+          long · flips in runs of one version (`cases.flaky`) · quarantine without an owner or a date, or for
+          long · keys that nothing reads
+notes     in quarantine, by whom and for how long
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from diff.alone import QUARANTINE
 from replay.align import same
 from replay.errors import InputError
 from replay.golden import content_id, each_case
-from replay.model import Case, Expectation, ExpectedCall
+from replay.model import Case, Expectation, ExpectedCall, ToolMatch
 
 STALE_DAYS = 180
-QUARANTINE = "quarantine"
-"""Cases with this tag are known to be unreliable; someone should own them."""
 _ALIKE = 0.95
 _READ_ELSEWHERE = {"x", "notes", "comment", "description"}
 """Keys people write for each other."""
@@ -31,6 +33,8 @@ class Level(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
+    """Never fails, `--strict` or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +48,10 @@ class Finding:
     text: str
 
 
-def lint(path: Path, today: date, stale_days: int = STALE_DAYS) -> list[Finding]:
-    """Everything there is to say about a golden set, by line.
+def lint(
+    path: Path, today: date, stale_days: int = STALE_DAYS, flaky: Mapping[str, str] | None = None
+) -> list[Finding]:
+    """Everything there is to say about a golden set, by line; `flaky` is what runs say of cases, by id.
 
     Raises:
         InputError: the file cannot be read as a whole.
@@ -60,12 +66,15 @@ def lint(path: Path, today: date, stale_days: int = STALE_DAYS) -> list[Finding]
             read.append((line, found))
     findings += _twice(read)
     for line, case in read:
-        findings += [
-            Finding(level=Level.WARNING, line=line, case=case.id, text=text)
-            for text in _about(case, today, stale_days)
+        about = [
+            *((Level.ERROR, text) for text in _contradictions(case.expectation)),
+            *((Level.WARNING, text) for text in _about(case, today, stale_days)),
+            *_quarantine(case, today, stale_days),
+            *((Level.WARNING, text) for text in [(flaky or {}).get(case.id)] if text),
         ]
+        findings += [Finding(level=level, line=line, case=case.id, text=text) for level, text in about]
     findings += _alike(read)
-    return sorted(findings, key=lambda finding: (finding.line, finding.level))
+    return sorted(findings, key=lambda finding: (finding.line, list(Level).index(finding.level)))
 
 
 def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
@@ -92,13 +101,15 @@ def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
     expected = case.expectation
     if expected == Expectation(match=expected.match, extra=expected.extra):
         yield "nothing is expected, so it always passes; say expected_tool_calls, traits or an answer"
-    for call in expected.tool_calls or ():
-        if not _answered(call, case):
-            yield (
-                f"the tape has no answer for the expected call of {call.name}, so an agent that makes it "
-                "diverges; promote the trace again, or mend the tape"
-            )
-            break
+    missing = next((call.name for call in expected.tool_calls or () if not _answered(call, case)), None)
+    taped = {call.name for call in case.tape if call.answered}
+    if missing is None and case.tape:
+        missing = next((name for name in expected.tools or () if name not in taped), None)
+    if missing is not None:
+        yield (
+            f"the tape has no answer for the expected call of {missing}, so an agent that makes it "
+            "diverges; promote the trace again, or mend the tape"
+        )
     reviewed = case.provenance.last_reviewed
     if reviewed is not None:
         try:
@@ -108,19 +119,65 @@ def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
         else:
             if age > timedelta(days=stale_days):
                 yield f"not reviewed for {age.days} days; look at it, and set metadata.last_reviewed"
-    if QUARANTINE in case.tags and not case.provenance.owner:
-        yield "quarantined without an owner; set metadata.owner"
     unread = sorted(expected.extra.keys() - _READ_ELSEWHERE)
     if unread:
         yield f"nothing reads {', '.join(unread[:5])}; is a key misspelt?"
 
 
+def _contradictions(expected: Expectation) -> Iterator[str]:
+    names = [call.name for call in expected.tool_calls or ()]
+    match = expected.match
+    only = next((name for name in names if match.only_tools and name not in match.only_tools), None)
+    hidden = next((name for name in names if name in match.ignore_tools), only)
+    if hidden is not None:
+        yield f"a call of {hidden} is expected, and match leaves its calls out; decide which holds"
+    if expected.tool_calls is not None and match.mode in ("strict", "unordered", "subset"):
+        left_out = {*match.ignore_tools}
+        odd = [name for name in expected.tools or () if name not in names and name not in left_out]
+        if odd and not match.only_tools:
+            yield (
+                f"expected_tools names {odd[0]}, and expected_tool_calls with match {match.mode} allows no "
+                "call of it; decide which holds"
+            )
+    if expected.tolerance is not None and expected.answer is None:
+        yield f"tolerance {expected.tolerance} has no expected_answer to compare with"
+
+
+def _quarantine(case: Case, today: date, stale_days: int) -> Iterator[tuple[Level, str]]:
+    kept = case.provenance.quarantine
+    if kept is None:
+        if QUARANTINE in case.tags:
+            said = "in quarantine by its tag alone; say owner, since and reason in metadata.quarantine"
+            yield Level.WARNING, said
+        return
+    said = f" ({kept.reason})" if kept.reason else ""
+    if not kept.owner:
+        yield Level.WARNING, "in quarantine without an owner; set metadata.quarantine.owner"
+    try:
+        age = None if kept.since is None else (today - date.fromisoformat(kept.since[:10])).days
+    except ValueError:
+        yield Level.WARNING, f"metadata.quarantine.since is no date: {kept.since!r}; write it as 2026-11-20"
+        return
+    if age is None:
+        yield Level.WARNING, "in quarantine nobody knows since when; set metadata.quarantine.since"
+    elif age > stale_days:
+        yield Level.WARNING, f"in quarantine for {age} days{said}; mend it, or retire it"
+    elif kept.owner:
+        yield Level.NOTE, f"in quarantine for {age} days, by {kept.owner}{said}; no gate counts it"
+
+
 def _answered(call: ExpectedCall, case: Case) -> bool:
+    match = case.expectation.match
+    rule = match.tools.get(call.name, match.tools.get("*", match.args))
+    # How far rules of one's own reach, nobody can tell without the call that is made.
+    wanted = {} if rule == "ignore" or isinstance(rule, ToolMatch) else call.args or {}
     return any(
         taped.name == call.name
         and taped.answered
         and all(
-            key in taped.args and same(taped.args[key], value) for key, value in (call.args or {}).items()
+            key in taped.args and same(taped.args[key], value)
+            for key, value in wanted.items()
+            if key not in match.ignore_args
         )
         for taped in case.tape
     )

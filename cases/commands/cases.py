@@ -11,8 +11,8 @@ import click
 
 from cases.commands.cases_convert import convert
 from cases.commands.cases_edit import edit, golden_set, show
-from replay.errors import ExitCode
-from replay.options import App, command, common_options, json_option, print_json
+from replay.errors import ExitCode, StoreError
+from replay.options import App, command, common_options, json_option, print_json, say
 
 if TYPE_CHECKING:
     from cases.coverage import Coverage
@@ -86,18 +86,17 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
 @click.option(
     "--stale-days",
     type=click.IntRange(1),
-    default=180,
-    show_default=True,
-    help="Older reviews are a warning.",
+    help="Older reviews are a warning; default [cases] stale_days.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @json_option
-def lint(app: App, path: Path | None, stale_days: int, strict: bool, as_json: bool) -> ExitCode:
+def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_json: bool) -> ExitCode:
     """Say what is wrong with the golden set, by line.
 
-    Errors (a line that is no case, an id or a content that comes twice, one input with two expectations) end
-    with 1; warnings (nothing expected, a tape that cannot answer what is expected, near-duplicates, stale
-    reviews, quarantine without an owner, keys that nothing reads) with 0, unless --strict.
+    Errors (a line that is no case, an id or a content that comes twice, one input with two expectations, an
+    expectation that contradicts itself) end with 1; warnings (nothing expected, a tape that cannot answer
+    what is expected, near-duplicates, stale reviews, cases that flip with one version in stored runs,
+    quarantine without an owner or for long, keys that nothing reads) with 0, unless --strict.
 
     \b
     Example:
@@ -109,13 +108,32 @@ def lint(app: App, path: Path | None, stale_days: int, strict: bool, as_json: bo
     from cases.lint import lint as check
 
     golden = golden_set(app, path)
-    findings = check(golden, datetime.now(UTC).date(), stale_days)
-    failing = [one for one in findings if strict or one.level is Level.ERROR]
+    days = stale_days or app.settings.cases.stale_days
+    findings = check(golden, datetime.now(UTC).date(), days, _flaky(app, golden))
+    failing = [one for one in findings if one.level is Level.ERROR or (strict and one.level is Level.WARNING)]
     if as_json:
         print_json({"cases": str(golden), "findings": [asdict(one) for one in findings], "held": not failing})
     else:
         _show_findings(golden, findings)
     return ExitCode.GATE_FAILED if failing else ExitCode.OK
+
+
+def _flaky(app: App, golden: Path) -> dict[str, str]:
+    """What stored runs say of the cases; nothing where there is no store, or it cannot be read now."""
+    if not app.store_path.exists():
+        return {}
+    from cases.flaky import flaky
+    from replay.golden import each_case
+    from replay.model import Case
+    from replay.store.connection import open_store
+
+    ids = {found.id for _, found in each_case(golden) if isinstance(found, Case)}
+    try:
+        with open_store(app.store_path, read_only=True) as con:
+            return flaky(con, app.settings, ids)
+    except StoreError as error:
+        say(f"flaky cases are not looked for: {error}")
+        return {}
 
 
 def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
@@ -125,10 +143,8 @@ def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
     for one in findings:
         named = f" {one_line(one.case, 40)}" if one.case else ""
         show(f"{golden}:{one.line}: {one.level.value}:{named} {one_line(one.text)}")
-    errors = sum(one.level.value == "error" for one in findings)
-    click.echo(
-        f"{errors} errors, {len(findings) - errors} warnings" if findings else "nothing to complain of"
-    )
+    errors, warnings = (sum(one.level.value == level for one in findings) for level in ("error", "warning"))
+    click.echo(f"{errors} errors, {warnings} warnings" if findings else "nothing to complain of")
 
 
 @command("stats")
@@ -184,11 +200,13 @@ def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: C
         columns = [
             Column("WITHOUT A CASE", grows=True, least=16), Column("TRACES", right=True), Column("LOOK AT")
         ]  # fmt: skip
-        rows = [[one.tool_path, f"{one.traces:,}", one.example] for one in covered.missing[:_SHOWN]]
+        rows = [
+            [one.tool_path, f"{one.traces:,}", ", ".join(one.examples)] for one in covered.missing[:_SHOWN]
+        ]
         show("\n" + table(columns, rows, terminal_width()))
         if len(covered.missing) > _SHOWN:
             click.echo(f"… and {len(covered.missing) - _SHOWN} more")
-        show(f"next: replay show {one_line(covered.missing[0].example, 60)}, then replay promote it")
+        show(f"next: replay show {one_line(covered.missing[0].examples[0], 60)}, then replay promote it")
 
 
 @command("retire")

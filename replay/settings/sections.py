@@ -328,9 +328,12 @@ class CasesSection:
     Without it, a case of which some trials pass and some fail is undecided."""
     unrelated: tuple[str, ...] = ()
     """Files that never bear on a case, for `replay check --changed`: patterns such as `docs/*` or `*.md`."""
+    stale_days: int = 180
+    """`replay cases lint` warns of cases that nobody has reviewed for longer."""
 
     def __post_init__(self) -> None:
         _share(self, "threshold")
+        _at_least(self, 1, "stale_days")
         if self.case_threshold is not None:
             _share(self, "case_threshold")
         for tag, share in self.thresholds.items():

@@ -64,8 +64,36 @@ def test_a_good_set_has_nothing_to_complain_of(tmp_path: Path) -> None:
         ),
         (
             {**GOOD, "id": "b", "input": "x", "tags": ["quarantine"], "metadata": {}},
-            "warning", "quarantined without an owner",
+            "warning", "in quarantine by its tag alone; say owner, since and reason",
         ),
+        (
+            {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"since": "2026-11-20", "owner": "Bo"}}},
+            "note", "in quarantine for 1 days, by Bo; no gate counts it",
+        ),
+        (
+            {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"since": "2026-01-01", "owner": "Bo"}}},
+            "warning", "in quarantine for 324 days; mend it, or retire it",
+        ),
+        (
+            {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"since": "2026-11-20"}}},
+            "warning", "in quarantine without an owner",
+        ),
+        (
+            {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"owner": "Bo", "since": "May"}}},
+            "warning", "metadata.quarantine.since is no date: 'May'",
+        ),
+        (
+            {**GOOD, "id": "b", "input": "x", "match": {"ignore_tools": ["get_order"]}},
+            "error", "a call of get_order is expected, and match leaves its calls out",
+        ),
+        (
+            {
+                **GOOD, "id": "b", "input": "x", "expected_tools": ["get_order", "pay"],
+                "tape": [*GOOD["tape"], {"name": "pay", "result": 1}],
+            },
+            "error", "expected_tools names pay, and expected_tool_calls with match strict allows no call of it",
+        ),
+        ({**GOOD, "id": "b", "input": "x", "tolerance": "exact_match"}, "error", "has no expected_answer"),
         ({**GOOD, "id": "b", "input": "x", "expcted_tools": []}, "warning", "nothing reads expcted_tools"),
     ],
 )  # fmt: skip
