@@ -1,6 +1,6 @@
 """How often a version compared with itself raises an alarm, by everything that `replay diff` says.
 
-    python benchmarks/aa_false_alarms.py [--quick] [--runs N]
+    python benchmarks/aa_false_alarms.py [--quick] [--runs N] [--only AGENT]
 
 Agents with known pass rates, the same for old and new, go through `diff.compute`. A row is a kind of agent
 and a size: `items`, `k` trials a lane, with the A/A lane or not. Shares of runs:
@@ -126,7 +126,7 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
     )
     for world in WORLDS:
         for design in DESIGNS:
-            if not asked.quick or design[0] <= 50:
+            if asked.only in world.name and (not asked.quick or design[0] <= 50):
                 yield row(world, design, asked.runs)
 
 

@@ -1,6 +1,6 @@
 """How often the 95 % interval of `replay diff` holds the true change, where there is one.
 
-    python benchmarks/interval_coverage.py [--quick] [--runs N]
+    python benchmarks/interval_coverage.py [--quick] [--runs N] [--only CHANGE]
 
 Items are drawn from all that could be, with a change whose mean over all of them is known
 (`benchmarks/truth/changes.py`), and go through `diff.compute`. In the row of sessions whole sessions of one to
@@ -42,7 +42,7 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
     yield "share of intervals that hold the truth (and their mean width)", True
     heads = "".join(f"{f'n={n} k={k}':>16}" for n, k in designs)
     yield f"{'change':28}{'truth':>7}{heads}", True
-    for change in CHANGES:
+    for change in (each for each in CHANGES if asked.only in each.name):
         cells, held = "", True
         for n, k in designs:
             rng = np.random.default_rng([n, k])

@@ -1,6 +1,6 @@
 """Whether a comparison of the size that `replay plan` names finds the change it was planned for.
 
-    python benchmarks/plan_power.py [--quick] [--runs N]
+    python benchmarks/plan_power.py [--quick] [--runs N] [--only AGENT]
 
 For each kind of agent: a small run of 50 items, 3 trials and the A/A lane, in which nothing changed, goes
 through `diff.plan`, which promises that n items of k trials show a change of `promised` with 80 % power. Then a
@@ -56,7 +56,7 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
     yield f"{'agent':26}{'items':>5}{'k':>3}{'promised':>10}{'falls':>9} {'slips':>9}", True
     for name in NAMES:
         for n, k in DESIGNS:
-            if not asked.quick or n <= 50:
+            if asked.only in name and (not asked.quick or n <= 50):
                 yield _row(name, n, k, asked.runs)
 
 

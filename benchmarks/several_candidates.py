@@ -1,6 +1,6 @@
 """How often one of several candidates that are all the old version again is taken for another one.
 
-    python benchmarks/several_candidates.py [--quick] [--runs N]
+    python benchmarks/several_candidates.py [--quick] [--runs N] [--only AGENT]
 
 `m` candidates with the old version's pass rates run against it, as `replay run --new a --new b` runs them, and
 go through `diff.compute`. Shares of runs in which it is so of *any* candidate:
@@ -83,7 +83,7 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
     )
     for name in NAMES:
         for n, m in DESIGNS:
-            if not asked.quick or n <= 50:
+            if asked.only in name and (not asked.quick or n <= 50):
                 yield _row(name, n, m, asked.runs)
 
 

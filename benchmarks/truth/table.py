@@ -14,15 +14,18 @@ class Options:
 
     quick: bool
     runs: int
+    only: str
+    """Rows whose first words hold this."""
 
 
 def options(about: str, *, runs: int, quick: int) -> Options:
-    """Read `--quick` and `--runs`."""
+    """Read `--quick`, `--runs` and `--only`."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help=f"{quick} simulated runs a row, fewer rows")
     parser.add_argument("--runs", type=int, help=f"simulated runs a row (default {runs})")
+    parser.add_argument("--only", default="", help="rows whose first words hold this")
     given = parser.parse_args()
-    return Options(quick=given.quick, runs=given.runs or (quick if given.quick else runs))
+    return Options(quick=given.quick, runs=given.runs or (quick if given.quick else runs), only=given.only)
 
 
 def error(share: float, runs: int) -> float:
