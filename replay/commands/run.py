@@ -48,6 +48,7 @@ def run(
     Examples:
       replay run --sample october --old prod --new candidate --trials 3 --aa
       replay run --cases --old git:v1.4.0 --new .
+      replay run --old prod --new candidate --new model=claude-sonnet-5-5 --trials 3
       replay run --mode step --old observed --new model=claude-sonnet-5-5
       replay run --resume
     """
