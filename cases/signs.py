@@ -5,6 +5,7 @@ Set work over the store. "Its month" is every trace that started in a month of t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,11 @@ LONG_CALLS = 5
 HIGH, LOW = 0.95, 0.1
 """Quantiles of the month beyond which a cost or a path is high, or a score low."""
 _MOST_CORPUS = 20_000
+_BAD = {
+    "bad", "negative", "thumbs down", "thumbsdown", "down", "dislike", "disliked", "poor", "incorrect",
+    "wrong", "fail", "failed", "unhelpful", "not helpful", "no", "false",
+}  # fmt: skip
+"""Categories of a score that say it was bad."""
 
 _read_scores: Any = reader(dict[str, Any])
 
@@ -97,9 +103,16 @@ def _bad_scores(con: DuckDBPyConnection, ids: dict[str, list[str]]) -> list[tupl
         for name, value in scores.items():
             if value is False:
                 bad.append((trace_id, f"score {name} is false"))
+            elif isinstance(value, str) and _says_bad(value):
+                bad.append((trace_id, f"score {name} is {value!r}"))
             elif name in low and not isinstance(value, str) and _is_low(float(value), low[name]):
                 bad.append((trace_id, f"score {name} is {value:g}, among the lowest tenth of the month"))
     return bad
+
+
+def _says_bad(value: str) -> bool:
+    """Whether a category is one of those by which people and tools say that it was bad."""
+    return re.sub(r"[\W_]+", " ", value).strip().lower() in _BAD
 
 
 def _is_low(value: float, limits: tuple[float, float] | None) -> bool:

@@ -291,6 +291,15 @@ def test_labels_are_given_on_a_sheet_that_hides_the_judge(shop: Path) -> None:
     assert "judge" not in blind
 
 
+def test_the_better_lane_is_taken_where_it_is_asked_for(shop: Path) -> None:
+    done = _replay(shop, "promote", "cancel-11", "--expect", "better", "--json")
+    assert json.loads(done.stdout)["promoted"][0]["expected_from"] == "recording", done.stderr
+    # The new version did worse, and is taken only where it is named.
+    done = _replay(shop, "promote", "cancel-12", "--expect", "new", "--json")
+    assert json.loads(done.stdout)["promoted"][0]["expected_from"] == "new", done.stderr
+    assert [len(case["expected_tool_calls"]) for case in _cases(shop)] == [2, 1]  # type: ignore[arg-type]
+
+
 def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(json.dumps(_traces()[0]) + "\n")
     assert _replay(tmp_path, "--db", "s.duckdb", "import", "jsonl", "t.jsonl").returncode == 0
