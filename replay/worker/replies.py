@@ -50,6 +50,9 @@ def read_answer(value: Any) -> dict[str, Any]:
 
 def _usage(value: Any) -> Any:
     usage = _field(value, "usage", None)
+    if usage is None:
+        # OpenAI Agents keep it with the context of the run.
+        usage = _field(_field(value, "context_wrapper", None), "usage", None)
     return usage() if inspect.ismethod(usage) else usage
 
 
@@ -111,11 +114,15 @@ def _text(value: Any) -> str | None:
 
 
 def _calls(value: Any) -> list[dict[str, Any]] | None:
-    """The calls in `tool_calls` or `steps`; None where it has neither."""
+    """The calls in `tool_calls`, `steps`, or `new_items` (OpenAI Agents); None where it has none of them."""
     for name in ("tool_calls", "steps"):
         found = _field(value, name)
         if isinstance(found, (list, tuple)):
             return _calls_in(found, steps=name == "steps")
+    found = _field(value, "new_items")
+    if isinstance(found, (list, tuple)):
+        raw = [_field(item, "raw_item", None) for item in found]
+        return _calls_in([item for item in raw if _field(item, "type", None) == "function_call"])
     return None
 
 

@@ -4,7 +4,7 @@ An entrypoint is a function, a class, an object, or (with `factory`) a function 
 object, the first of its `METHODS` is called. All of them sync or async. The agent gets the item as
 
 - the OpenAI-shaped list of messages, where it has a parameter `messages` that is its first or is required;
-- `{"messages": […]}`, where it is an `invoke` (LangChain, LangGraph);
+- `{"messages": […]}`, where it is an `invoke` or `ainvoke` (LangChain, LangGraph);
 - else the user's text, as its first parameter.
 
 `args` of the version go to the factory or class where that names them, else to the call. To support one more
@@ -27,7 +27,9 @@ else:
     failures = sys.modules["_replaydiff_worker_failures"]
     replies = sys.modules["_replaydiff_worker_replies"]
 
-METHODS = ("run", "solve", "answer", "chat", "invoke", "__call__")
+METHODS = ("run", "solve", "answer", "chat", "invoke", "ainvoke", "__call__")
+STATE_METHODS = ("invoke", "ainvoke")
+"""They take a state, of which the messages are a part."""
 
 
 class Unusable(Exception):  # noqa: N818 - it reads as what it says of a version
@@ -136,7 +138,9 @@ def is_async(function: Any) -> bool:
 
 def _target(found: Any, path: str, args: dict[str, Any]) -> Target:
     call, name = found, "__call__"
-    if not inspect.isroutine(found):
+    if inspect.ismethod(found) and found.__name__ in STATE_METHODS:
+        name = found.__name__
+    elif not inspect.isroutine(found):
         name = next((name for name in METHODS if callable(getattr(found, name, None))), "")
         if not name:
             raise Unusable(
@@ -148,7 +152,7 @@ def _target(found: Any, path: str, args: dict[str, Any]) -> Target:
     parameters = _parameters(call)
     _refuse_unknown(args, parameters, path)
     awaits = is_async(call)
-    if name == "invoke":
+    if name in STATE_METHODS:
         return Target("messages", awaits, lambda trial: call({"messages": trial["messages"]}, **args))
     if parameters is None:
         return Target("text", awaits, lambda trial: call(trial["input"], **args))

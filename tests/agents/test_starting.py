@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
         (
             "app.agent:number",
             "app.agent.number is an int (3) and cannot be called; an agent is a function, or an object with "
-            "run, solve, answer, chat, invoke or __call__",
+            "run, solve, answer, chat, invoke, ainvoke or __call__",
         ),
         (
             "app.agent:Needy",

@@ -218,6 +218,113 @@ def test_usage_is_read_in_everyones_words(entrypoint: str, usage: Usage | None, 
     assert outcome.cost_usd == (0.01 if entrypoint == "openai_usage" else None)
 
 
+NAMED = '''
+"""Each shape that issue-readers name, sync and async: `call` is answered by a patch point."""
+import dataclasses
+
+def call(name, args) -> str: return "the real tool ran"
+
+# a function of the user's message and a model
+def run_agent(user_message, model="m"): return f"{model}: {call('look_up', {'q': user_message})}"
+async def run_agent_async(user_message, model="m"): return run_agent(user_message, model)
+
+# a function from text to text
+def answer_fn(question: str) -> str: return call("look_up", {"q": question})
+async def answer_fn_async(question: str) -> str: return answer_fn(question)
+
+# a class that solves
+class Solver:
+    def solve(self, problem: str) -> dict: return {"result": call("look_up", {"q": problem}), "steps": []}
+class SolverAsync(Solver):
+    async def solve(self, problem: str) -> dict: return Solver.solve(self, problem)
+
+# a factory, then `await agent.run(messages=…)`
+class Agent:
+    def _reply(self, messages):
+        said = call("look_up", {"q": messages[-1]["content"]})
+        made = [{"name": "look_up", "args": {"q": messages[-1]["content"]}}]
+        return {"content": said, self.reports: made if self.reports == "tool_calls" else [{"tool_calls": made}]}
+class AgentAsync(Agent):
+    reports = "tool_calls"
+    async def run(self, *, messages): return self._reply(messages)
+class AgentSync(Agent):
+    reports = "steps"
+    def run(self, messages): return self._reply(messages)
+def create_async(): return AgentAsync()
+def create_sync(): return AgentSync()
+async def create_awaited(): return AgentAsync()
+
+# LangGraph, LangChain: state in, state out; the async door stands beside the sync one
+class AI:
+    type = "ai"
+    def __init__(self, content): self.content, self.tool_calls = content, []
+class Graph:
+    def invoke(self, input, config=None):
+        return {"messages": [*input["messages"], AI(call("look_up", {"q": input["messages"][-1]["content"]}))]}
+class GraphAsync:
+    async def ainvoke(self, input, config=None): return Graph().invoke(input, config)
+graph, graph_async = Graph(), GraphAsync()
+
+# OpenAI Agents: `Runner.run` gives a result with new_items and final_output
+@dataclasses.dataclass
+class Raw:
+    name: str
+    arguments: str
+    call_id: str = "c1"
+    type: str = "function_call"
+@dataclasses.dataclass
+class ToolCallItem:
+    raw_item: object
+    type: str = "tool_call_item"
+@dataclasses.dataclass
+class ToolOutputItem:
+    raw_item: dict
+    output: str
+    type: str = "tool_call_output_item"
+class RunResult:
+    def __init__(self, text):
+        self.input, self.final_output = text, call("look_up", {"q": text})
+        made, told = Raw("look_up", '{"q": "%s"}' % text), Raw("hand_off", "{}", "c2")
+        answer = {"call_id": "c1", "output": "x", "type": "function_call_output"}
+        self.new_items = [ToolCallItem(made), ToolOutputItem(answer, "x"), ToolCallItem(told)]
+        self.raw_responses = []
+def runner(text): return RunResult(text)
+async def runner_async(text): return RunResult(text)
+'''
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "options", "before"),
+    [
+        ("run_agent", {"args": {"model": "n"}}, "n: "),
+        ("run_agent_async", {"args": {"model": "n"}}, "n: "),
+        ("answer_fn", {}, ""),
+        ("answer_fn_async", {}, ""),
+        ("Solver", {}, ""),
+        ("SolverAsync", {}, ""),
+        ("create_async", {"factory": True}, ""),
+        ("create_sync", {"factory": True}, ""),
+        ("create_awaited", {"factory": True}, ""),
+        ("graph", {}, ""),
+        ("graph_async", {}, ""),
+        ("runner", {}, ""),
+        ("runner_async", {}, ""),
+    ],
+)
+def test_each_named_shape_is_called_with_its_tools_from_the_tape(
+    entrypoint: str, options: dict[str, Any], before: str, tmp_path: Path
+) -> None:
+    (tmp_path / "agents.py").write_text(NAMED)
+    tape = (ToolCall(name="look_up", args={"q": "hi"}, result="found"),)
+    item = Item(id="x", input="hi", tape=tape)
+    outcome = run_one(f"agents:{entrypoint}", item, folder=tmp_path, tools=("agents:call",), **options)
+    assert (outcome.status, outcome.reason, outcome.final_response) == (Status.OK, None, f"{before}found")
+    made = calls(outcome)
+    assert made[0] == ("look_up", {"q": "hi"}, "tape")
+    # What the result tells beyond the patch point is kept as a call that nobody answered for.
+    assert made[1:] == ([("hand_off", {}, "live")] if entrypoint.startswith("runner") else [])
+
+
 @pytest.mark.parametrize("entrypoint", ["of_messages", "needs_messages", "of_messages_async"])
 def test_messages_arrive_in_openai_shape_without_the_recorded_prompt(entrypoint: str, folder: Path) -> None:
     look_up = ToolCall(name="look_up", args={"id": "ä"}, call_id="c1")
