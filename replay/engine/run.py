@@ -38,7 +38,7 @@ from replay.llm import prices
 from replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
 from replay.settings import Settings
 from replay.store.clock import utc_now
-from replay.store.connection import open_store, settle
+from replay.store.connection import give_back, open_store, settle
 from replay.store.model_calls import count_model_calls
 from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
 from replay.store.trials import count_statuses, finished_keys, spent_tokens, spent_usd, write_trials
@@ -220,6 +220,7 @@ class _Batch:
                     self._hooks.announce(note)
                 self.run = replace(self.run, lanes=self._crew.lanes)
             with open_store(self.store) as con:
+                give_back(con)
                 self._crew.corpus.open(con)
                 if self._crew.gateway is not None:
                     self._crew.gateway.open(con)

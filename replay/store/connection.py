@@ -83,6 +83,12 @@ def settle(con: DuckDBPyConnection) -> None:
     con.execute("CHECKPOINT")
 
 
+def give_back(con: DuckDBPyConnection) -> None:
+    """Have DuckDB give memory back that it would keep for later: for who writes little, but for long."""
+    for setting in ("allocator_flush_threshold", "allocator_bulk_deallocation_flush_threshold"):
+        con.execute(f"SET GLOBAL {setting} = '1MB'")
+
+
 @contextmanager
 def transaction(con: DuckDBPyConnection) -> Iterator[None]:
     """All that is written within is there, or none of it. Within another one it is a part of that.
