@@ -11,7 +11,7 @@ import click
 
 from cases.commands.cases_convert import convert
 from cases.commands.cases_edit import edit, golden_set, show
-from replay.errors import ExitCode, StoreError
+from replay.errors import ExitCode, InputError, StoreError
 from replay.options import App, command, common_options, json_option, print_json, say
 
 if TYPE_CHECKING:
@@ -231,21 +231,31 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
 @command("merge")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @_path
+@click.option(
+    "--base",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What both came from: FILE's changes and removals since are taken over, too.",
+)
 @json_option
-def merge(app: App, files: tuple[Path, ...], path: Path | None, as_json: bool) -> None:
-    """Add the cases of other golden sets to this one.
+def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | None, as_json: bool) -> ExitCode:
+    """Add the cases of other golden sets to this one, or merge another branch's.
 
-    A case that is there already, with the same input and expectation, is left out. An id that another case
-    has is refused, and nothing is changed.
+    Without --base, a case that is there already, with the same input and expectation, is left out; an id
+    that another case has is refused, and nothing is changed. With --base, cases that the branch changed or
+    took out are changed or taken out here; where both sides did so in different ways, the case stays, is
+    named, and the exit code is 1. Git merges golden sets so with two settings (docs/cases.md).
 
     \b
-    Example:
+    Examples:
       replay cases merge ../checkout/cases/golden.jsonl
+      replay cases merge theirs.jsonl --base base.jsonl
     """
     from cases.golden import add_cases
     from replay.golden import content_id, read_golden
 
     golden = path or app.settings.golden_path
+    if base is not None:
+        return _merge_branches(golden_set(app, path), base, files, as_json)
     present = {content_id(case) for case in read_golden(golden)} if golden.exists() else set()
     added: list[Case] = []
     total = 0
@@ -262,6 +272,23 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, as_json: bool) -
         print_json(done)
     else:
         click.echo(f"{len(added)} cases added to {golden}, {done['there_already']} were there already")
+    return ExitCode.OK
+
+
+def _merge_branches(golden: Path, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
+    from cases.merging import merge_branches
+
+    if len(files) != 1:
+        raise InputError("--base is what two sides came from; name one FILE")
+    done = merge_branches(golden, base, files[0])
+    if as_json:
+        print_json({"cases": str(golden), **asdict(done)})
+    else:
+        counts = f"{len(done.added)} added, {len(done.changed)} changed, {len(done.removed)} taken out"
+        click.echo(f"{golden}: {counts}, {len(done.conflicts)} conflicts")
+    for name, said in done.conflicts.items():
+        say(f"conflict: {name}: {said}; it is as it was here, decide and edit it")
+    return ExitCode.GATE_FAILED if done.conflicts else ExitCode.OK
 
 
 for _one in (list_, show, edit, lint, stats, retire, merge, convert):

@@ -60,6 +60,16 @@ def replaced(path: Path, text: str, piece: Piece, new: str) -> str:
     return _ended(text, text[: piece.start] + new + text[piece.end :])
 
 
+def rewritten(path: Path, text: str, piece: Piece, record: JsonObject) -> str:
+    """The text with this record in place of the piece."""
+    form, pieces = _writable(path, text)
+    if form is Form.ARRAY:
+        return replaced(path, text, piece, json_form.element_of(record, text, pieces))
+    return replaced(
+        path, text, piece, yaml_form.item_of(record) if form is Form.YAML else json_form.line_of(record)
+    )
+
+
 def own_text(path: Path, text: str, piece: Piece) -> str:
     """What the file says of one case, comments included, as it would stand alone."""
     _, pieces = _writable(path, text)
