@@ -326,8 +326,10 @@ def test_a_report_has_no_barrier(name: str, load: Callable[..., str], tab: Brows
     tab.look(390, 844, dark=True)
     assert tab.barriers("color-contrast", "target-size", "scrollable-region-focusable") == []
     assert tab.eval("document.documentElement.scrollWidth") == 390
-    tab.look(paper=True)
-    # On paper the filters are gone and nothing scrolls within itself.
+    tab.look(paper=True, dark=True)
+    # Paper is white also for who likes it dark; the filters are gone, and nothing scrolls within itself.
+    assert tab.eval("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.eval("getComputedStyle(document.querySelector('.answer')).color") == "rgb(27, 35, 48)"
     assert not tab.eval("document.querySelector('.filters').checkVisibility()")
     assert tab.eval("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
     tab.look()

@@ -192,6 +192,37 @@ def test_only_who_has_the_address_gets_in(server: Server) -> None:
             assert client.get("/", headers={"Sec-Fetch-Site": site}).status_code == 403
 
 
+def test_it_listens_on_loopback_alone_on_a_port_of_its_own_and_answers_no_preflight(
+    shop: Path, server: Server
+) -> None:
+    other = {"Host": f"127.0.0.1:{server.port}", "Origin": "http://evil.example"}
+    preflight = httpx.options(
+        f"{server.base}/runs/{RUN_ID}/triage/undo",
+        headers={**other, "Access-Control-Request-Method": "POST"},
+        trust_env=False,
+    )
+    assert preflight.status_code == 403
+    assert not [name for name in preflight.headers if name.startswith("access-control")]
+    # A form that another site posts, with the cookie that a browser might send along.
+    with server.client() as client:
+        sent = {**other, "Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "cross-site"}
+        for path in ("promote", "edit", "label", "dismiss", "skip", "undo"):
+            answer = client.post(
+                f"/runs/{RUN_ID}/triage/{path}", data={"item": "item-0", "reason": "x"}, headers=sent
+            )
+            assert answer.status_code == 403
+        for path in ("draw", "set"):
+            assert client.post(f"/runs/{RUN_ID}/labels/{path}", headers=sent).status_code == 403
+    assert golden(shop) == []
+    assert not (shop / ".replay" / "labels").exists()
+    # Another address of this machine is not listened on.
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.2", server.port)) != 0
+    with serving(shop) as second:
+        assert second.port != server.port
+        assert second.address.partition("token=")[2] != server.address.partition("token=")[2]
+
+
 def test_every_answer_is_sealed(server: Server) -> None:
     with server.client() as client:
         answers = [client.get(path) for path in ("/", "/nothing", "/live.json", "/assets/report.css")]
