@@ -71,6 +71,8 @@ def lines(text: str) -> Iterator[Piece]:
 
 def array(text: str) -> Iterator[Piece]:
     """The cases of one array. What comes after an element that cannot be read is not read."""
+    if not text.strip(f"{BOM} \t\r\n"):
+        return
     index = text.index("[") + 1
     while True:
         index = _SPACE.match(text, index).end()  # type: ignore[union-attr]
