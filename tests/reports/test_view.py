@@ -23,13 +23,24 @@ from replay.engine.journal import path_of
 from replay.engine.report import Progress
 from replay.engine.tally import Tally
 from replay.errors import InputError
-from replay.model import Item, Lane, Message, Rule, Score, ServedCall, Status, Trace, Trial
+from replay.model import (
+    Item,
+    Lane,
+    Message,
+    Rule,
+    Score,
+    ServedCall,
+    Status,
+    Trace,
+    Trial,
+)
 from replay.store.connection import open_store
 from replay.store.decisions import decisions
 from replay.store.text import encode
 from replay.store.traces import write_traces
 from reports.view.pages.traces import parts
 from reports.view.shelf import Shelf
+from tests.diff import build
 from tests.diff.build import CALLS, RUN_ID, WHEN, item, judged, store, trial
 from tests.engine.project import two_revisions
 from tests.reports.browser import Browser, browser, in_browser
@@ -84,7 +95,9 @@ def serving(folder: Path, *args: str) -> Iterator[Server]:
     assert (process.returncode, said) == (0, "")
 
 
-def fill(folder: Path, items: list[Item], traces: list[Trace], *, graded: bool = True) -> Path:
+def fill(
+    folder: Path, items: list[Item], traces: list[Trace], *, graded: bool = True, version: str | None = None
+) -> Path:
     """A store in a folder: a run whose new version forgets the look-up in the first three items."""
     (folder / "replay.toml").write_text("")
     (folder / ".replay").mkdir(exist_ok=True)
@@ -97,7 +110,10 @@ def fill(folder: Path, items: list[Item], traces: list[Trace], *, graded: bool =
                 answer = HOSTILE if one.input == HOSTILE else f"answer {place} of {lane.value}"
                 done.append(trial(one, lane, index, not worse, final_response=answer))
                 grades.append(judged(one, lane, index, 1 / 3 if worse else 1.0, reason=reason))
-    path = store(folder / ".replay", items, done, grades=grades if graded else ())
+    lanes = version and {
+        lane: build.version(version, args={"model": version}) for lane in (Lane.OLD, Lane.NEW)
+    }
+    path = store(folder / ".replay", items, done, grades=grades if graded else (), lanes=lanes or None)
     with open_store(path) as con:
         write_traces(con, traces)
     return path
@@ -828,6 +844,7 @@ def test_no_payload_runs_on_any_page(tmp_path: Path, tab: Browser) -> None:
         tmp_path,
         [hostile, item("item-1", input=bad)],
         [production(bad, messages=(*said, asked), tool_calls=(call,), **fields)],
+        version=bad,
     )
     with going(tmp_path, bad), serving(tmp_path) as server, server.client() as client:
         client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "4", "by": bad})
