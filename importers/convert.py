@@ -44,6 +44,60 @@ def _each(
             yield from guarded(source, file, found, convert, alone=True)
 
 
+class Rows:
+    """The rows in the records of one file, for sources whose records may be pages of rows.
+
+    A row inside a page has no line of its own: it is numbered through the file, or has that of its page.
+    """
+
+    def __init__(self, unpack: Callable[[Json], Iterable[Json]], *, numbered: bool = True) -> None:
+        """`unpack` yields the rows in a record, and raises RecordError for what has none."""
+        self.seen = 0
+        """How many rows there were so far, those included that could not be read."""
+        self._unpack = unpack
+        self._numbered = numbered
+
+    def of(self, found: Record) -> Iterator[Record]:
+        """The rows in one record."""
+        for value in self._unpack(found.value):
+            self.seen += 1
+            line = self.seen if self._numbered else found.line
+            yield found if value is found.value else Record(line, value)
+
+
+def spooled(
+    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Item]]
+) -> Iterator[Item]:
+    """Put each row of a file aside with `keep`; what it says, and a reject for each that is refused."""
+    for found in records(file):
+        if isinstance(found, Broken):
+            rows.seen += 1
+            yield reject(source, file, found)
+        else:
+            # What a record is refused for before it has a row, it is refused for as a whole.
+            whole = partial(_each_row, source, file, rows, keep)
+            yield from kept(source, file, found, whole)
+
+
+def _each_row(
+    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Item]], found: Record
+) -> Iterator[Item]:
+    for row in rows.of(found):
+        yield from kept(source, file, row, keep)
+
+
+def kept(
+    source: str, file: InputFile, record: Record, keep: Callable[[Record], Iterable[Item]]
+) -> Iterator[Item]:
+    """What `keep` says of a record, and a reject where it refuses it."""
+    try:
+        yield from keep(record)
+    except RecordError as error:
+        yield refused(source, file, record, str(error))
+    except RecursionError:
+        yield refused(source, file, record, "nested too deeply")
+
+
 def guarded(
     source: str, file: InputFile, record: Record, convert: Convert, *, alone: bool = False
 ) -> Iterator[Item]:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from importers.base import InputFile, Item, Note, RecordError, Skipped
-from importers.convert import guarded, refused, reject
+from importers.convert import Rows, guarded, spooled
 from importers.langfuse.manifests import export
 from importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
 from importers.langfuse.spool import Group, group_of, keep
 from importers.langfuse.trace import NOT_PRODUCTION, environment, items
-from importers.reading import Broken, Record, records
+from importers.reading import Record
 from importers.spool import Spool
-from replay.model import Json, JsonObject
+from replay.model import Json
 
 NAME = "langfuse"
 SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
@@ -57,41 +58,23 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
 
 
 def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Item]:
-    inside = 0
-    for found in records(file):
-        if isinstance(found, Broken):
-            inside += 1
-            yield reject(NAME, file, found)
-            continue
-        try:
-            own = list(rows(found.value))
-        except RecordError as error:
-            yield refused(NAME, file, found, str(error))
-            continue
-        for values in own:
-            # Rows inside a page have no line of their own: they are numbered through the file.
-            inside += 1
-            record = found if values is found.value else Record(inside, values)
-            yield from _kept(spool, file, number, record, values)
-    if inside < promised:
+    found = Rows(rows)
+    yield from spooled(NAME, file, found, partial(_kept, spool, number))
+    if found.seen < promised:
         yield Note(
             "a file has fewer rows than the manifest of the blob export counts: it is cut off; fetch it again"
         )
 
 
-def _kept(spool: Spool, file: InputFile, number: int, record: Record, values: JsonObject) -> Iterator[Item]:
-    try:
-        row = read_row(values)
-        if row.sort is Sort.MANIFEST:
-            yield Skipped("manifests of a blob export")
-        elif not row.trace_id:
-            yield Skipped("scores of a session or dataset run, which belong to no trace")
-        else:
-            keep(spool, row, number, record.line)
-    except RecordError as error:
-        yield refused(NAME, file, record, str(error))
-    except RecursionError:
-        yield refused(NAME, file, record, "nested too deeply")
+def _kept(spool: Spool, number: int, record: Record) -> Iterator[Item]:
+    assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
+    row = read_row(record.value)
+    if row.sort is Sort.MANIFEST:
+        yield Skipped("manifests of a blob export")
+    elif not row.trace_id:
+        yield Skipped("scores of a session or dataset run, which belong to no trace")
+    else:
+        keep(spool, row, number, record.line)
 
 
 def _grouped(group: Group, files: Sequence[InputFile]) -> Iterator[Item]:

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from importers.base import InputFile, Item, Query, RecordError, Skipped, Told
-from importers.convert import guarded, refused, reject
-from importers.langsmith.runs import FEEDBACK, RUN, is_feedback, read_run, rows, spooled
+from importers.convert import Rows, guarded, spooled
+from importers.langsmith.runs import FEEDBACK, RUN, is_feedback, read_run, rows
+from importers.langsmith.runs import spooled as add_row
 from importers.langsmith.trace import made
-from importers.reading import Broken, Record, records
+from importers.reading import Record
 from importers.spool import Group, Spool
 from replay.model import Json
 
@@ -40,28 +41,18 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
         spool = Spool(Path(folder) / "runs.sqlite")
         try:
             for number, file in enumerate(files):
-                for record in records(file):
-                    yield from _read(spool, file, number, record)
+                found = Rows(rows, numbered=False)
+                yield from spooled(NAME, file, found, partial(_keep, spool, number))
             for group in spool.groups():
                 yield from _grouped(group, files[group.file], all_environments=False)
         finally:
             spool.close()
 
 
-def _read(spool: Spool, file: InputFile, number: int, record: Record | Broken) -> Iterator[Item]:
-    if isinstance(record, Broken):
-        yield reject(NAME, file, record)
-        return
-    try:
-        for row in rows(record.value):
-            try:
-                spooled(spool, row, file=number, line=record.line)
-            except RecordError as error:
-                yield refused(NAME, file, Record(record.line, row), str(error))
-    except RecordError as error:
-        yield refused(NAME, file, record, str(error))
-    except RecursionError:
-        yield refused(NAME, file, record, "nested too deeply")
+def _keep(spool: Spool, number: int, record: Record) -> Iterator[Item]:
+    assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
+    add_row(spool, record.value, file=number, line=record.line)
+    return iter(())
 
 
 def _grouped(group: Group, file: InputFile, *, all_environments: bool) -> Iterator[Item]:

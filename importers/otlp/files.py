@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from importers.base import InputFile, Item, RecordError, Skipped
-from importers.convert import guarded, refused, reject
+from importers.base import InputFile, Item, Skipped
+from importers.convert import Rows, guarded, refused, spooled
 from importers.otlp.records import Bad, FoundSpan, dialect, found
-from importers.reading import Broken, Record, records
+from importers.reading import Record
 from importers.spans.raw import Event, RawSpan
 from importers.spans.understood import trace
 from importers.spool import Group, Spool
@@ -41,8 +41,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
         spool = Spool(Path(folder) / "spans.sqlite")
         try:
             for number, file in enumerate(files):
-                for record in records(file):
-                    yield from _spooled(spool, file, number, record)
+                yield from spooled(NAME, file, Rows(_itself), partial(_keep, spool, file, number))
             for group in spool.groups():
                 source = Record(group.line, group.rows[0].value)
                 yield from guarded(NAME, files[group.file], source, partial(_trace_of, group))
@@ -50,26 +49,22 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             spool.close()
 
 
-def _spooled(spool: Spool, file: InputFile, number: int, record: Record | Broken) -> Iterator[Item]:
-    if isinstance(record, Broken):
-        yield reject(NAME, file, record)
-        return
-    try:
-        for one in found(record.value):
-            if isinstance(one, Bad):
-                yield refused(NAME, file, Record(record.line, one.value), one.reason)
-                continue
-            if isinstance(one, FoundSpan):
-                sort, own_id, row = _SPAN, one.span.id, msgspec.to_builtins(one.span)
-            else:
-                # Log records have no id: each is a row of its own.
-                sort, row = _EVENT, {"span": one.span_id, "event": msgspec.to_builtins(one.event)}
-                own_id = msgspec.json.encode(row).decode()
-            spool.add(one.trace_id, sort, own_id, row, file=number, line=record.line)
-    except RecordError as error:
-        yield refused(NAME, file, record, str(error))
-    except RecursionError:
-        yield refused(NAME, file, record, "nested too deeply")
+def _keep(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Item]:
+    for one in found(record.value):
+        if isinstance(one, Bad):
+            yield refused(NAME, file, Record(record.line, one.value), one.reason)
+            continue
+        if isinstance(one, FoundSpan):
+            sort, own_id, row = _SPAN, one.span.id, msgspec.to_builtins(one.span)
+        else:
+            # Log records have no id: each is a row of its own.
+            sort, row = _EVENT, {"span": one.span_id, "event": msgspec.to_builtins(one.event)}
+            own_id = msgspec.json.encode(row).decode()
+        spool.add(one.trace_id, sort, own_id, row, file=number, line=record.line)
+
+
+def _itself(value: Json) -> Iterator[Json]:
+    yield value
 
 
 def _trace_of(group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from importers.base import InputFile, Item, Query, RecordError, Skipped, Told
-from importers.convert import guarded, refused, reject
+from importers.convert import Rows, guarded, spooled
 from importers.phoenix.records import is_annotation, is_span, rows
 from importers.phoenix.spans import Gathered
-from importers.reading import Broken, Record, records
+from importers.reading import Record
 from importers.spool import Group
 from replay.model import Json
 
@@ -36,7 +36,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
         gathered = Gathered(Path(folder))
         try:
             for number, file in enumerate(files):
-                yield from _gather(gathered, file, number)
+                yield from spooled(NAME, file, Rows(rows), partial(_take, gathered, number))
             for group in gathered.spans.groups():
                 source = Record(group.line, group.rows[0].value)
                 yield from guarded(NAME, files[group.file], source, partial(_made, gathered, group))
@@ -46,30 +46,13 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             gathered.close()
 
 
-def _gather(gathered: Gathered, file: InputFile, number: int) -> Iterator[Item]:
-    inside = 0
-    for found in records(file):
-        if isinstance(found, Broken):
-            yield reject(NAME, file, found)
-            continue
-        try:
-            own = list(rows(found.value))
-        except RecordError as error:
-            yield refused(NAME, file, found, str(error))
-            continue
-        for row in own:
-            # Rows inside a page have no line of their own: they are numbered through the file.
-            inside += 1
-            record = found if row is found.value else Record(inside, row)
-            try:
-                if not gathered.take(row, number, record.line):
-                    shown = ", ".join(list(row)[:6]) or "nothing"
-                    reason = f"neither a span nor an annotation of Phoenix: it has {shown}"
-                    yield refused(NAME, file, record, reason)
-            except RecordError as error:
-                yield refused(NAME, file, record, str(error))
-            except RecursionError:
-                yield refused(NAME, file, record, "nested too deeply")
+def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Item]:
+    row = record.value
+    assert isinstance(row, dict)  # noqa: S101 - `rows` yields objects
+    if not gathered.take(row, number, record.line):
+        shown = ", ".join(list(row)[:6]) or "nothing"
+        raise RecordError(f"neither a span nor an annotation of Phoenix: it has {shown}")
+    return iter(())
 
 
 def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
