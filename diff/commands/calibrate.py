@@ -123,7 +123,7 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
                 labels.begin(path, labels.draw_blind(con, app.settings, run, size=size, seed=seed))
     if path.suffix != ".jsonl":
         raise InputError(f"{path} is no JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file")
-    left = Booth(path).run()
+    left = Booth(path, app.settings.judge.rubric).run()
     total = len(labels.read(path))
     click.echo(f"{total - left} of {total} labelled, in {path}")
     if left:

@@ -24,9 +24,13 @@ _MARGIN = 10
 class Booth:
     """A person going through a sheet; `run` ends with the last row or with q."""
 
-    def __init__(self, path: Path) -> None:
-        """A booth over the sheet at `path`, which is written at every label."""
+    def __init__(self, path: Path, rubric: str | None = None) -> None:
+        """A booth over the sheet at `path`, which is written at every label.
+
+        `rubric` names the file to label by; None: the built-in one.
+        """
         self._path = path
+        self._by = f"the rubric {rubric}" if rubric else "the built-in rubric"
         self._rows = labels.read(path)
         self._waiting = [place for place, row in enumerate(self._rows) if row.label is None]
         self._given: list[int] = []
@@ -84,15 +88,16 @@ class Booth:
             return
         click.clear()
         done = len(self._rows) - len(self._waiting)
-        show("\n".join(page(self._rows[self._waiting[0]], done, len(self._rows), full=self._full)))
+        head = f"{done} of {len(self._rows)} labelled, by {self._by}"
+        show("\n".join(page(self._rows[self._waiting[0]], head, full=self._full)))
         click.echo()
         click.echo(KEYS)
 
 
-def page(row: Row, done: int, total: int, *, full: bool = False) -> Iterator[str]:
+def page(row: Row, head: str, *, full: bool = False) -> Iterator[str]:
     """The lines of one response: what was said and done, and what to hold it against, and no score."""
     width = terminal_width()
-    yield one_line(f"{done} of {total} labelled", width)
+    yield one_line(head, width)
     parts = {
         "asked": row.conversation,
         "calls": row.tool_calls,
