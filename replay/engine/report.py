@@ -19,6 +19,10 @@ class Progress(NamedTuple):
     """Trials of this process that ended in an error."""
     spent_usd: float
     """As far as prices are known."""
+    running: int = 0
+    """Trials in flight."""
+    tokens: int = 0
+    """What all of them have read and written, as far as agents say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

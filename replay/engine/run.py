@@ -209,6 +209,7 @@ class _Batch:
         self._finished: set[tuple[str, str, int]] = set()
         self._done = self._total = self._failed = self._unpriced = self._uncounted = self._tokens = 0
         self._spent = 0.0
+        self._running = 0
         self._forecast: Forecast | None = None
 
     async def go(self, write_down: Callable[[DuckDBPyConnection, Run], None] | None) -> RunReport:
@@ -308,7 +309,11 @@ class _Batch:
 
     async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal, tally: Tally) -> None:
         for item, slot in slots:
-            outcome, tries = await self._tried(item, slot)
+            self._running += 1
+            try:
+                outcome, tries = await self._tried(item, slot)
+            finally:
+                self._running -= 1
             if outcome.status is Status.CANCELLED:
                 continue
             known = cost_of(self.run.lanes[slot.lane], outcome, self._settings.prices)
@@ -331,7 +336,14 @@ class _Batch:
 
     @property
     def _progress(self) -> Progress:
-        return Progress(done=self._done, total=self._total, failed=self._failed, spent_usd=self._spent)
+        return Progress(
+            done=self._done,
+            total=self._total,
+            failed=self._failed,
+            spent_usd=self._spent,
+            running=self._running,
+            tokens=self._tokens,
+        )
 
     async def _tried(self, item: Item, slot: plan.Slot) -> tuple[Outcome, int]:
         """One trial, tried again where the provider or the network failed; with how often it was tried."""

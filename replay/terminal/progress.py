@@ -15,6 +15,8 @@ from typing import Protocol
 FIRST_LINE_S = 10.0
 """Seconds between plain lines, and before the first."""
 _REFRESH_S = 0.1
+_BAR_FROM = 120
+"""Columns from which there is room for a bar beside what is told."""
 
 
 class Progress(Protocol):
@@ -65,8 +67,8 @@ class _Lines:
         rate = (told.done - self._first) / (now - self._began)
         left = (told.total - told.done) / rate
         print(  # noqa: T201 - stderr
-            f"{self._what}: {told.done:,} of {told.total:,} {self._unit}, {rate:.1f} a second{_failed(told)}"
-            f"{_spent(told)}, about {_duration(left)} left",
+            f"{self._what}: {told.done:,} of {told.total:,} {self._unit}, {rate:.1f} a second{_more(told)}, "
+            f"about {_duration(left)} left",
             file=sys.stderr,
             flush=True,
         )
@@ -78,14 +80,16 @@ def _bar(what: str, unit: str) -> Iterator[Tell]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
+    console = Console(stderr=True)
     columns = (
         TextColumn(what),
-        BarColumn(),
+        # On a narrow terminal the figures need its room.
+        *((BarColumn(),) if console.width >= _BAR_FROM else ()),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}{task.fields[told]}"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(compact=True),
     )
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as shown:
+    with RichProgress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(what, total=None, rate="", told="")
         began, first, drawn = time.monotonic(), -1, 0.0
 
@@ -103,19 +107,29 @@ def _bar(what: str, unit: str) -> Iterator[Tell]:
                 completed=told.done,
                 total=told.total,
                 rate=f"{rate:.1f} {unit}/s",
-                told=_failed(told) + _spent(told),
+                told=_more(told),
             )
 
         yield tell
 
 
-def _failed(told: Progress) -> str:
-    failed = getattr(told, "failed", 0)
-    return f", {failed} failed" if failed else ""
+def _more(told: Progress) -> str:
+    """What else the work tells of itself."""
+    running, failed, tokens = (getattr(told, name, 0) for name in ("running", "failed", "tokens"))
+    parts = [
+        f"{running} running" if running else "",
+        f"{failed} failed" if failed else "",
+        f"${told.spent_usd:.2f}" if told.spent_usd else "",
+        f"{_short(tokens)} tokens" if tokens else "",
+    ]
+    return "".join(f", {part}" for part in parts if part)
 
 
-def _spent(told: Progress) -> str:
-    return f", ${told.spent_usd:.2f}" if told.spent_usd else ""
+def _short(number: int) -> str:
+    """`812`, `41k`, `3.2M`."""
+    if number < 10_000:
+        return str(number)
+    return f"{number / 1000:.0f}k" if number < 1_000_000 else f"{number / 1_000_000:.1f}M"
 
 
 def _duration(seconds: float) -> str:
