@@ -233,7 +233,7 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
 @_path
 @click.option(
     "--base",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="What both came from: FILE's changes and removals since are taken over, too.",
 )
 @json_option
