@@ -15,6 +15,7 @@ from diff import alone, quarantine, validity
 from diff import answer as answers
 from diff import gate as gates
 from diff.calibration import Standing, standing
+from diff.collecting import put_off
 from diff.graders import tool_calls
 from diff.groups import groups
 from diff.judge.family import kinship
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
 
 
+@put_off()
 def compute(
     con: DuckDBPyConnection,
     run_id: str,

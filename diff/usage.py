@@ -8,22 +8,18 @@ for no merit of the version. Percentiles are of all those trials.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 from diff.metrics import Block
-from diff.result import UsageDelta
+from diff.result import GradedTrial, UsageDelta
 from diff.slices import cluster
 from diff.statistics import paired
 from diff.statistics.quantiles import quantile_changes
-from replay.model import Lane, Run, Status, Trial
+from replay.model import Lane, Run, Status
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
-_FIGURES: dict[str, Callable[[Trial], float | None]] = {
-    "cost_usd": lambda trial: trial.cost_usd,
-    "latency_ms": lambda trial: trial.latency_ms if trial.status is Status.OK else None,
-    "input_tokens": lambda trial: None if trial.usage is None else trial.usage.input_tokens,
-    "output_tokens": lambda trial: None if trial.usage is None else trial.usage.output_tokens,
-}
+_FIGURES = ("cost_usd", "latency_ms", "input_tokens", "output_tokens")
 
 
 def usage(run: Run, blocks: Sequence[Block], confidence: float) -> dict[str, UsageDelta]:
@@ -31,8 +27,7 @@ def usage(run: Run, blocks: Sequence[Block], confidence: float) -> dict[str, Usa
     if not {Lane.OLD, Lane.NEW} <= run.lanes.keys():
         return {}
     found: dict[str, UsageDelta] = {}
-    for name, figure in _FIGURES.items():
-        keys, old, new = _known(blocks, figure)
+    for name, (keys, old, new) in _known(blocks).items():
         if not keys:
             continue
         found[name] = _mean_change(keys, old, new, confidence, run.seed)
@@ -50,23 +45,40 @@ def usage(run: Run, blocks: Sequence[Block], confidence: float) -> dict[str, Usa
     return found
 
 
-def _known(
-    blocks: Sequence[Block], figure: Callable[[Trial], float | None]
-) -> tuple[list[Hashable], list[list[float]], list[list[float]]]:
-    """Cluster, old and new values of each item that has both."""
-    keys: list[Hashable] = []
-    old: list[list[float]] = []
-    new: list[list[float]] = []
+class _Known(NamedTuple):
+    """Of each item that has values of both lanes: its cluster, and the values."""
+
+    keys: list[Hashable]
+    old: list[list[float]]
+    new: list[list[float]]
+
+
+def _known(blocks: Sequence[Block]) -> dict[str, _Known]:
+    """Every figure over the items, in one walk."""
+    found = {name: _Known([], [], []) for name in _FIGURES}
     for block in blocks:
-        sides = [
-            [value for graded in block.lanes[lane] if (value := figure(graded.trial)) is not None]
-            for lane in (Lane.OLD, Lane.NEW)
-        ]
-        if all(sides):
-            keys.append(cluster(block.item))
-            old.append(sides[0])
-            new.append(sides[1])
-    return keys, old, new
+        key = cluster(block.item)
+        old, new = (list(zip(*map(_took, block.lanes[lane]), strict=True)) for lane in (Lane.OLD, Lane.NEW))
+        for known, before, after in zip(found.values(), old, new, strict=False):
+            early = [value for value in before if value is not None]
+            late = [value for value in after if value is not None]
+            if early and late:
+                known.keys.append(key)
+                known.old.append(early)
+                known.new.append(late)
+    return found
+
+
+def _took(graded: GradedTrial) -> tuple[float | None, ...]:
+    """The figures of one trial, in the order of `_FIGURES`."""
+    trial = graded.trial
+    used = trial.usage
+    return (
+        trial.cost_usd,
+        trial.latency_ms if trial.status is Status.OK else None,
+        None if used is None else used.input_tokens,
+        None if used is None else used.output_tokens,
+    )
 
 
 def _mean_change(
