@@ -11,12 +11,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diff.judge import prompt
-from diff.judge.judge import Judge
 from replay.errors import InputError
 from replay.llm.base import ModelFailure, ModelRequest, Stop
 from replay.model import Case, Item, JsonObject, Lane, Message, Rule, ServedCall, Status, Trial
+
+if TYPE_CHECKING:
+    from diff.judge.judge import Judge
 
 KEY = "draft_traits"
 """Of a case's metadata: traits that nobody accepted yet."""

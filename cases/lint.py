@@ -16,6 +16,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from cases.drafting import drafts_of
 from diff.alone import QUARANTINE
 from replay.align import same
 from replay.errors import InputError
@@ -109,6 +110,11 @@ def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
         yield (
             f"the tape has no answer for the expected call of {missing}, so an agent that makes it "
             "diverges; promote the trace again, or mend the tape"
+        )
+    if drafts := drafts_of(case):
+        yield (
+            f"{len(drafts)} drafted traits wait for a person and count for nothing; move those that hold to "
+            "expected_response_traits, and remove metadata.draft_traits"
         )
     reviewed = case.provenance.last_reviewed
     if reviewed is not None:
