@@ -33,8 +33,8 @@ def server() -> Iterator[BatchServer]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: BatchServer) -> Path:
-    """Four responses, of two items in two lanes, and a judge that is asked in batches."""
-    items = [item(0), item(1)]
+    """Six responses, of three items in two lanes, and a judge that is asked in batches."""
+    items = [item(0), item(1), item(2)]
     trials = [
         trial(one, lane, final_response=f"{one.id} {lane}") for one in items for lane in (Lane.OLD, Lane.NEW)
     ]
@@ -75,14 +75,14 @@ def test_all_votes_are_asked_for_at_once_and_found_whatever_their_order(
     server.say = by_response
     assert _judge(project) == 0
     assert len(server.batches) == 1
-    assert len(server.sent) == 4 * 3
+    assert len(server.sent) == 6 * 3
     assert server.sent[0]["params"]["output_config"]["format"]["type"] == "json_schema"
     scores = {(grade.item_id, grade.lane): grade.score for grade in _grades(project)}
     assert scores.pop(("t-001", Lane.NEW)) == pytest.approx(1 / 3)
     assert set(scores.values()) == {1.0}
     said = capsys.readouterr().err
-    assert "sent the judge a batch of 12 questions (msgbatch_0000)" in said
-    assert "the judge's batch has answered 12 of 12 questions" in said
+    assert "sent the judge a batch of 18 questions (msgbatch_0000)" in said
+    assert "the judge's batch has answered 18 of 18 questions" in said
     assert _judge(project) == 0
     assert len(server.batches) == 1
     assert _waiting(project) == 0
@@ -98,10 +98,10 @@ def test_it_costs_half_and_the_estimate_says_so(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     assert _judge(project, "--json") == 0
     out, err = capsys.readouterr()
-    # 1,000 tokens in and 100 out at $10 and $50 a million are $0.015; twelve of them at half the price.
-    assert json.loads(out)["judge"]["cost_usd"] == pytest.approx(12 * 0.015 / 2)
+    # 1,000 tokens in and 100 out at $10 and $50 a million are $0.015; eighteen of them at half the price.
+    assert json.loads(out)["judge"]["cost_usd"] == pytest.approx(18 * 0.015 / 2)
     assert "at half the price" in err
-    assert sum(grade.cost_usd or 0 for grade in _grades(project)) == pytest.approx(12 * 0.015 / 2)
+    assert sum(grade.cost_usd or 0 for grade in _grades(project)) == pytest.approx(18 * 0.015 / 2)
     for grade in _grades(project):
         assert grade.detail["model"] == "claude-opus-5-5"
 
@@ -116,42 +116,51 @@ def test_a_batch_is_no_larger_than_the_budget(
     assert _judge(project, "--budget", "0.05") == 0
     spent = sum(grade.cost_usd or 0 for grade in _grades(project))
     assert 0 < spent <= 0.05
-    assert len(server.sent) < 12
+    assert len(server.sent) < 18
     assert "the budget is spent" in capsys.readouterr().err
     assert _judge(project, "--budget", "10") == 0
-    assert len(server.sent) == 12
+    assert len(server.sent) == 18
     assert {grade.state for grade in _grades(project)} == {GradeState.SCORED}
 
 
-@pytest.mark.parametrize(
-    ("result", "state", "code"),
-    [
-        ({"type": "expired"}, GradeState.EXPIRED, 3),
-        ({"type": "canceled"}, GradeState.CANCELLED, 3),
-        (errored("api_error", "an internal error"), GradeState.ERROR, 3),
-        (message("", "refusal"), GradeState.REFUSED, 0),
-        (message('{"reas', "max_tokens"), GradeState.TRUNCATED, 0),
-        (message("I would rather not."), GradeState.ERROR, 3),
-    ],
-)
-def test_what_has_no_answer_is_a_state_of_its_own(
-    project: Path,
-    server: BatchServer,
-    result: dict[str, Any],
-    state: GradeState,
-    code: int,
-    capsys: pytest.CaptureFixture[str],
+UNANSWERED = {
+    "t-000 old": ({"type": "expired"}, GradeState.EXPIRED),
+    "t-000 new": ({"type": "canceled"}, GradeState.CANCELLED),
+    "t-001 old": (errored("api_error", "an internal error"), GradeState.ERROR),
+    "t-001 new": (message("I would rather not."), GradeState.ERROR),
+    "t-002 old": (message("", "refusal"), GradeState.REFUSED),
+    "t-002 new": (message('{"reas', "max_tokens"), GradeState.TRUNCATED),
+}
+
+
+def test_what_has_no_answer_is_a_state_of_its_own_and_what_may_be_mended_is_asked_again(
+    project: Path, server: BatchServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.say = lambda _: result
-    server.patience = 0
-    assert _judge(project) == code
-    assert {grade.state for grade in _grades(project)} == {state}
+    def say(params: dict[str, Any]) -> dict[str, Any]:
+        said = params["messages"][0]["content"]
+        return next(result for name, (result, _) in UNANSWERED.items() if f'"response": "{name}"' in said)
+
+    server.say = say
+    assert _judge(project) == 3
+    expected = {name: state for name, (_, state) in UNANSWERED.items()}
+    assert {f"{grade.item_id} {grade.lane}": grade.state for grade in _grades(project)} == expected
+    assert "the judge failed on some trials" in capsys.readouterr().err
     server.say = good
     assert _judge(project) == 0
-    again = code == 3
-    assert {grade.state for grade in _grades(project)} == {GradeState.SCORED if again else state}
-    assert len(server.sent) == (24 if again else 12)
-    assert ("the judge failed on some trials" in capsys.readouterr().err) is again
+    assert len(server.sent) == 18 + 4 * 3
+    stay = (GradeState.REFUSED, GradeState.TRUNCATED)
+    assert {f"{grade.item_id} {grade.lane}": grade.state for grade in _grades(project)} == {
+        name: state if state in stay else GradeState.SCORED for name, state in expected.items()
+    }
+
+
+def test_more_questions_than_a_batch_takes_are_several(
+    project: Path, server: BatchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "MOST_REQUESTS", 8)
+    assert _judge(project) == 0
+    assert [len(sent.requests) for sent in server.batches.values()] == [8, 8, 2]
+    assert {grade.state for grade in _grades(project)} == {GradeState.SCORED}
 
 
 def test_pairs_go_in_a_batch_too(project: Path, server: BatchServer) -> None:
@@ -164,9 +173,9 @@ def test_pairs_go_in_a_batch_too(project: Path, server: BatchServer) -> None:
 
     server.say = say
     assert _judge(project) == 0
-    assert sorted(len(sent.requests) for sent in server.batches.values()) == [4, 4]
+    assert sorted(len(sent.requests) for sent in server.batches.values()) == [6, 6]
     pairwise = [grade for grade in _grades(project) if grade.grader == "pairwise"]
-    assert [grade.score for grade in pairwise] == [0.5] * 4
+    assert [grade.score for grade in pairwise] == [0.5] * 6
     assert all(len(grade.votes) == 2 for grade in pairwise)
 
 
@@ -207,7 +216,7 @@ def test_a_process_killed_at_any_moment_pays_nothing_twice(
     assert _waiting(project) == 1
     assert _judge(project) == 0
     assert len(server.batches) == 1
-    assert len(server.sent) == 12
+    assert len(server.sent) == 18
     assert {grade.state for grade in _grades(project)} == {GradeState.SCORED}
     assert _waiting(project) == 0
 
@@ -215,7 +224,7 @@ def test_a_process_killed_at_any_moment_pays_nothing_twice(
 def test_a_waiting_batch_is_fetched_without_the_flag_too(project: Path, server: BatchServer) -> None:
     _interrupted(project, server)
     assert _judge(project, "--no-batch") == 0
-    assert len(server.sent) == 12
+    assert len(server.sent) == 18
     assert {grade.state for grade in _grades(project)} == {GradeState.SCORED}
     assert "POST /v1/messages" not in server.asked
 
@@ -248,7 +257,7 @@ def test_a_batch_whose_answer_was_lost_is_looked_for_and_not_sent_again(
 ) -> None:
     """A batch of the same size that somebody else sent meanwhile is not taken for it."""
     other = {"custom_id": "somebody-elses", "params": {"model": "m", "max_tokens": 1, "messages": []}}
-    server.create({"requests": [{**other, "custom_id": f"other-{n}"} for n in range(12)]})
+    server.create({"requests": [{**other, "custom_id": f"other-{n}"} for n in range(18)]})
     once = iter([happens])
     server.at = lambda now: next(once, None) if now == "created" else None
     assert _judge(project) == 0
@@ -271,7 +280,7 @@ def test_answers_that_break_off_are_fetched_again(project: Path, server: BatchSe
     once = iter([CUT])
     server.at = lambda now: next(once, None) if now == "half" else None
     assert _judge(project) == 0
-    assert len(server.sent) == 12
+    assert len(server.sent) == 18
     assert {grade.state for grade in _grades(project)} == {GradeState.SCORED}
 
 
