@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,6 +47,22 @@ def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     return callback
 
 
+def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    import logging
+
+    class Said(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            at = time.strftime("%H:%M:%S", time.localtime(record.created))
+            say(f"{at} {record.getMessage()}")
+
+    log = logging.getLogger("replay")
+    log.handlers[:] = [Said()]
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--db` and `--debug`, taken before and after a command's name alike."""
     command = click.option(
@@ -78,6 +95,14 @@ def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P],
     return declare
 
 
+log_option = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_log,
+    help="Log to stderr what goes on: checkouts, workers, each trial and try.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import sys
 import time
 from dataclasses import replace
@@ -33,6 +34,7 @@ from replay.model import Item, JsonObject, Status, Version
 if TYPE_CHECKING:
     from replay.gateway.recording import Line
 
+_log = logging.getLogger(__name__)
 AFTER_CANCEL_S = 2.0
 """Seconds that an async agent has to give up a trial before its process is ended."""
 TURNS = 3
@@ -118,6 +120,7 @@ class PythonAgent:
         return cancelled()
 
     async def _new_worker(self, *, report_packages: bool = False) -> Worker:
+        _log.info("version %s: a worker of %s starts", self._version.name, self._launch.python)
         gateway = self._rules.gateway
         if gateway is None:
             return await Worker.start(self._launch, report_packages=report_packages)

@@ -13,7 +13,7 @@ from replay.commands import replaying, telling
 from replay.commands.replaying import GOLDEN, Asked, run_options
 from replay.commands.sample import LATEST, draw_as_asked
 from replay.errors import ExitCode, InputError, SettingsError
-from replay.options import App, command, json_option, print_json, say
+from replay.options import App, command, json_option, log_option, print_json, say
 
 if TYPE_CHECKING:
     from replay.engine.items import Source
@@ -60,6 +60,7 @@ Examples:
 )
 @click.option("-o", "--html", metavar="FILE", help="Also write the HTML report here.")
 @run_options
+@log_option
 @json_option
 def compare(
     app: App,

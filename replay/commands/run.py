@@ -7,7 +7,7 @@ import click
 from replay.commands import replaying, telling
 from replay.commands.replaying import GOLDEN, Asked, run_options
 from replay.errors import ExitCode, SettingsError
-from replay.options import App, command, json_option, print_json, say
+from replay.options import App, command, json_option, log_option, print_json, say
 
 LATEST = ""
 """`--resume` without a run."""
@@ -30,6 +30,7 @@ LATEST = ""
     help="Go on with a run that was interrupted or stopped by its budget; bare: the latest such run.",
 )
 @run_options
+@log_option
 @json_option
 def run(
     app: App, asked: Asked, sample: str | None, cases: str | None, resume: str | None, as_json: bool

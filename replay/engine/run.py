@@ -9,6 +9,7 @@ journal before the next is begun in its place.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -46,6 +47,7 @@ from replay.store.trials import count_statuses, finished_keys, spent_tokens, spe
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+_log = logging.getLogger(__name__)
 _BATCH = 200
 """Items that are read at a time while a run is written down."""
 _SETTLE_AFTER = 5000
@@ -323,6 +325,15 @@ class _Batch:
                 outcome.trial(self.run.id, item.id, slot.lane, slot.trial, cost_usd=cost, attempts=tries),
                 outcome.model_calls,
             )
+            _log.info(
+                "%s, %s trial %d: %s in %.0f ms%s",
+                item.id,
+                slot.lane.value,
+                slot.trial + 1,
+                outcome.status.value,
+                outcome.latency_ms or 0.0,
+                f": {outcome.reason}" if outcome.reason else "",
+            )
             self._done += 1
             self._failed += outcome.status.is_error
             self._unpriced += known is None
@@ -361,7 +372,17 @@ class _Batch:
             pace.went(outcome)
             if outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries:
                 return outcome, tries
-            await asyncio.sleep(pace.rest(outcome, tries))
+            rest = pace.rest(outcome, tries)
+            _log.info(
+                "%s, %s trial %d: %s; try %d in %.1f s",
+                item.id,
+                slot.lane.value,
+                slot.trial + 1,
+                outcome.reason,
+                tries + 1,
+                rest,
+            )
+            await asyncio.sleep(rest)
 
     def _report(self, con: DuckDBPyConnection) -> RunReport:
         return RunReport(

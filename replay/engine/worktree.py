@@ -7,6 +7,7 @@ hook of theirs runs.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from replay.engine.git import git
 from replay.engine.once import alone, home_of, mark_of
 from replay.errors import VersionError
 
+_log = logging.getLogger(__name__)
 _LETTERS = 12
 """Of the commit's id in the folder's name."""
 
@@ -34,6 +36,7 @@ def checkout(repository: Path, commit: str, data_folder: Path) -> Path:
     mark = mark_of(folder)
     with alone(folder):
         if not _usable(folder, mark, commit):
+            _log.info("checking out %s into %s", commit, folder)
             mark.unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
             # Twice: what a killed git left behind is locked, and given up only for that.

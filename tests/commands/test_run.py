@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -308,3 +310,18 @@ def test_secrets_of_the_environment_reach_the_agent_and_not_the_store(
     with open_store(project.store, read_only=True) as con:
         stored = con.execute("SELECT lanes::VARCHAR FROM runs").fetchall()
     assert "s3cr3t" not in str(stored)
+
+
+def test_v_logs_workers_and_trials_to_stderr(replay: Replay, project: Project) -> None:
+    log = logging.getLogger("replay")
+    before = (log.handlers[:], log.level, log.propagate)
+    try:
+        done = replay("run", "-v", "--new", "git:v1", "--json")
+    finally:
+        log.handlers[:], log.propagate = before[0], before[2]
+        log.setLevel(before[1])
+    assert json.loads(done.out)["finished"]
+    assert re.search(r"^\d\d:\d\d:\d\d checking out [0-9a-f]{40} into ", done.err, re.MULTILINE)
+    assert "version git:v1: a worker of " in done.err
+    assert re.search(r"order-0, new trial 1: ok in \d+ ms$", done.err, re.MULTILINE)
+    assert "order-0, new trial 1" not in replay("run", "--new", "git:v1").err
