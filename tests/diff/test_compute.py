@@ -91,6 +91,8 @@ def test_errors_are_neither_failures_nor_dropped(tmp_path: Path) -> None:
     assert result.items[0].metrics["tool_calls"].reason == (
         "old 1/1, new without a score: new ended in crashed (it died) (1 of 1 new trials have no score)"
     )
+    cause = result.items[0].metrics["tool_calls"].cause
+    assert cause == "1 of 1 new trials have no score: crashed: it died"
     assert "2 trials ended in an error and have no score; they stand in the bounds" in result.warnings
 
 

@@ -29,7 +29,7 @@ from replay.options import App
 from tests.demo.run import DemoRun
 
 ROOT = Path(__file__).parents[2]
-GENERATED = {"commands.md", "settings.md", "store.md"}
+GENERATED = {"commands.md", "settings.md", "fields.md", "store.md"}
 PAGES = [
     ROOT / "README.md",
     *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.name not in GENERATED),
@@ -104,6 +104,15 @@ def test_every_page_is_looked_at() -> None:
     looked_at = {name(page) for page in PAGES}
     assert {"README.md", "docs/importing.md", "docs/faq.md"} <= looked_at
     assert sum(len(all_of(page)) for page in PAGES) > 100
+
+
+def test_the_map_has_every_page() -> None:
+    docs = ROOT / "docs"
+    linked = {
+        link.partition("#")[0] for link in LINK.findall((docs / "index.md").read_text(encoding="utf-8"))
+    }
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
+    assert pages - linked == {"index.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
