@@ -93,7 +93,10 @@ def test_what_a_case_may_cost_is_held(limit: float, code: int, shop: Path) -> No
 
 
 def test_a_case_in_quarantine_fails_nothing_and_a_threshold_is_a_share_of_the_trials(shop: Path) -> None:
-    known: dict[str, object] = {**CASES[2], "metadata": {"quarantine": {"owner": "Ada", "reason": "the shop's clock"}}}
+    known: dict[str, object] = {
+        **CASES[2],
+        "metadata": {"quarantine": {"owner": "Ada", "reason": "the shop's clock"}},
+    }
     (shop / "golden.jsonl").write_text("".join(json.dumps(case) + "\n" for case in [*CASES[:2], known]))
     done = _pytest(shop, "--golden", "golden.jsonl", "-rx")
     assert done.returncode == 0, done.stdout + done.stderr
