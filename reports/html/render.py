@@ -2,7 +2,7 @@
 
 Jinja2 escapes every text; the page's policy allows its own style and script by their hash and nothing else:
 no other script, image, font, form or connection, even if a text ever became markup. What the script draws it
-sets as text. Links are http(s) alone (`transcripts.case`).
+sets as text; the policy leaves it no other way (trusted types). Links are http(s) alone (`transcripts.case`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def asset(name: str) -> str:
 def _policy(style: str, script: str) -> str:
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 

@@ -58,6 +58,12 @@ class Browser:
         self.page.goto(address)
         self.until(f"location.href !== 'about:blank' && {until}")
 
+    def leave(self) -> None:
+        """Leave the page and what it said, for the next test."""
+        self.page.goto("about:blank")
+        self.console.clear()
+        self.look()
+
     def reload(self) -> None:
         """Read the page anew."""
         self.page.reload()

