@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from replay.errors import SettingsError
 from replay.llm import anthropic
 from replay.llm.anthropic import AnthropicModel, arguments_of
 from replay.llm.base import ModelFailure, ModelReply, ModelRequest
@@ -90,7 +91,14 @@ class Batches:
         """
         body = [{"custom_id": name, "params": arguments_of(one)} for name, one in requests.items()]
         model = next(iter(requests.values())).model
-        found, _, _ = await self._model.attempt(lambda: self._api.create(requests=body), model, once=True)
+        try:
+            found, _, _ = await self._model.attempt(lambda: self._api.create(requests=body), model, once=True)
+        except SettingsError:
+            # 404: a model that is not known would be the failure of its questions.
+            raise SettingsError(
+                f"{self._model.client.base_url} takes no Message Batches; leave --batch, or batch in "
+                "[judge], out"
+            ) from None
         return str(found.id)
 
     async def state(self, batch_id: str) -> BatchState:
