@@ -15,8 +15,8 @@ def view(app: App, port: int, no_browser: bool) -> None:
 
     A page on 127.0.0.1, for the browsers that are given its address: it has a token that nobody else knows.
     The store is read for each page and not held in between, so imports and runs go on; while a run holds the
-    store, the page shows how far the run is. Triage promotes and dismisses as `replay triage` does, and
-    labels go into a sheet that `replay calibrate --read` reads. Ctrl-C ends it.
+    store, its page shows how far it is and its trials as they end. Triage promotes, edits and dismisses as
+    `replay triage` does, and labels go into a sheet that `replay calibrate --read` reads. Ctrl-C ends it.
 
     \b
     Examples:
