@@ -28,6 +28,9 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NO_JSON = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _SURE = re.compile(r"[A-Za-z][A-Za-z0-9 _./+-]*(?<! )")
 _NO_BLOCK = re.compile(r"[^\S\n]\n|^\s|\n\n\Z|[^\n\x20-\x7e\xa0-\ud7ff]")
+_ASCII = re.compile(r"[\x20-\x7e]+")
+_ONE_LINE = 1 << 30
+"""Texts are not folded: a change of one word is then a change of one line."""
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 
 
@@ -246,7 +249,7 @@ def dump(value: Any) -> str:
             super().increase_indent(flow, False)
 
     Dumper.add_representer(str, _represented)
-    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
 
 
 def margin_of(text: str, pieces: Sequence[Piece]) -> str:
@@ -262,6 +265,8 @@ def _represented(dumper: Any, text: str) -> Any:
     style = '"'
     if _SURE.fullmatch(text) and text.lower() not in _WORDS:
         style = None  # type: ignore[assignment]
+    elif '"' in text and _ASCII.fullmatch(text):
+        style = "'"
     elif "\n" in text and not _NO_BLOCK.search(text):
         style = "|"
     return dumper.represent_scalar(f"{_TAG}str", text, style=style)
