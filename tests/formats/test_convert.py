@@ -93,7 +93,7 @@ _cases = st.fixed_dictionaries(
         "max_latency_ms": st.floats(0, 1e4),
         "tags": st.lists(_word, min_size=1, max_size=2),
         "category": _word,
-        "zeal": _value,
+        "zeal": _value.filter(lambda value: value is not None),
         "metadata": st.dictionaries(
             st.sampled_from(["category", "tags", "tone"]), _value, min_size=1, max_size=2
         ),
