@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from replay.model import Case, Match, ToolCall
+from replay.model import Case, Match, Message, ToolCall
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
@@ -14,7 +15,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
     expected = case.expectation
     record: dict[str, Any] = {"id": case.id, "input": case.input}
     if case.messages:
-        record["messages"] = [{"role": message.role, "content": message.text} for message in case.messages]
+        record["messages"] = [_message(message) for message in case.messages]
     if expected.tool_calls is not None:
         record["expected_tool_calls"] = [
             {"name": call.name} if call.args is None else {"name": call.name, "args": call.args}
@@ -50,6 +51,22 @@ def case_to_json(case: Case) -> dict[str, Any]:
     if metadata:
         record["metadata"] = metadata
     return record
+
+
+def _message(message: Message) -> dict[str, Any]:
+    """In OpenAI's shape."""
+    said: dict[str, Any] = {"role": message.role, "content": message.text}
+    if message.tool_calls:
+        said["tool_calls"] = [
+            {
+                "id": call.call_id or f"call_{index}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.args, ensure_ascii=False)},
+            }
+            for index, call in enumerate(message.tool_calls)
+        ]
+    named = {"tool_call_id": message.tool_call_id, "name": message.name}
+    return said | {key: value for key, value in named.items() if value is not None}
 
 
 def _taped(call: ToolCall) -> dict[str, Any]:

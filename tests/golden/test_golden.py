@@ -87,3 +87,15 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, text: str, words: str)
         read_golden(_file(tmp_path, text))
     assert words in str(caught.value)
     assert "golden.jsonl:" in str(caught.value)
+
+
+def test_calls_in_messages_survive_a_round_trip(tmp_path: Path) -> None:
+    asked = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"q": "é"}'}}
+    messages = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "", "tool_calls": [asked]},
+        {"role": "tool", "content": "7", "tool_call_id": "1"},
+        {"role": "user", "content": "y"},
+    ]
+    (case,) = read_golden(_file(tmp_path, json.dumps({"id": "a", "messages": messages})))
+    assert case_to_json(case)["messages"] == messages
