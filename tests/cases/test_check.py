@@ -211,3 +211,20 @@ def test_a_report_of_no_known_kind_is_refused_before_anything_runs(shop: Path, r
     assert done.code == 2
     assert "-o report.doc says no format; end its name in .csv, .html, .json, .md" in done.err
     assert not (shop / ".replay").exists()
+
+
+def test_a_case_made_of_a_lane_carries_what_that_lane_was_answered(replay: Replay, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        'def look(id):\n    return "shipped " + id\n\ndef run_agent(text):\n    return look(id="7")\n'
+    )
+    settings = '[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:look"]\n'
+    (tmp_path / "replay.toml").write_text(settings + 'live = ["look"]\n')
+    trace = {"trace_id": "t", "started_at": "2026-10-02T10:00:00Z", "input": "where is 7", "tool_calls": []}
+    (tmp_path / "t.jsonl").write_text(json.dumps(trace) + "\n")
+    assert replay("import", "jsonl", "t.jsonl").code == 0
+    assert replay("sample", "--month", "2026-10", "--name", "october").code == 0
+    assert replay("run", "--sample", "october", "--new", ".").code == 0
+    assert replay("promote", "t", "--expect", "new").code == 0
+    (tmp_path / "replay.toml").write_text(settings)
+    checked = replay("check")
+    assert (checked.code, "1 of 1 items passed" in checked.out) == (0, True)
