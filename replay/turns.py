@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from replay.messages import canonical_args
-from replay.model import Message, ServedCall, ToolCall, Trial
+from replay.model import Message, ServedCall, ToolCall, Trial, Turn
 from replay.tape import show_call
 
 ANSWERS = "answers"
@@ -44,11 +45,7 @@ def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[U
     )
     places = places[len(places) - own :]
     first = places[0] if own else len(messages)
-    ends = [
-        place
-        for place, message in enumerate(messages)
-        if message.role == "user" and (place + 1 == len(messages) or messages[place + 1].role != "user")
-    ]
+    ends = _ends(messages)
     begun = sum(end < first for end in ends)
     turns = []
     for number, end in enumerate(ends, 1):
@@ -61,6 +58,29 @@ def user_turns(messages: Sequence[Message], tape: Sequence[ToolCall]) -> tuple[U
         done = sum(turn.calls for turn in turns)
         turns.append(UserTurn(number=last.number, end=last.end, calls=max(len(tape) - done, 0)))
     return tuple(turns)
+
+
+def conversed(messages: Sequence[Message], turns: Sequence[Turn]) -> tuple[Message, ...]:
+    """What the last of a trial's turns answered: the conversation with the trial's own answers in it.
+
+    Where the trial kept no answer of a turn (an observed one), the recorded messages stand.
+
+    Args:
+        messages: those of the item, up to and with the last turn of the user.
+        turns: those of the trial; of none, all messages stand as they are.
+    """
+    ends = dict(enumerate(_ends(messages), 1))
+    reached = [turn for turn in turns if turn.number in ends]
+    if not reached:
+        return tuple(messages)
+    said = list(messages[: ends[reached[0].number] + 1])
+    for turn, following in pairwise(reached):
+        between = messages[ends[turn.number] + 1 : ends[following.number] + 1]
+        if turn.response is not None:
+            said.append(Message(role="assistant", text=turn.response))
+            between = [message for message in between if message.role not in ("assistant", "tool")]
+        said += between
+    return tuple(said)
 
 
 def actions_by_turn(trial: Trial) -> dict[int, str]:
@@ -84,6 +104,15 @@ def action(served: Sequence[ServedCall]) -> str:
 def most_done(actions: Sequence[str]) -> str:
     """What was done in most trials."""
     return max(sorted(actions), key=actions.count)
+
+
+def _ends(messages: Sequence[Message]) -> list[int]:
+    """Where the last message of each of the user's turns stands."""
+    return [
+        place
+        for place, message in enumerate(messages)
+        if message.role == "user" and (place + 1 == len(messages) or messages[place + 1].role != "user")
+    ]
 
 
 def _recorded_before(asked: Sequence[ToolCall], tape: Sequence[ToolCall], *, most: int) -> int:

@@ -55,12 +55,14 @@ def document(item: Item, first: Trial, second: Trial) -> JsonObject:
     """The judged material of one pair, in this order."""
     data = prompt.document(item, first)
     other = prompt.document(item, second)
-    own = ("tool_calls", "response")
+    # Of several turns, each response has a conversation of its own: the answers before it are its version's.
+    shared = [key for key in ("conversation",) if data[key] == other[key]]
+    own = [key for key in ("conversation", "tool_calls", "response") if key not in shared]
     return {
-        "conversation": data["conversation"],
+        **{key: data[key] for key in shared},
         FIRST: {key: data[key] for key in own},
         SECOND: {key: other[key] for key in own},
-        **{key: value for key, value in data.items() if key not in (*own, "conversation")},
+        **{key: value for key, value in data.items() if key not in (*own, *shared)},
     }
 
 

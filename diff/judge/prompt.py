@@ -17,6 +17,7 @@ import unicodedata
 from pathlib import Path
 
 from replay.model import Item, Json, JsonObject, Message, ServedCall, Trial
+from replay.turns import conversed
 
 INSTRUCTIONS = Path(__file__).with_name("instructions.md")
 BUILT_IN_RUBRIC = Path(__file__).with_name("rubric.md")
@@ -68,7 +69,7 @@ def has_standard(item: Item) -> bool:
 def document(item: Item, trial: Trial) -> JsonObject:
     """The judged material of one trial."""
     return {
-        "conversation": _conversation(item),
+        "conversation": _conversation(item, trial),
         "tool_calls": [_call(served) for served in trial.served],
         "response": _shown(trial.final_response or ""),
         **_standard(item),
@@ -101,8 +102,9 @@ def _standard(item: Item) -> JsonObject:
     return {}
 
 
-def _conversation(item: Item) -> list[Json]:
-    turns = [message for message in item.messages if _is_turn(message)]
+def _conversation(item: Item, trial: Trial) -> list[Json]:
+    """What the response answers; of a trial of several turns, with what it answered itself before."""
+    turns = [message for message in conversed(item.messages, trial.turns) if _is_turn(message)]
     if not turns:
         return [{"role": "user", "text": _shown(item.input)}]
     return [{"role": turn.role, "text": _shown(turn.text)} for turn in turns]

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.judge import prompt
-from replay.model import Expectation, Item, Json, JsonObject, Message, Rule, ServedCall, Status, ToolCall
+from diff.judge import pairwise, prompt
+from replay.model import (
+    Expectation,
+    Item,
+    Json,
+    JsonObject,
+    Message,
+    Rule,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+    Turn,
+)
 from tests.diff_judge.records import item, trial
 
 ATTACKS = (
@@ -127,6 +140,48 @@ def test_what_the_response_is_held_against() -> None:
     answer = Expectation(answer="42", tolerance="semantic_similar")
     assert standard(expectation=answer) == {"reference_answer": "42", "recorded": False}
     assert standard(recorded_response=None) == {}
+
+
+TALK = (
+    Message(role="user", text="hello"),
+    Message(role="assistant", text="recorded: hello"),
+    Message(role="user", text="where is it?"),
+    Message(role="assistant", tool_calls=(ToolCall(name="look_up"),)),
+    Message(role="tool", text="recorded: shipped"),
+    Message(role="assistant", text="recorded: shipped"),
+    Message(role="user", text="please"),
+    Message(role="user", text="cancel it"),
+)
+
+
+def _talked(response: str | None, *, to_the_end: bool = True) -> tuple[Item, Trial]:
+    """An item of two replayed turns, and a trial that answered the first of them so."""
+    judged = item(messages=TALK)
+    turns = (Turn(number=2, calls=1, response=response), Turn(number=3, calls=0, response="done"))
+    return judged, trial(judged, final_response="done", turns=turns[: 2 if to_the_end else 1])
+
+
+def _texts(document: JsonObject) -> list[Json]:
+    return [turn["text"] for turn in document["conversation"]]  # type: ignore[union-attr,index,call-overload]
+
+
+def test_of_several_turns_the_judge_reads_what_the_trial_answered_itself() -> None:
+    before, after = ["hello", "recorded: hello", "where is it?"], ["please", "cancel it"]
+    assert _texts(prompt.document(*_talked("lost"))) == [*before, "lost", *after]
+    assert _texts(prompt.document(*_talked("lost", to_the_end=False))) == before
+    observed = prompt.document(*_talked(None))
+    assert _texts(observed) == [*before, "recorded: shipped", *after]
+
+
+def test_side_by_side_each_response_has_the_conversation_that_it_ended() -> None:
+    (judged, lost), (_, found) = _talked("lost"), _talked("found")
+    document: dict[str, Any] = pairwise.document(judged, lost, found)
+    assert "conversation" not in document
+    assert "lost" in _texts(document["first"])
+    assert "found" in _texts(document["second"])
+    same: dict[str, Any] = pairwise.document(judged, lost, lost)
+    assert "lost" in _texts(same)
+    assert set(same["first"]) == {"tool_calls", "response"}
 
 
 def test_the_judge_does_not_learn_lane_version_or_how_a_tool_was_answered() -> None:
