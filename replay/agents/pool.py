@@ -25,6 +25,8 @@ SHORT = 4
 """Trials that a worker ends while one is started, from which they are short."""
 LEAST_GAIN = 0.4
 """Share of what as many workers more could bring at best, from which they have paid."""
+FASTEST = 500
+"""Trials that a worker ends a second, from which handing them out takes about as long as they do."""
 FIRST_REST_S = 2.0
 """Before it is tried again whether more workers pay, where they did not; twice as long each time."""
 
@@ -72,7 +74,7 @@ class Pool(Generic[M]):
         self._ended = 0
         """Seats that were given back, all in all."""
         self._seen = (time.monotonic(), 0)
-        """When the pool grew last, and how many were given back by then."""
+        """From when trials are counted, and how many were given back by then."""
         self._rest_s = FIRST_REST_S
         self._not_before = 0.0
         """When the pool may grow again."""
@@ -121,6 +123,9 @@ class Pool(Generic[M]):
             if worker.alive:
                 return worker
         waiting: asyncio.Future[M] = asyncio.get_running_loop().create_future()
+        if not self._ended and not self._waiting:
+            # What passed before there was work says nothing of how fast it is done.
+            self._seen = (time.monotonic(), 0)
         self._waiting.append((time.monotonic(), waiting))
         self._grow()
         try:
@@ -160,6 +165,10 @@ class Pool(Generic[M]):
                     await asyncio.sleep(left)
                     continue
             rate = self._rate()
+            if before and rate >= FASTEST * before:
+                self._seen = (time.monotonic(), self._ended)
+                await asyncio.sleep(patience)
+                continue
             wanted = -(-len(self._waiting) // self._seats)
             await self._start_some(min(self._limit - before, wanted, max(before, os.cpu_count() or 1)))
             added = len(self._workers) - before
@@ -171,7 +180,7 @@ class Pool(Generic[M]):
                     self._rest_s *= 2
 
     def _rate(self) -> float:
-        """Trials that ended a second, since the pool has grown."""
+        """Trials that ended a second, since they are counted."""
         since, ended = self._seen
         return (self._ended - ended) / max(time.monotonic() - since, 1e-6)
 
