@@ -145,8 +145,10 @@ class PythonAgent:
             {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_text(item)}
         )
         try:
-            # Until its turn comes, each trial before it in the same process may take its full time.
-            async with asyncio.timeout(self._rules.timeout_s * (worker.in_flight + 1)) as attempt.deadline:
+            # Until its turn comes, each trial before it in the same process may take its full time. One that
+            # is alone there begins at once, which sets its time.
+            before = None if worker.mode == "sync" else self._rules.timeout_s * (worker.in_flight + 1)
+            async with asyncio.timeout(before) as attempt.deadline:
                 message = await worker.begin(number, request, attempt)
         except TimeoutError:
             began = attempt.began

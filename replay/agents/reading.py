@@ -10,6 +10,7 @@ from typing import Any
 from replay.messages import canonical_args
 from replay.model import Item, Json, JsonObject, Message, Rule, ServedCall, ToolCall, Usage
 
+_NONE_USED = Usage()
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
 
 
@@ -124,7 +125,7 @@ def read_usage(value: Json) -> Usage | None:
         cache_read_tokens=read,
         cache_write_tokens=write,
     )
-    return usage if usage != Usage() else None
+    return usage if usage != _NONE_USED else None
 
 
 def _count(values: JsonObject, *names: str) -> int:

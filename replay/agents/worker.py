@@ -12,6 +12,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from replay.agents.process import Launch, Process
 from replay.agents.rules import Address
 from replay.errors import VersionError
@@ -208,7 +210,11 @@ class Worker:
 
 
 def _encode(message: JsonObject) -> bytes:
-    return json.dumps(message).encode() + b"\n"
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8, but JSON can escape it.
+        return json.dumps(message).encode() + b"\n"
 
 
 def _decode(line: bytes) -> Any:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 async def converse(agent: Agent, item: Item, index: int, line: Line | None = None) -> Outcome:
     """Run an item once, turn by turn. The time-out of a trial counts for each of its turns."""
-    turns = user_turns(item.messages, item.tape)
+    # Most traces have one turn, and finding turns takes as long as much of a trial's own work.
+    several = sum(message.role == "user" for message in item.messages) > 1
+    turns = user_turns(item.messages, item.tape) if several else ()
     if len(turns) < 2:
         return await agent.run(item, index, line)
     done: list[Outcome] = []

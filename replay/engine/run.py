@@ -342,8 +342,9 @@ class _Batch:
                 self._uncounted += 1
             else:
                 self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
-            tally.tell(self._progress)
-            self._hooks.progress(self._progress)
+            progress = self._progress
+            tally.tell(progress)
+            self._hooks.progress(progress)
 
     @property
     def _progress(self) -> Progress:

@@ -23,6 +23,9 @@ LARGEST_LINE = 64 * 1024 * 1024
 TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
 """The trial that the running code belongs to."""
 
+# Made once: `json.dumps` with a default makes one for every message.
+_encode = json.JSONEncoder(default=replies.plain).encode
+
 
 class Stopped(BaseException):
     """The trial ends at this tool call. No `except Exception` of an agent catches it."""
@@ -31,9 +34,9 @@ class Stopped(BaseException):
 def encode(message: Any) -> bytes:
     """One line of JSON. What is no JSON value is written as `replies.plain` sees it."""
     try:
-        text = json.dumps(message, default=replies.plain)
+        text = _encode(message)
     except TypeError:
-        text = json.dumps(replies.with_text_keys(message), default=replies.plain)
+        text = _encode(replies.with_text_keys(message))
     return text.encode() + b"\n"
 
 
