@@ -240,7 +240,7 @@ def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
 
 
 def _reason(block: Block, sample: Sample, judged: Judged, said: str) -> str:
-    """`old 3/3, new 0/3: called cancel_order without get_order_status first`."""
+    """`old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
     parts = []
     for lane, scores, unscored in (
         (Lane.OLD, sample.old, sample.old_unscored),

@@ -51,7 +51,7 @@ class ItemMetric:
     delta: float | None
     verdict: Verdict
     reason: str
-    """In words: `old 3/3, new 0/3: called cancel_order without get_order_status first`."""
+    """In words: `old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
     cause: str = ""
     """The reason without its figures and without this item's own values: items that changed in the same way
     have the same one. Empty where nobody said why."""

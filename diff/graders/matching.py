@@ -35,11 +35,13 @@ divisor is 0):
 
 Example: expected `get_order_status(order_id='1') > cancel_order(order_id='1')`, actual
 `cancel_order(order_id='1')`: strict does not match, partial = 2·1/(2+1) = 0.67, and the reason reads
-"called cancel_order without get_order_status first".
+"called cancel_order without get_order_status(order_id='1') first". What was called so may be a tool that does
+not count.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +86,7 @@ def match(
     Raises:
         ReplayError: such a function cannot be loaded, or failed.
     """
-    pair = _Pair.of(expected, actual, rules, ignore_by_tool, root)
+    pair = _Pair(expected, actual, rules, ignore_by_tool, root)
     if pair.passes():
         return Matched(passed=True, partial=1.0, reason="")
     return Matched(passed=False, partial=pair.partial(), reason=pair.reason())
@@ -101,7 +103,7 @@ def can_still_match(
 
     False is certain: no continuation of `actual` matches.
     """
-    pair = _Pair.of(expected, actual, rules, ignore_by_tool, root)
+    pair = _Pair(expected, actual, rules, ignore_by_tool, root)
     if rules.mode == "strict":
         return len(pair.actual) <= len(pair.expected) and pair.common_prefix() == len(pair.actual)
     if rules.mode in ("unordered", "subset"):
@@ -110,7 +112,7 @@ def can_still_match(
 
 
 class _Pair:
-    """Two filtered lists of calls and, worked out when asked for, which of them fit."""
+    """Two lists without the calls that do not count and, worked out when asked for, which of them fit."""
 
     def __init__(
         self,
@@ -120,28 +122,17 @@ class _Pair:
         ignore_by_tool: Mapping[str, Collection[str]],
         root: Path,
     ) -> None:
-        self.expected, self.actual, self.rules = expected, actual, rules
+        self._all_expected, self._all_actual, self.rules = expected, actual, rules
+        if rules.only_tools or rules.ignore_tools:
+            only, ignored = frozenset(rules.only_tools), frozenset(rules.ignore_tools)
+            expected = [call for call in expected if _counts(call.name, only, ignored)]
+            actual = [call for call in actual if _counts(call.name, only, ignored)]
+        self.expected, self.actual = expected, actual
         self._ignore_by_tool, self._root = ignore_by_tool, root
         self._said: dict[str, tuple[str, Rules | None]] = {}
         self._plain = not (rules.tools or rules.ignore_args or ignore_by_tool)
         self._known: dict[int, bool] = {}
         self._pairing: dict[int, int] | None = None
-
-    @classmethod
-    def of(
-        cls,
-        expected: Expected,
-        actual: Sequence[ToolCall],
-        rules: Match,
-        ignore_by_tool: Mapping[str, Collection[str]],
-        root: Path,
-    ) -> _Pair:
-        """The lists without the calls that do not count."""
-        if rules.only_tools or rules.ignore_tools:
-            only, ignored = frozenset(rules.only_tools), frozenset(rules.ignore_tools)
-            expected = [call for call in expected if _counts(call.name, only, ignored)]
-            actual = [call for call in actual if _counts(call.name, only, ignored)]
-        return cls(expected, actual, rules, ignore_by_tool, root)
 
     def _ignored(self, name: str) -> Collection[str]:
         own = self._ignore_by_tool.get(name)
@@ -302,18 +293,32 @@ class _Pair:
         at = self.common_prefix()
         if at == len(self.expected):
             return f"extra call {at + 1}: {_shown(self.actual[at].name, self.actual[at].args)}"
-        wanted = self.expected[at]
         if at == len(self.actual):
-            return f"missing call {at + 1}: {_shown(wanted.name, wanted.args)}"
-        made = self.actual[at]
-        return self._skipped(at, made.name) or self._differs(at, at, f"call {at + 1}: ")
+            return self._missing(at)
+        if self._skipping(at) == self.actual[at].name:
+            return self._missing(at)
+        return self._differs(at, at, f"call {at + 1}: ")
 
-    def _skipped(self, at: int, made: str) -> str | None:
-        """`called B without A first`: a later expected call was made where an expected one never was."""
-        wanted = self.expected[at].name
-        later = any(call.name == made for call in self.expected[at + 1 :])
-        never = all(call.name != wanted for call in self.actual)
-        return f"called {made} without {wanted} first" if later and never else None
+    def _missing(self, at: int) -> str:
+        """`called B without A(…) first` where that is so, else `missing call 1: A(…)`."""
+        wanted = _shown(self.expected[at].name, self.expected[at].args)
+        skipping = self._skipping(at)
+        return f"called {skipping} without {wanted} first" if skipping else f"missing call {at + 1}: {wanted}"
+
+    def _skipping(self, at: int) -> str | None:
+        """The first tool called which was expected after this call alone, where this one was never called."""
+        wanted = self.expected[at]
+        made = [call.name for call in self._all_actual]
+        if wanted.name in made:
+            return None
+        place = next(i for i, call in enumerate(self._all_expected) if call is wanted)
+        before = Counter(call.name for call in self._all_expected[:place])
+        after = {call.name for call in self._all_expected[place + 1 :]}
+        for name in made:
+            before[name] -= 1
+            if name in after and before[name] < 0:
+                return name
+        return None
 
     def _in_order_reason(self) -> str:
         at, position = self.in_order()
@@ -321,11 +326,9 @@ class _Pair:
         for j in range(position, len(self.actual)):
             if self.actual[j].name == wanted.name:
                 return self._differs(at, j, f"call {j + 1}: ")
-            if skipped := self._skipped(at, self.actual[j].name):
-                return skipped
         if at and any(self.fits(at, j) for j in range(position)):
             return f"called {wanted.name} before {self.expected[at - 1].name}"
-        return f"missing call {at + 1}: {_shown(wanted.name, wanted.args)}"
+        return self._missing(at)
 
     def _unordered_reason(self, *, missing_counts: bool, extra_counts: bool) -> str:
         pairing = self.pairing()

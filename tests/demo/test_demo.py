@@ -68,7 +68,8 @@ def test_what_the_new_prompt_mends_and_breaks_is_found(played: Played) -> None:
     broken = [case for case in of["regressed"] if "confirm" in inputs[case["id"]].lower()]
     assert len(broken) >= 3
     assert all(
-        "missing call 1: get_order_status" in case["metrics"]["tool_calls"]["reason"] for case in broken
+        "called cancel_order without get_order_status(" in case["metrics"]["tool_calls"]["reason"]
+        for case in broken
     )
     assert len(of["regressed"]) - len(broken) <= 1, "at most a false alarm among what is announced"
     assert len(of["improved"]) >= 3

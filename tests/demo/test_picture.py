@@ -75,4 +75,4 @@ def test_the_picture_of_the_terminal_is_what_the_demo_prints(demo_run: DemoRun) 
     assert "url(http" not in kept, "a picture loads nothing"
     # Figures differ from run to run, and with them where lines break; what they are called does not.
     assert words(kept) == words(now), "REPLAYDIFF_PICTURES=docs/images pytest tests/demo/test_picture.py"
-    assert {"regressed", "improved", "missing"} <= set(re.findall(r"\w+", kept))
+    assert {"regressed", "improved", "without"} <= set(re.findall(r"\w+", kept))

@@ -55,9 +55,11 @@ def test_a_regression_is_found_named_and_holds(tmp_path: Path) -> None:
     worst = result.items[0]
     assert (worst.item.id, worst.verdict) == ("t3", Verdict.REGRESSED)
     assert worst.metrics["tool_calls"].reason == (
-        "old 3/3, new 0/3: called cancel_order without get_order_status first"
+        "old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first"
     )
-    assert worst.metrics["tool_calls"].cause == "called cancel_order without get_order_status first"
+    assert (
+        worst.metrics["tool_calls"].cause == "called cancel_order without get_order_status(order_id=…) first"
+    )
     metric = result.metrics["tool_calls"]
     assert (metric.old, metric.new) == (1.0, pytest.approx(29 / 30))
     assert metric.delta == pytest.approx(-1 / 30)

@@ -28,7 +28,7 @@ REFUNDED = ("refund", {"amount": 5})
     ("mode", "calls", "reason"),
     [
         ("strict", [LOOKED, CANCELLED], ""),
-        ("strict", [CANCELLED], "called cancel_order without get_order_status first"),
+        ("strict", [CANCELLED], "called cancel_order without get_order_status(order_id='1') first"),
         ("strict", [LOOKED], "missing call 2: cancel_order(order_id='1')"),
         ("strict", [], "missing call 1: get_order_status(order_id='1')"),
         ("strict", [LOOKED, CANCELLED, REFUNDED], "extra call 3: refund(amount=5)"),
@@ -40,7 +40,11 @@ REFUNDED = ("refund", {"amount": 5})
         ),
         ("in_order", [LOOKED, REFUNDED, CANCELLED], ""),
         ("in_order", [CANCELLED, LOOKED], "called cancel_order before get_order_status"),
-        ("in_order", [REFUNDED, CANCELLED], "called cancel_order without get_order_status first"),
+        (
+            "in_order",
+            [REFUNDED, CANCELLED],
+            "called cancel_order without get_order_status(order_id='1') first",
+        ),
         ("in_order", [LOOKED, REFUNDED], "missing call 2: cancel_order(order_id='1')"),
         (
             "in_order",
@@ -97,6 +101,18 @@ def test_arguments_and_tools_that_do_not_count() -> None:
     assert match(expected, calls, Match(args="exact", ignore_args=("request_id",), only_tools=("f",))).passed
     per_tool = Match(args="exact", ignore_tools=("log",), tools={"f": "subset", "get_order_status": "ignore"})
     assert not match(expected, calls, per_tool).passed
+
+
+def test_a_call_skipped_is_told_by_what_was_called_though_that_does_not_count() -> None:
+    def reason(*calls: tuple[str, dict[str, object]], expected: tuple[ExpectedCall, ...] = ()) -> str:
+        rules = Match(mode="in_order", only_tools=("get_order_status",))
+        return match(expected or (STATUS, CANCEL), made(*calls), rules).reason
+
+    assert reason(CANCELLED) == "called cancel_order without get_order_status(order_id='1') first"
+    assert reason(REFUNDED) == "missing call 1: get_order_status(order_id='1')"
+    twice = (CANCEL, STATUS, CANCEL)
+    assert reason(CANCELLED, expected=twice) == "missing call 1: get_order_status(order_id='1')"
+    assert reason(CANCELLED, CANCELLED, expected=twice).startswith("called cancel_order without")
 
 
 def test_a_call_is_not_lost_to_a_less_particular_expectation() -> None:

@@ -23,7 +23,7 @@ def test_a_sampled_trace_is_held_against_its_recording() -> None:
     failed = grade(item("t"), trial("t", "new", passed=False), SETTINGS)
     assert failed is not None
     assert (failed.score, failed.passed) == (0.0, False)
-    assert failed.reason == "called cancel_order without get_order_status first"
+    assert failed.reason == "called cancel_order without get_order_status(order_id='1') first"
     assert failed.detail["partial"] == pytest.approx(2 / 3)
 
 
