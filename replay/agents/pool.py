@@ -13,8 +13,8 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar
 
 from replay.errors import VersionError
@@ -85,20 +85,14 @@ class Pool(Generic[M]):
         for _ in range(self._seats):
             self._hand_out(worker)
 
-    @asynccontextmanager
-    async def seat(self) -> AsyncIterator[M]:
+    def seat(self) -> AbstractAsyncContextManager[M]:
         """A seat at a living worker.
 
         Raises:
             VersionError: there is no worker and none can be started.
             PoolClosedError: the pool is closed.
         """
-        worker = await self._take()
-        try:
-            yield worker
-        finally:
-            self._ended += 1
-            self._hand_out(worker)
+        return _Seat(self)
 
     async def close(self) -> None:
         """End every worker, and whoever waits for one."""
@@ -115,7 +109,13 @@ class Pool(Generic[M]):
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.stop() for worker in workers))
 
-    async def _take(self) -> M:
+    def give_back(self, worker: M) -> None:
+        """End what `take` began."""
+        self._ended += 1
+        self._hand_out(worker)
+
+    async def take(self) -> M:
+        """What `seat` begins with."""
         if self._closed:
             raise PoolClosedError
         while self._free:
@@ -205,3 +205,19 @@ class Pool(Generic[M]):
                 if not waiting.done():
                     waiting.set_exception(VersionError(str(failures[0])))
             self._waiting.clear()
+
+
+class _Seat(AbstractAsyncContextManager[M]):
+    """No generator, which would cost as much as taking the seat itself."""
+
+    __slots__ = ("_pool", "_worker")
+
+    def __init__(self, pool: Pool[M]) -> None:
+        self._pool = pool
+
+    async def __aenter__(self) -> M:
+        self._worker = await self._pool.take()
+        return self._worker
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pool.give_back(self._worker)

@@ -11,7 +11,6 @@ happens there is that trial's own doing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import sys
@@ -135,7 +134,9 @@ class PythonAgent:
         self, item: Item, worker: Worker, line: Line | None, *, alone: bool
     ) -> Outcome | _Lost:
         """One try at one worker, or why it says nothing about this trial."""
-        with contextlib.nullcontext() if worker.address is None else worker.address.serving(line):
+        if worker.address is None:
+            return await self._tried(item, worker, alone=alone)
+        with worker.address.serving(line):
             return await self._tried(item, worker, alone=alone)
 
     async def _tried(self, item: Item, worker: Worker, *, alone: bool) -> Outcome | _Lost:

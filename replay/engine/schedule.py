@@ -15,8 +15,7 @@ import asyncio
 import random
 import re
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from urllib.parse import urlsplit
 
 from replay.agents import Outcome
@@ -67,15 +66,9 @@ class Pace:
         self.room = limit
         """How many trials may run at once, as the provider takes it."""
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    def turn(self) -> AbstractAsyncContextManager[None]:
         """A trial's turn: begins once there is room and nobody rests."""
-        await self._enter()
-        try:
-            yield
-        finally:
-            self._running -= 1
-            self._wake()
+        return _Turn(self)
 
     async def wait(self) -> None:
         """Until the rest is over."""
@@ -104,7 +97,8 @@ class Pace:
             self._not_before = max(self._not_before, now + seconds)
         return seconds
 
-    async def _enter(self) -> None:
+    async def enter(self) -> None:
+        """Begin a turn; `leave` is called at its end."""
         now = asyncio.get_running_loop().time
         while True:
             await self.wait()
@@ -117,6 +111,11 @@ class Pace:
         if self._interval_s:
             self._next_start = max(now(), self._next_start) + self._interval_s
         self._running += 1
+
+    def leave(self) -> None:
+        """End a turn."""
+        self._running -= 1
+        self._wake()
 
     async def _until_woken(self) -> None:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -134,6 +133,21 @@ class Pace:
             if not waiting.done():
                 waiting.set_result(None)
                 return
+
+
+class _Turn(AbstractAsyncContextManager[None]):
+    """No generator, which would cost as much as the turn itself."""
+
+    __slots__ = ("_pace",)
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    async def __aenter__(self) -> None:
+        await self._pace.enter()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pace.leave()
 
 
 def waiting_time(asked_s: float | None, tries: int, chance: float) -> float:
