@@ -149,7 +149,6 @@ def _begun(
 ) -> Done | None:
     """A new check; None where no case is to be checked."""
     from cases.choosing import choose
-    from replay.engine.run import execute
     from replay.model import Lane
 
     judging = replaying.choose_judge(asked, settings)
@@ -163,7 +162,7 @@ def _begun(
         return None
     with _told_as_check():
         return replaying.replay_and_judge(
-            app, judging, lambda hooks: execute(app.store_path, source, lanes, settings, hooks=hooks)
+            app, judging, replaying.starting(app, asked, settings, source, lanes)
         )
 
 

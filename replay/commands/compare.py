@@ -85,7 +85,6 @@ def compare(
     versions on both sides nothing is run: what was recorded is compared.
     """
     from diff import gate as gates
-    from replay.engine.run import execute
     from reports import files
 
     gates.check_form(gate)
@@ -106,19 +105,7 @@ def compare(
         source = replaying.choose_items(app, asked, settings, sample, cases)
     else:
         source = _draw(app, asked, month, size, by, where, name, new_only)
-    done = replaying.replay_and_judge(
-        app,
-        judge,
-        lambda hooks: execute(
-            app.store_path,
-            source,
-            lanes,
-            settings,
-            mode=asked.replayed,
-            pair_by=asked.pair_by,
-            hooks=hooks,
-        ),
-    )
+    done = replaying.replay_and_judge(app, judge, replaying.starting(app, asked, settings, source, lanes))
     return _tell(app, done, metrics, gate, html, as_json)
 
 

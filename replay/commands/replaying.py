@@ -312,6 +312,23 @@ def choose_judge(asked: Asked, settings: Settings) -> Judge | None:
     return judge_from(settings)
 
 
+def starting(
+    app: App, asked: Asked, settings: Settings, source: Source, lanes: dict[Lane, Version]
+) -> Callable[[Hooks], RunReport]:
+    """What begins a new run of these items in these lanes, for `replay_and_judge`."""
+    from replay.engine.run import execute
+
+    return lambda hooks: execute(
+        app.store_path,
+        source,
+        lanes,
+        settings,
+        mode=asked.replayed,
+        pair_by=asked.pair_by,
+        hooks=hooks,
+    )
+
+
 def replay_and_judge(
     app: App,
     judge: Judge | None,

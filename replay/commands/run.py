@@ -53,7 +53,6 @@ def run(
       replay run --mode step --old observed --new model=claude-sonnet-5-5
       replay run --resume
     """
-    from replay.engine.run import execute
     from replay.engine.run import resume as resume_run
 
     settings = asked.settings(app.settings)
@@ -73,19 +72,7 @@ def run(
     else:
         lanes = replaying.choose_lanes(asked, settings)
         source = replaying.choose_items(app, asked, settings, sample, cases)
-        done = replaying.replay_and_judge(
-            app,
-            judge,
-            lambda hooks: execute(
-                app.store_path,
-                source,
-                lanes,
-                settings,
-                mode=asked.replayed,
-                pair_by=asked.pair_by,
-                hooks=hooks,
-            ),
-        )
+        done = replaying.replay_and_judge(app, judge, replaying.starting(app, asked, settings, source, lanes))
     if as_json:
         print_json(telling.document(done, telling.partings_of(app, done.report)))
     else:
