@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -13,6 +15,12 @@ from replay.engine.environments import Environment, environment
 from replay.errors import VersionError
 from tests.commands.conftest import Replay
 from tests.engine.project import AGENT, SETTINGS, Project
+
+@pytest.fixture(autouse=True)
+def _uv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of the tests' own environment, which may not be activated."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
 
 USING = "import tiny\n" + AGENT.replace('f"VERSION', 'f"tiny {tiny.number}')
 

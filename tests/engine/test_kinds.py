@@ -38,8 +38,11 @@ def test_a_killed_engine_leaves_no_program_and_its_run_goes_on(project: Project)
     while not pids.exists() or len(pids.read_text().split()) < 2:
         assert time.monotonic() < deadline
         time.sleep(0.02)
+    # The guard is told of a program right after it was started.
+    time.sleep(0.5)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    deadline += 20
     while any(_runs(int(pid)) for pid in pids.read_text().split()):
         assert time.monotonic() < deadline, "a program outlived its engine"
         time.sleep(0.02)
