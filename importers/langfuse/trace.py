@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from importers import definitions, fields
+from importers import fields
 from importers.base import Item, Note, RecordError
 from importers.langfuse.calls import tool_calls, tool_runs
 from importers.langfuse.observations import Observation, observations
@@ -19,7 +19,7 @@ from importers.langfuse.rows import table
 from importers.langfuse.said import said as answer
 from importers.langfuse.scores import correction, score_rows, scores
 from importers.langfuse.spool import Group
-from replay.messages import canonical_args, conversation, decode, read_messages, read_text
+from replay.messages import canonical_args, conversation, decode, definitions, read_messages, read_text
 from replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, total_usage
 
 DEFAULT_ENVIRONMENT = "default"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from importers import definitions
 from importers.base import Item, Note, Skipped
 from importers.spans import contents, facts, kinds
 from importers.spans.raw import RawSpan
 from importers.spans.trace import SDK_SCOPE, Span, of_spans
+from replay.messages import definitions
 from replay.model import Json, Score, StepKind
 
 NO_AGENT = "traces without a model call, a tool or an agent in them"

@@ -14,12 +14,12 @@ from typing import Any
 
 from replay.llm.base import Answers, Asked, ToolDefinition, Turn
 from replay.messages import join_results
-from replay.model import Json, JsonObject, Message, ToolCall
+from replay.messages.definitions import definitions
+from replay.model import Json, Message, ToolCall
 
 NOT_RECORDED = "(no result was recorded)"
 SPOKE_FIRST = "(the conversation begins here)"
 """The user's turn before an agent that spoke first: the API wants one."""
-_NO_SCHEMA: JsonObject = {"type": "object"}
 
 
 def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
@@ -54,22 +54,12 @@ def as_tools(tools: Iterable[ToolDefinition]) -> list[dict[str, Any]]:
 
 
 def read_tools(value: Json) -> tuple[ToolDefinition, ...]:
-    """Tool definitions as Anthropic, OpenAI (chat or Responses) write them; what is none is left out."""
-    found = []
-    for entry in value if isinstance(value, list) else ():
-        if not isinstance(entry, dict):
-            continue
-        inner = entry.get("function")
-        source = inner if isinstance(inner, dict) else entry
-        name, about = source.get("name"), source.get("description")
-        schema = next(
-            (source[key] for key in ("input_schema", "parameters", "inputSchema", "schema") if key in source),
-            _NO_SCHEMA,
-        )
-        if isinstance(name, str) and isinstance(schema, dict):
-            description = about if isinstance(about, str) else ""
-            found.append(ToolDefinition(name=name, description=description, schema=schema))
-    return tuple(found)
+    """Tool definitions in any shape that `replay.messages.definitions` knows; what is none is left out."""
+    tools: list[Any] = definitions(value)
+    return tuple(
+        ToolDefinition(name=tool["name"], description=tool["description"], schema=tool["parameters"])
+        for tool in tools
+    )
 
 
 def _add(written: list[dict[str, Any]], role: str, content: Any) -> None:

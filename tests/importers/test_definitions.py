@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from importers.definitions import definitions
 from replay.llm.turns import read_tools
+from replay.messages.definitions import definitions
 from tests.importers.reading import traces
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}}
@@ -45,10 +45,26 @@ def test_a_definition_is_found_in_every_shape_and_once(place: Any) -> None:
 
 @pytest.mark.parametrize(
     "place",
-    [None, 7, "text", [], {}, [{"name": "x"}], {"tools": "no"}, [{"function": {"function": None}}], [[]]],
-)
+    [None, 7, "text", [], {}, [{"name": "x"}], {"tools": "no"}, [{"function": {"function": None}}], [[]],
+     [{"type": "web_search_20250305", "name": "web_search"}],
+     [{"type": "custom", "name": "sh", "description": "runs"}],
+     [{"type": "custom", "custom": {"name": "sh", "description": "runs"}}]],
+)  # fmt: skip
 def test_what_defines_no_tool_gives_none(place: Any) -> None:
     assert definitions(place) == []
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        [{"type": "function", "function": {"name": "now"}}],
+        [{"type": "function", "name": "now", "parameters": None}],
+        [{"name": "now", "description": ""}, {"name": "now", "description": "the time"}],
+    ],
+)
+def test_a_function_may_name_no_parameters(place: Any) -> None:
+    (read,) = read_tools(place)
+    assert (read.name, read.schema) == ("now", {"type": "object"})
 
 
 def _write(path: Path, record: Any) -> Path:

@@ -1,14 +1,15 @@
-"""The tools a model was offered, wherever a source keeps their definitions.
+"""The tools a model was offered, wherever a source or a setup keeps their definitions.
 
-They go into the trace's metadata under `tools`, as name, description and JSON Schema of the parameters: a
-version without code (`messages`) offers them again when it replays the trace.
+Importers put them into the trace's metadata under `tools`, as name, description and JSON Schema of the
+parameters: a version without code (`messages`) offers them again when it replays the trace. What a provider
+runs itself (`web_search`), or takes free text (`custom`), is none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replay.messages import decode
+from replay.messages.decode import decode
 from replay.model import Json, JsonObject
 
 KEY = "tools"
@@ -16,6 +17,7 @@ _SCHEMAS = ("input_schema", "parameters", "inputSchema", "schema")
 _WRAPPED = ("tools", "functions")
 _INNER = ("function", "json_schema", "tool", "custom")
 _DEPTH = 4
+_NO_PARAMETERS: JsonObject = {"type": "object"}
 
 
 def definitions(*places: Json) -> list[Json]:
@@ -35,7 +37,7 @@ def _read(place: Json, depth: int) -> Iterator[JsonObject]:
     value = decode(place)
     if isinstance(value, list):
         for entry in value:
-            definition = _definition(entry, 0)
+            definition = _definition(entry, "", 0)
             if definition is not None:
                 yield definition
     elif isinstance(value, dict) and depth < _DEPTH:
@@ -53,11 +55,13 @@ def by_name(place: Json) -> Iterator[JsonObject]:
             yield {"name": name, **inner}
 
 
-def _definition(entry: Json, depth: int) -> JsonObject | None:
+def _definition(entry: Json, wrapper: str, depth: int) -> JsonObject | None:
     value = decode(entry)
     if not isinstance(value, dict) or depth > _DEPTH:
         return None
-    schema = next((decode(value[key]) for key in _SCHEMAS if key in value), None)
+    schema = next((decode(value[key]) for key in _SCHEMAS if value.get(key) is not None), None)
+    if schema is None and _takes_nothing(value, wrapper):
+        schema = _NO_PARAMETERS
     name = value.get("name")
     if isinstance(name, str) and name and isinstance(schema, dict):
         about = value.get("description")
@@ -68,7 +72,15 @@ def _definition(entry: Json, depth: int) -> JsonObject | None:
         }
     for key in _INNER:
         if key in value:
-            found = _definition(value[key], depth + 1)
+            found = _definition(value[key], key, depth + 1)
             if found is not None:
                 return found
     return None
+
+
+def _takes_nothing(value: JsonObject, wrapper: str) -> bool:
+    """Whether it is a function that names no parameters: it says so, or it is at least described."""
+    kind = value.get("type")
+    if wrapper == "function" or kind == "function":
+        return True
+    return wrapper != "custom" and kind is None and bool(value.get("description"))
