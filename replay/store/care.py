@@ -84,7 +84,8 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
 def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
     """Take in what another store has and this one has not; rows taken by table.
 
-    What both have stays as it is here: a trace by its id, a sample by its name, a run by its id.
+    What both have stays as it is here: a trace by its id, a sample by its name, a run by its id, a vote of
+    the judge by what it was asked.
 
     Raises:
         InputError: both hold redacted traces: one token would stand for two addresses.
@@ -107,7 +108,17 @@ def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
                 fresh = [row for row in rows if (row if place is None else row[place]) not in here[owner]]
                 bulk.insert(con, table, columns, fresh)
                 taken[table] += len(fresh)
+        taken["judge_votes"] = _merge_votes(con, other)
     return taken
+
+
+def _merge_votes(con: DuckDBPyConnection, other: DuckDBPyConnection) -> int:
+    """Votes are kept by what was asked and belong to no run: what either store paid for is not paid again."""
+    columns = _columns(con, "judge_votes")
+    before = _count(con, "SELECT count(*) FROM judge_votes")
+    for rows in _rows(other, "judge_votes"):
+        bulk.insert(con, "judge_votes", columns, rows, "ON CONFLICT DO NOTHING")
+    return _count(con, "SELECT count(*) FROM judge_votes") - before
 
 
 def compact(path: Path) -> tuple[int, int]:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from replay.cli import main
-from replay.model import Action, Decision, Lane, Sample, SampleItem, Trace
+from replay.model import Action, Decision, GradeState, Lane, Sample, SampleItem, Trace, Vote
 from replay.store.connection import open_store
 from replay.store.decisions import add_decision, decisions
 from replay.store.samples import write_sample
 from replay.store.traces import iter_traces, write_traces
+from replay.store.votes import KeptVote, read_votes, write_votes
 from tests.diff.build import RUN_ID, item, store, trial
 
 
@@ -64,6 +65,26 @@ def test_merge_takes_what_is_new_and_leaves_what_is_here(
     assert set(again.values()) == {0}
     assert _run(here, "merge", str(here)) == 2
     assert "is this store itself" in capsys.readouterr().err
+
+
+def test_merge_takes_the_votes_that_were_paid_for_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def vote(index: int, score: float) -> KeptVote:
+        cast = Vote(index=index, state=GradeState.SCORED, score=score, reason="so it is")
+        return KeptVote(judge="j", material="m", vote=cast, cost_usd=0.01)
+
+    here, there = _store(tmp_path / "here.duckdb"), _store(tmp_path / "there.duckdb")
+    for path, votes in ((here, [vote(0, 1.0)]), (there, [vote(0, 0.5), vote(1, 0.5)])):
+        with open_store(path) as con:
+            write_votes(con, votes, datetime(2026, 11, 1))
+    assert _json(here, capsys, "merge", str(there))["taken"]["judge_votes"] == 1
+    with open_store(here, read_only=True) as con:
+        assert {key: kept.score for key, kept in read_votes(con, "j").items()} == {
+            ("m", 0): 1.0,
+            ("m", 1): 0.5,
+        }
+    assert _json(here, capsys, "merge", str(there))["taken"]["judge_votes"] == 0
 
 
 def test_prune_says_first_and_keeps_what_a_sample_holds(
