@@ -172,7 +172,7 @@ class Worker:
 
         def read() -> None:
             try:
-                chunk = self.control.recv(1 << 18, socket.MSG_DONTWAIT)
+                chunk = self.control.recv(1 << 16, socket.MSG_DONTWAIT)
             except (BlockingIOError, InterruptedError):
                 return
             if not chunk:
