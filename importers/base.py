@@ -109,6 +109,8 @@ class InputFile:
     """Epoch seconds."""
     lines: bool = False
     """It is known to hold one value a line, and is not looked at to find out."""
+    all_environments: bool = False
+    """Traces of evaluations and experiments in it are wanted, too."""
     position: int = 0
     """Bytes on disk that were read so far."""
 

@@ -44,7 +44,7 @@ _filters = [
     click.option(
         "--all-environments",
         is_flag=True,
-        help="Live: evaluations and experiments too; without it they are counted and left out.",
+        help="Evaluations and experiments too; without it they are counted and left out.",
     ),
 ]
 
@@ -109,12 +109,13 @@ def import_(
             "which source? `replay import SOURCE [PATH]`, like `replay import auto traces.jsonl`"
         )
     if paths:
-        if given:
+        everything = bool(filters.pop("all_environments"))
+        if narrowing := [name for name in given if name != "all_environments"]:
             raise InputError(
-                f"{_flag(given[0])} is for a live import; files are imported whole, and `replay sample "
+                f"{_flag(narrowing[0])} is for a live import; files are imported whole, and `replay sample "
                 "--where` chooses among traces"
             )
-        return _told(app, as_json, *_from_files(app, source, paths, strict))
+        return _told(app, as_json, *_from_files(app, source, paths, strict, everything))
     return _told(app, as_json, *_live(app, source, spans, filters, strict))
 
 
@@ -189,7 +190,9 @@ def _flag(name: str) -> str:
     return name if name.startswith("--") else special.get(name, f"--{name.removesuffix('s')}")
 
 
-def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tuple[list[Report], bool]:
+def _from_files(
+    app: App, source: str, paths: Sequence[str], strict: bool, all_environments: bool
+) -> tuple[list[Report], bool]:
     from importers.base import importer
     from importers.collect import collected
     from importers.detect import detect
@@ -200,6 +203,7 @@ def _from_files(app: App, source: str, paths: Sequence[str], strict: bool) -> tu
     with collected(paths) as files:
         groups: dict[str, tuple[Importer, list[InputFile]]] = {}
         for file in files:
+            file.all_environments = all_environments
             reader = chosen or detect(file)
             groups.setdefault(reader.NAME, (reader, []))[1].append(file)
         if chosen is None:

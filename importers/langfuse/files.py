@@ -79,7 +79,8 @@ def _kept(spool: Spool, number: int, record: Record) -> Iterator[Item]:
 
 def _grouped(group: Group, files: Sequence[InputFile]) -> Iterator[Item]:
     name = environment(group)
-    if name is not None and name.startswith(NOT_PRODUCTION):
+    wanted = files[group.file].all_environments
+    if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
     if not group.observations and not group.traces:

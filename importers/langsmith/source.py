@@ -44,7 +44,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
                 found = Rows(rows, numbered=False)
                 yield from spooled(NAME, file, found, partial(_keep, spool, number))
             for group in spool.groups():
-                yield from _grouped(group, files[group.file], all_environments=False)
+                yield from _grouped(group, files[group.file])
         finally:
             spool.close()
 
@@ -55,18 +55,18 @@ def _keep(spool: Spool, number: int, record: Record) -> Iterator[Item]:
     return iter(())
 
 
-def _grouped(group: Group, file: InputFile, *, all_environments: bool) -> Iterator[Item]:
+def _grouped(group: Group, file: InputFile) -> Iterator[Item]:
     if not group.of(RUN):
         yield Skipped("feedback on runs that are not in these files")
         return
     record = Record(group.line, group.of(RUN)[0])
-    yield from guarded(NAME, file, record, partial(_trace, group, all_environments))
+    yield from guarded(NAME, file, record, partial(_trace, group))
 
 
-def _trace(group: Group, all_environments: bool, _value: Json, _file: InputFile) -> Iterator[Item]:
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
     runs = [read_run(row) for row in group.of(RUN) if isinstance(row, dict)]
     feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
-    return made(group.key, runs, feedback, NAME, all_environments=all_environments)
+    return made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
 
 
 def origin(query: Query) -> str:
@@ -80,6 +80,8 @@ def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     """The traces of a server."""
     from importers.langsmith import live
 
-    server = InputFile(path="", name=origin(query), size=0, modified=0.0)
+    server = InputFile(
+        path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
+    )
     for group in live.gathered(query, folder, told):
-        yield from _grouped(group, server, all_environments=query.all_environments)
+        yield from _grouped(group, server)

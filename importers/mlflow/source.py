@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 from importers.base import InputFile, Item, Job, Query, RecordError, Told
@@ -38,9 +37,9 @@ def read_jobs(files: Sequence[InputFile]) -> Iterator[Item | Job]:
     return jobs(NAME, files, _convert)
 
 
-def _convert(record: Json, _file: InputFile, *, all_environments: bool = False) -> Iterator[Item]:
+def _convert(record: Json, file: InputFile) -> Iterator[Item]:
     for info, spans in traces_in(record):
-        yield from made(info, spans, NAME, all_environments=all_environments)
+        yield from made(info, spans, NAME, all_environments=file.all_environments)
 
 
 def origin(query: Query) -> str:
@@ -54,7 +53,8 @@ def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     """The traces of a tracking server."""
     from importers.mlflow import live
 
-    server = InputFile(path="", name=origin(query), size=0, modified=0.0)
-    convert = partial(_convert, all_environments=query.all_environments)
+    server = InputFile(
+        path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
+    )
     for number, whole in enumerate(live.gathered(query, folder, told), start=1):
-        yield from guarded(NAME, server, Record(number, whole), convert, alone=True)
+        yield from guarded(NAME, server, Record(number, whole), _convert, alone=True)

@@ -174,6 +174,26 @@ def test_a_folder_of_many_files_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_flags_of_a_live_import_are_refused_for_files(tmp_path: Path) -> None:
     write(tmp_path / "good.jsonl", good_record("jsonl", 1))
-    code, _, err = replay(tmp_path, "import", "jsonl", "good.jsonl", "--all-environments")
+    code, _, err = replay(tmp_path, "import", "jsonl", "good.jsonl", "--release", "2.1")
     assert code == 2
-    assert err.startswith("error: --all-environments is for a live import")
+    assert err.startswith("error: --release is for a live import")
+
+
+@pytest.mark.parametrize(
+    ("source", "evaluation"),
+    [
+        ("langfuse", {"environment": "sdk-experiment"}),
+        ("langsmith", {"reference_example_id": "e1"}),
+        ("mlflow", {"info": {**good_record("mlflow", 1).get("info", {}), "tags": {"mlflow.eval.requestId": "r1"}}}),
+    ],
+)  # fmt: skip
+def test_experiments_in_files_are_left_out_unless_asked_for(
+    source: str, evaluation: dict[str, Any], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "f.jsonl", {**good_record(source, 1), **evaluation})
+    _, out, _ = replay(tmp_path, "import", source, file, "--json")
+    report = json.loads(out)
+    assert (report["traces"]["new"], report["skipped"]) == (0, 1)
+    _, out, _ = replay(tmp_path, "import", source, file, "--all-environments", "--json")
+    report = json.loads(out)
+    assert (report["traces"]["new"], report["skipped"]) == (1, 0)
