@@ -28,6 +28,7 @@ from replay.store.grades import GRADE_COLUMNS, grade_row
 from replay.store.runs import get_run, list_runs
 from replay.store.samples import get_sample
 from replay.store.trace_record import trace_record
+from replay.store.trace_row import FACTS
 from replay.store.traces import read_traces
 from replay.store.where import guarded, selection
 
@@ -306,33 +307,7 @@ def _count(con: DuckDBPyConnection, query: str, values: dict[str, Any]) -> int:
 
 _PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes", "request", "tool_calls"}
 """Columns of JSON text."""
-_TRACE_COLUMNS = (
-    "trace_id",
-    "source",
-    "started_at",
-    "ended_at",
-    "updated_at",
-    "state",
-    "name",
-    "session_id",
-    "user_id",
-    "environment",
-    "release",
-    "model",
-    "tags",
-    "tool_path",
-    "input",
-    "final_response",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "latency_ms",
-    "error",
-    "scores",
-    "metadata",
-    "messages",
-    "steps",
-)
+_TRACE_COLUMNS = ("trace_id", "source", "updated_at", *FACTS, "metadata", "messages", "steps")
 _SELECTED: dict[Kind, dict[str, str]] = {
     Kind.TRACES: {name: f"t.{name}" for name in _TRACE_COLUMNS},
     Kind.SAMPLES: {

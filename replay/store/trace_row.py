@@ -42,6 +42,8 @@ COLUMNS = {
     "scores": "VARCHAR",
 }
 """What `TraceRow.columns` holds: name → SQL type."""
+FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage"))
+"""Those that are shown: `state` says the same as `incomplete`, and the tokens stand beside `usage`."""
 CALL_COLUMNS = {
     "index": "INTEGER",
     "name": "VARCHAR",

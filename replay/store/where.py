@@ -34,44 +34,19 @@ import duckdb
 
 from replay.errors import InputError, UnknownNameError
 from replay.store.condition import JSON_COLUMNS, LIST_COLUMNS, compile_condition, json_text, shown
+from replay.store.trace_row import FACTS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 TIME_LIMIT_S = 30.0
 """How long a condition may take."""
-COLUMNS = (
-    "trace_id",
-    "source",
-    "started_at",
-    "ended_at",
-    "month",
-    "state",
-    "name",
-    "session_id",
-    "user_id",
-    "environment",
-    "release",
-    "model",
-    "tags",
-    "tool_path",
-    "tools",
-    "input",
-    "final_response",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "latency_ms",
-    "error",
-    "scores",
-    "metadata",
-    "messages",
-)
-"""What a condition can name."""
 _DERIVED = {
     "month": "strftime(started_at, '%Y-%m')",
     "tools": "CASE WHEN tool_path = '-' THEN [] ELSE string_split(tool_path, '>') END",
 }
+COLUMNS = ("trace_id", "source", *FACTS, *_DERIVED, "metadata", "messages")
+"""What a condition can name."""
 _SELECTED = ", ".join(f"{_DERIVED[name]} AS {name}" if name in _DERIVED else name for name in COLUMNS)
 SOURCE = f"(SELECT {_SELECTED} FROM traces) AS traces"
 """The traces as a condition sees them."""
