@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _BATCH = 2_000
 _MERGED = (
-    "traces", "tool_calls", "samples", "sample_items", "runs", "run_items", "trials", "grades", "decisions",
+    "traces", "tool_calls", "samples", "sample_items", "runs", "run_items", "trials", "model_calls", "grades",
+    "decisions",
 )  # fmt: skip
 """Tables in the order in which they are taken over. Rejects and marks belong to the machine that imported."""
 _OWNER = {
@@ -28,6 +29,7 @@ _OWNER = {
     "sample_items": ("samples", "sample"),
     "run_items": ("runs", "run_id"),
     "trials": ("runs", "run_id"),
+    "model_calls": ("runs", "run_id"),
     "grades": ("runs", "run_id"),
 }
 """Table → the table it is a part of, and the column that says of which row."""
@@ -75,7 +77,7 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
         con.execute(f"DELETE FROM traces WHERE {old}", [before])
         if runs:
             aged = "run_id IN (SELECT run_id FROM runs WHERE created_at < $1)"
-            for table in ("run_items", "trials", "grades", "runs"):
+            for table in (*(name for name, (owner, _) in _OWNER.items() if owner == "runs"), "runs"):
                 con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
             con.execute("DELETE FROM judge_votes WHERE cast_at < $1", [before])
     return found

@@ -108,12 +108,23 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
     assert "--before is no time: 'june'" in capsys.readouterr().err
 
 
-def test_old_runs_go_with_their_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_old_runs_go_with_their_trials_and_what_their_models_were_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     items = [item("t1")]
-    path = store(tmp_path, items, [trial(items[0], Lane.NEW)])
+    there = store(tmp_path, items, [trial(items[0], Lane.NEW)])
+    with open_store(there) as con:
+        con.execute(
+            "INSERT INTO model_calls (run_id, item_id, lane, trial, index, api, path, request_hash, request,"
+            " tool_calls, started_at) VALUES (?, 't1', 'new', 0, 0, 'openai', '/v1', 'h', '{}', '[]', now())",
+            [RUN_ID],
+        )
+    path = _store(tmp_path / "here.duckdb")
+    assert _json(path, capsys, "merge", str(there))["taken"]["model_calls"] == 1
     assert _json(path, capsys, "prune", "--before", "2026-12", "--runs", "--yes")["runs"] == 1
     rows = _json(path, capsys, "info")["rows"]
-    assert (rows["runs"], rows["run_items"], rows["trials"]) == (0, 0, 0)
+    kept = [rows[table] for table in ("runs", "run_items", "trials", "model_calls", "grades")]
+    assert kept == [0, 0, 0, 0, 0]
 
 
 def test_compact_gives_back_the_room_and_loses_nothing(
