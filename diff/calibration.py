@@ -1,7 +1,7 @@
 """Whether the judge may decide: its calibration with hand labels, kept under version control.
 
-Each judge has a file of its own in the folder `[judge] calibration`, named by a hash of model, prompt hash and
-rubric hash: when one of them changes, another file counts, and so none until labels are read again. It is
+Each judge has a file of its own in the folder `[judge] calibration`, named by a hash of model, prompt hash
+and rubric hash: when one of them changes, another file counts, and so none until labels are read again. It is
 JSON: `model`, `prompt_hash`, `rubric_hash`, `agreement` (0..1), `labels` (how many), `kappa` and more.
 """
 
@@ -63,8 +63,8 @@ def standing(settings: Settings, stored: StoredGrades) -> Standing:
     found = _read(path)
     if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
         return Standing(
-            complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than its "
-            "name; its figures do not gate"
+            complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
+            "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
     gate = settings.gate

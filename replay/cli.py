@@ -69,7 +69,9 @@ COMMANDS: dict[str, dict[str, Entry]] = {
         "promote": Entry("cases.commands.promote:promote", "Turn items into cases of the golden set."),
         "dismiss": Entry("cases.commands.dismiss:dismiss", "Put items aside, with a reason."),
         "check": Entry("cases.commands.check:check", "Hold one version against the golden set."),
-        "cases": Entry("cases.commands.cases:cases", "Care for the golden set: list, show, edit, lint, stats, …"),
+        "cases": Entry(
+            "cases.commands.cases:cases", "Care for the golden set: list, show, edit, lint, stats, …"
+        ),
         "push": Entry("cases.commands.push:push", "Send the golden set or a run's result to Langfuse."),
     },
 }

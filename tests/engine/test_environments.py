@@ -16,6 +16,7 @@ from replay.errors import VersionError
 from tests.commands.conftest import Replay
 from tests.engine.project import AGENT, SETTINGS, Project
 
+
 @pytest.fixture(autouse=True)
 def _uv(monkeypatch: pytest.MonkeyPatch) -> None:
     """The one of the tests' own environment, which may not be activated."""
