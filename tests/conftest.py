@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 from typing import Any
 
@@ -25,8 +26,16 @@ settings.register_profile(
 )
 settings.load_profile("replaydiff")
 
-# Hundreds of processes are started, and each would compile the whole of what it imports again.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# An agent that a test writes twice within a second must not be taken from what was compiled the first time.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+PACKAGES = ("replay", "importers", "diff", "cases", "reports")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile ourselves once: tests start hundreds of processes, and each would do it again."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        for package in PACKAGES:
+            compileall.compile_dir(config.rootpath / package, quiet=1)
 
 
 @pytest.fixture(scope="session")

@@ -117,7 +117,7 @@ def test_a_mark_is_set_only_where_all_was_read(tmp_path: Path) -> None:
 
 def test_the_store_is_free_while_a_month_is_asked_for(tmp_path: Path) -> None:
     with (
-        reading(rows=_month(), pause=0.5) as stand_in,
+        reading(rows=_month(), pause=0.08) as stand_in,
         subprocess.Popen(
             command(*OCTOBER),
             cwd=tmp_path,
