@@ -5,7 +5,7 @@
 `m` candidates with the old version's pass rates run against it, as `replay run --new a --new b` runs them, and
 go through `diff.compute`. Shares of runs in which it is so of *any* candidate:
 
-    interval  its simultaneous 95 % interval leaves out 0
+    ci        its simultaneous 95 % interval leaves out 0
     p         its p-value, adjusted by Holm over the candidates, is at most 0.05
     behind    the interval of how far it is behind the first leaves out 0
     HOLD      its answer is HOLD; verdicts on items are not corrected over candidates, so m times as often
@@ -78,7 +78,7 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
     """Every line, and whether it held."""
     yield f"{asked.runs} runs a row; standard error of a share of 5 %: {error(LEVEL, asked.runs):.1%}", True
     yield (
-        f"{'agent':26}{'items':>5}{'m':>3}{'interval':>8} {'p':>8} {'behind':>8} {'HOLD':>8} {'SHIP':>8}",
+        f"{'agent':26}{'items':>5}{'m':>3}{'ci':>8} {'p':>8} {'behind':>8} {'HOLD':>8} {'SHIP':>8}",
         True,
     )
     for name in NAMES:

@@ -41,7 +41,7 @@ def _row(name: str, n: int, k: int, falls: bool, runs: int) -> tuple[str, bool]:
         ship, hold = answers.count(Answer.SHIP) / runs, answers.count(Answer.HOLD) / runs
         bad = ship > LEVEL + 2 * error(LEVEL, runs)
         held &= not bad
-        cells += f"{ship:9.1%}{'!' if bad else ' '}{hold:7.0%}"
+        cells += f"{ship:10.1%}{'!' if bad else ' '}{hold:7.0%}"
     return f"{name:26}{'falls' if falls else 'slips':>7}{n:5}{k:3}{cells}", held
 
 
@@ -51,8 +51,8 @@ def table(asked: Options) -> Iterator[tuple[str, bool]]:
         f"{asked.runs} runs a cell; standard error of a share of 2.5 %: {error(LEVEL, asked.runs):.1%}",
         True,
     )
-    heads = "".join(f"{f'-{loss}: SHIP':>10}{'HOLD':>7}" for loss in LOSSES)
-    yield f"{'agent':26}{'loss':>7}{'items':>5}{'k':>3}{heads}", True
+    heads = "".join(f"{f'-{loss}: SHIP':>11}{'HOLD':>7}" for loss in LOSSES)
+    yield f"{'agent':26}{'loss':>6}{'items':>6}{'k':>3}{heads}", True
     for name in NAMES:
         for falls in (True, False):
             for n, k in DESIGNS:
