@@ -1,4 +1,4 @@
-"""A proposed case as a text that a person edits, JSON or YAML, and what is wrong in it by line."""
+"""A case as a text that a person edits, JSON or YAML, and what is wrong in it by line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class EditError(InputError):
         self.line = line
 
 
-def text_of(case: Case) -> str:
-    """The case as JSON, a value a line."""
-    return json.dumps(case_to_json(case), ensure_ascii=False, indent=2)
+def text_of(case: Case, *, yaml: bool = False) -> str:
+    """The case as JSON, a value a line, or as YAML."""
+    record = case_to_json(case)
+    return yaml_form.dump(record) if yaml else json.dumps(record, ensure_ascii=False, indent=2)
 
 
 def read_case(text: str) -> Case:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import click
 
 from cases.attention import Entry
-from cases.case_text import read_case, text_of
 from cases.desk import Desk
 from cases.duplicates import DuplicateError
+from cases.editing import read_case, text_of
 from cases.golden import free_id
 from cases.labelling import label_blind
 from cases.promote import RECORDING, better, now, propose
