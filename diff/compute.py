@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diff import alone, quarantine, validity
@@ -106,11 +107,10 @@ def _result(
     candidates: int = 1,
 ) -> DiffResult:
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
+    held = partial(_held, con, run, stored=stored, settings=settings, expected=expected)
     read, aside = quarantine.set_aside(run, read)
-    result = _held(con, run, read, stored, settings, expected, metrics, gate, candidates)
-    if aside is None:
-        return result
-    return quarantine.reported(result, _held(con, run, aside, stored, settings, expected, (), ()))
+    result = held(read=read, metrics=metrics, gate=gate, candidates=candidates)
+    return result if aside is None else quarantine.reported(result, held(read=aside, metrics=(), gate=()))
 
 
 def _held(

@@ -104,6 +104,23 @@ log_option = click.option(
     help="Log to stderr what goes on: checkouts, workers, each trial and try.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+metrics_option = click.option(
+    "--metric",
+    "metrics",
+    metavar="NAME",
+    multiple=True,
+    help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
+)
+candidate_option = click.option(
+    "--lane",
+    metavar="LANE",
+    help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
+)
+width_option = click.option(
+    "--width",
+    type=click.IntRange(min=20),
+    help="Columns of the terminal report; default as wide as the terminal, 100 in a pipe.",
+)
 
 
 def print_json(document: Any) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import click
 
 from replay.errors import ExitCode
-from replay.options import App, command, json_option, print_json
+from replay.options import (
+    App,
+    candidate_option,
+    command,
+    json_option,
+    metrics_option,
+    print_json,
+    width_option,
+)
 
 _EPILOG = """\b
 Examples:
@@ -19,29 +27,15 @@ Examples:
 
 @command("diff", epilog=_EPILOG)
 @click.argument("run", required=False)
-@click.option(
-    "--metric",
-    "metrics",
-    metavar="NAME",
-    multiple=True,
-    help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
-)
+@metrics_option
 @click.option(
     "--gate",
     metavar="EXPR",
     multiple=True,
     help="'default', or a condition such as 'regressed<=2' (repeatable): decides the exit code.",
 )
-@click.option(
-    "--lane",
-    metavar="LANE",
-    help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
-)
-@click.option(
-    "--width",
-    type=click.IntRange(min=20),
-    help="Columns of the terminal report; default as wide as the terminal, 100 in a pipe.",
-)
+@candidate_option
+@width_option
 @json_option
 def diff(
     app: App,

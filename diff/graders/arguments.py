@@ -162,36 +162,30 @@ def _alike(one: Json, other: Json) -> bool | None:
         return True
     if isinstance(one, str) and isinstance(other, str):
         return None if one[:1] in _OPENING or other[:1] in _OPENING else False
-    told: bool | None = True
+    pairs: Iterable[tuple[Json, Json]]
     if isinstance(one, dict) and isinstance(other, dict):
+        if one.keys() != other.keys():
+            return False
+        pairs = zip(one.values(), map(other.__getitem__, one), strict=True)
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
         if len(one) != len(other):
             return False
-        for key, value in one.items():
-            if key not in other:
-                return False
-            opposite = other[key]
-            # The usual case, without a call.
-            if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
-                continue
-            found = _alike(value, opposite)
-            if not found:
-                if found is False:
-                    return False
-                told = None
-        return told
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        if len(one) != len(other):
+        pairs = zip(one, other, strict=True)
+    else:
+        # Two numbers that differ; but what is no number is written as null.
+        both = isinstance(one, float) and isinstance(other, float) and isfinite(one) and isfinite(other)
+        return None if isinstance(one, float) and not both else False
+    told: bool | None = True
+    for value, opposite in pairs:
+        # The usual case, without a call.
+        if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
+            continue
+        found = _alike(value, opposite)
+        if found is False:
             return False
-        for value, opposite in zip(one, other, strict=True):
-            found = _alike(value, opposite)
-            if not found:
-                if found is False:
-                    return False
-                told = None
-        return told
-    # Two numbers that differ; but what is no number is written as null.
-    both = isinstance(one, float) and isinstance(other, float) and isfinite(one) and isfinite(other)
-    return None if isinstance(one, float) and not both else False
+        if found is None:
+            told = None
+    return told
 
 
 def _alike_of_two_kinds(one: Json, other: Json) -> bool | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from replay.options import App, command, say
+from replay.options import App, candidate_option, command, metrics_option, say, width_option
 
 _EPILOG = """\b
 Examples:
@@ -34,23 +34,9 @@ Examples:
     metavar="FILE",
     help="Write here; `-` is stdout. Without it html, junit and parquet go to replay-report-RUN.html (.xml).",
 )
-@click.option(
-    "--metric",
-    "metrics",
-    metavar="NAME",
-    multiple=True,
-    help="Show this metric (repeatable): tool_calls, judge, score:NAME …; default all that have grades.",
-)
-@click.option(
-    "--lane",
-    metavar="LANE",
-    help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
-)
-@click.option(
-    "--width",
-    type=click.IntRange(min=20),
-    help="Columns of the terminal report; default as wide as the terminal, 100 in a pipe.",
-)
+@metrics_option
+@candidate_option
+@width_option
 def report(
     app: App,
     run: str | None,
