@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.truth.agents import AGENTS, Rates, Truth, unchanged
 from benchmarks.truth.runs import Scores, diffed, simulate
 from benchmarks.truth.table import Options, error, finish, options
-from diff.result import Answer, DiffResult, Noise, Verdict
-from replay.model import Lane
+from replaydiff.diff.result import Answer, DiffResult, Noise, Verdict
+from replaydiff.replay.model import Lane
 
 LEVEL, COVERAGE = 0.05, 0.93
 DESIGNS = [

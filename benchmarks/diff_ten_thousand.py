@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from replay.model import (
+from replaydiff.replay.model import (
     Item,
     Lane,
     Rule,
@@ -31,10 +31,10 @@ from replay.model import (
     Version,
     VersionKind,
 )
-from replay.store.clock import utc_now
-from replay.store.connection import open_store
-from replay.store.runs import create_run
-from replay.store.trials import write_trials
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.trials import write_trials
 
 CALLS = tuple(
     ToolCall(name=name, args={"order_id": "1"}, result="done", index=index)
@@ -90,7 +90,7 @@ def _timed(path: Path) -> tuple[float, float]:
     """Wall clock and processor seconds of one `replay diff`."""
     before, start = os.times(), time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "replay", "--db", str(path), "diff"], check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "replaydiff", "--db", str(path), "diff"], check=True, stdout=subprocess.DEVNULL
     )
     wall, after = time.perf_counter() - start, os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from reports import base
+from replaydiff.reports import base
 
 ROOT = Path(__file__).parents[1]
 OPENED = "performance.getEntriesByType('navigation')[0].domComplete"

@@ -146,7 +146,7 @@ def measure(folder: Path, traces: int, pairs: int) -> None:
     ours, theirs = [], []
     for _ in range(pairs):
         store = folder / "ours.duckdb"
-        ours.append(run(["-m", "replay", "--db", str(store), "import", "jsonl", str(source)]))
+        ours.append(run(["-m", "replaydiff", "--db", str(store), "import", "jsonl", str(source)]))
         store.unlink()
         store = folder / "theirs.duckdb"
         theirs.append(run([__file__, "--load", str(source), str(store)]))

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.truth.changes import CHANGES, Change
 from benchmarks.truth.runs import simulate
 from benchmarks.truth.table import Options, error, finish, options
-from diff.statistics import paired
-from replay.model import Lane
+from replaydiff.diff.statistics import paired
+from replaydiff.replay.model import Lane
 
 DESIGNS = [(n, k) for n in (20, 50) for k in (1, 3)]
 RESAMPLES = 2_000

@@ -26,16 +26,28 @@ from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
-from diff.grading import grade_run
-from diff.judge import work
-from diff.judge.judge import Judge
-from replay.llm import anthropic
-from replay.llm.base import Model, ModelReply, ModelRequest, Stop
-from replay.model import Item, JudgeId, Lane, Rule, Run, ServedCall, Status, ToolCall, Trial, Usage, Version
-from replay.model import VersionKind as Kind
-from replay.store.connection import open_store
-from replay.store.runs import create_run, get_run
-from replay.store.trials import write_trials
+from replaydiff.diff.grading import grade_run
+from replaydiff.diff.judge import work
+from replaydiff.diff.judge.judge import Judge
+from replaydiff.replay.llm import anthropic
+from replaydiff.replay.llm.base import Model, ModelReply, ModelRequest, Stop
+from replaydiff.replay.model import (
+    Item,
+    JudgeId,
+    Lane,
+    Rule,
+    Run,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+    Usage,
+    Version,
+)
+from replaydiff.replay.model import VersionKind as Kind
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run, get_run
+from replaydiff.replay.store.trials import write_trials
 
 RUN = "20261121-000000-bbbb"
 REPLY = ModelReply(text='{"reasoning": "Fine.", "score": 3}', stop=Stop.END, usage=Usage(), cost_usd=0.001)

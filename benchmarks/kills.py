@@ -88,7 +88,7 @@ class Project:
 
     def start(self, *args: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "replay", *args],
+            [sys.executable, "-m", "replaydiff", *args],
             cwd=self.folder,
             env={**os.environ, "CALLS": str(self.calls), **environment},
             stdout=subprocess.PIPE,

@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from diff.graders.matching import match
-from replay.model import ExpectedCall, Match, ToolCall
+from replaydiff.diff.graders.matching import match
+from replaydiff.replay.model import ExpectedCall, Match, ToolCall
 
 PAIRS = 5
 SLOW = 900

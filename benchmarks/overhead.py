@@ -27,13 +27,13 @@ from contextlib import chdir, redirect_stderr, redirect_stdout
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from replay.cli import cli
-from replay.model import Message, ToolCall, Trace
-from replay.options import App
-from replay.sampling import draw
-from replay.store.connection import open_store
-from replay.store.samples import write_sample
-from replay.store.traces import write_traces
+from replaydiff.replay.cli import cli
+from replaydiff.replay.model import Message, ToolCall, Trace
+from replaydiff.replay.options import App
+from replaydiff.replay.sampling import draw
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.traces import write_traces
 
 AGENT = """
 import asyncio

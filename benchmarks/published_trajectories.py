@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.truth.agents import Truth
 from benchmarks.truth.runs import METRIC, Scores, diffed
 from benchmarks.truth.table import error, finish
-from diff.result import DiffResult, Noise, Verdict
-from replay.model import Lane
+from replaydiff.diff.result import DiffResult, Noise, Verdict
+from replaydiff.replay.model import Lane
 
 LEVEL, COVERAGE = 0.05, 0.93
 Rewards = Mapping[str, list[float]]

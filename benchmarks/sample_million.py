@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from replay.sampling import draw
-from replay.store.connection import open_store
+from replaydiff.replay.sampling import draw
+from replaydiff.replay.store.connection import open_store
 
 BARE = """
 SELECT tool_path, arg_min(trace_id, md5('7:' || trace_id), 1000)

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.truth.agents import AGENTS, outcomes, unchanged, worse
 from benchmarks.truth.runs import METRIC, Scores, diffed
 from benchmarks.truth.table import Options, error, finish, options
-from diff.result import Answer, DiffResult
-from replay.model import NEW_LANES, Lane
+from replaydiff.diff.result import Answer, DiffResult
+from replaydiff.replay.model import NEW_LANES, Lane
 
 LEVEL, TRIALS, TOLERANCE = 0.05, 3, 0.05
 NAMES = ["98 % each", "70 % certain, 30 % coins", "Beta(2, 1)", "coins"]

@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from replay.agents import build
-from replay.model import Item, Status, ToolCall, Version, VersionKind
+from replaydiff.replay.agents import build
+from replaydiff.replay.model import Item, Status, ToolCall, Version, VersionKind
 
 AGENT = """
 def call(name, args) -> str:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.truth.agents import AGENTS, worse
 from benchmarks.truth.runs import diffed, simulate
 from benchmarks.truth.table import Options, error, finish, options
-from diff.result import Answer
+from replaydiff.diff.result import Answer
 
 LEVEL = 0.025
 NAMES = ["98 % each", "70 % certain, 30 % coins", "Beta(2, 1)"]

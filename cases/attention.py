@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from diff.result import DiffResult, ItemVerdict, Verdict
-from replay.model import Case, Decision, GradeState, Lane, Status
+from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
+from replaydiff.replay.model import Case, Decision, GradeState, Lane, Status
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -126,8 +126,8 @@ def _odd(
     con: DuckDBPyConnection, items: Sequence[ItemVerdict], golden: Sequence[Case]
 ) -> dict[str, list[str]]:
     """What is odd about the items, by item id."""
-    from cases.signs import inputs_of_month, signs
-    from cases.similarity import nearest, vectors
+    from replaydiff.cases.signs import inputs_of_month, signs
+    from replaydiff.cases.similarity import nearest, vectors
 
     if not items:
         return {}
@@ -172,7 +172,7 @@ def _weight(entry: Entry) -> tuple[float, int, str]:
 
 
 def _grouped(entries: Sequence[Entry]) -> list[Entry]:
-    from cases.similarity import groups, vectors
+    from replaydiff.cases.similarity import groups, vectors
 
     leaders = groups(vectors([entry.item.item.input for entry in entries]), ALIKE)
     alike: dict[int, list[ItemVerdict]] = {}

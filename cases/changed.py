@@ -24,12 +24,12 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
 
-from cases.imports import Imports
-from replay.engine.git import commit_of, git, toplevel
-from replay.errors import InputError, ReplayError
-from replay.golden import read_golden
-from replay.model import Case, Provenance, Version, VersionKind
-from replay.settings import Settings
+from replaydiff.cases.imports import Imports
+from replaydiff.replay.engine.git import commit_of, git, toplevel
+from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.golden import read_golden
+from replaydiff.replay.model import Case, Provenance, Version, VersionKind
+from replaydiff.replay.settings import Settings
 
 _BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 

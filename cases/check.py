@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diff.alone import quarantined
-from diff.groups import Outcome, group, outcome
-from diff.result import DiffResult, Group, ItemVerdict
-from replay.model import Lane
-from replay.settings import Settings
-from replay.store.runs import get_run
+from replaydiff.diff.alone import quarantined
+from replaydiff.diff.groups import Outcome, group, outcome
+from replaydiff.diff.result import DiffResult, Group, ItemVerdict
+from replaydiff.replay.model import Lane
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.runs import get_run
 
 _WORDS = {
     Outcome.PASSED: "pass",
@@ -43,9 +43,9 @@ def checked(store: Path, run_id: str, settings: Settings) -> Checked:
     Raises:
         StoreError: the store cannot be read.
     """
-    from diff import gate as gates
-    from diff.compute import compute
-    from replay.store.connection import open_store
+    from replaydiff.diff import gate as gates
+    from replaydiff.diff.compute import compute
+    from replaydiff.replay.store.connection import open_store
 
     with open_store(store, read_only=True) as con:
         result = compute(con, run_id, settings, gate=(gates.DEFAULT,), lane=Lane.NEW)
@@ -62,7 +62,7 @@ def word(item: ItemVerdict) -> str:
 
 def document(checked: Checked) -> dict[str, Any]:
     """The diff document of the lane, and under `check` how the cases ended."""
-    from diff.document import to_json
+    from replaydiff.diff.document import to_json
 
     counts = checked.counts
     told: dict[str, Any] = {

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any
 
-from cases.check import Checked, ended, in_quarantine, otherwise, word
-from diff.alone import quarantined
-from diff.groups import Outcome, outcome
-from diff.result import DiffResult, Group, ItemVerdict, LaneSummary, Verdict
-from replay.model import Lane
-from replay.terminal.plain import one_line
+from replaydiff.cases.check import Checked, ended, in_quarantine, otherwise, word
+from replaydiff.diff.alone import quarantined
+from replaydiff.diff.groups import Outcome, outcome
+from replaydiff.diff.result import DiffResult, Group, ItemVerdict, LaneSummary, Verdict
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import one_line
 
 _NEEDS_JUDGE = "only a judge can tell: name its model in [judge], and leave out --no-judge"
 
@@ -52,7 +52,7 @@ def text(checked: Checked, width: int, *, verbose: bool = False) -> str:
 
 
 def _table(checked: Checked, width: int, verbose: bool) -> str:
-    from replay.terminal.table import Column, table
+    from replaydiff.replay.terminal.table import Column, table
 
     names = list(checked.result.metrics)
     before = None if checked.before is None else ended(checked.before)
@@ -149,7 +149,7 @@ def _all_trials(result: DiffResult) -> str:
 
 
 def _groups(groups: Sequence[Group], width: int) -> str:
-    from replay.terminal.table import Column, table
+    from replaydiff.replay.terminal.table import Column, table
 
     limits = any(part.threshold is not None for part in groups)
     columns = [
@@ -214,6 +214,6 @@ def _figure(item: ItemVerdict, name: str) -> str:
 
 
 def _call(name: str, args: Any) -> str:
-    from replay.tape import show_call
+    from replaydiff.replay.tape import show_call
 
     return name if args is None else show_call(name, args)

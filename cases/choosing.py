@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replay.engine.items import GoldenSource, from_golden
-from replay.errors import InputError
-from replay.golden import read_golden
-from replay.model import Version
-from replay.settings import Settings
+from replaydiff.replay.engine.items import GoldenSource, from_golden
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import read_golden
+from replaydiff.replay.model import Version
+from replaydiff.replay.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def choose(
             raise InputError(f"no case of {golden} has the tag {' or '.join(tags)}")
     if changed is None:
         return Choice(source=GoldenSource(str(golden), cases), note=None)
-    from cases.changed import choose as choose_changed
+    from replaydiff.cases.changed import choose as choose_changed
 
     chosen = choose_changed(cases, golden, version, settings, changed)
     note = f"{len(chosen.cases)} of {len(cases)} cases: {chosen.why}"

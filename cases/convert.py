@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cases.formats import bridge
-from cases.formats.base import FORMATS, Format, load
-from replay.errors import InputError
-from replay.golden import CaseError, case_of, case_to_json, csv_form, json_form, yaml_form
-from replay.golden.piece import FormError
-from replay.golden.reading import pieces_of
-from replay.golden.text import BOM, Form, allow_long_cells, form_of, read_text
-from replay.model import Case, Json, JsonObject
+from replaydiff.cases.formats import bridge
+from replaydiff.cases.formats.base import FORMATS, Format, load
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import CaseError, case_of, case_to_json, csv_form, json_form, yaml_form
+from replaydiff.replay.golden.piece import FormError
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.text import BOM, Form, allow_long_cells, form_of, read_text
+from replaydiff.replay.model import Case, Json, JsonObject
 
 OWN = tuple(form.value for form in Form)
 """The forms of our own that a file is written in."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replay.model import NO_TOOLS, Case
+from replaydiff.replay.model import NO_TOOLS, Case
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

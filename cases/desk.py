@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cases.golden import add_cases, take_back
-from cases.promote import now
-from cases.redacted import with_redactions
-from replay.model import Action, Case, Decision, Item
-from replay.store.connection import open_store
-from replay.store.decisions import add_decision
+from replaydiff.cases.golden import add_cases, take_back
+from replaydiff.cases.promote import now
+from replaydiff.cases.redacted import with_redactions
+from replaydiff.replay.model import Action, Case, Decision, Item
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.decisions import add_decision
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

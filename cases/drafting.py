@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diff.judge import prompt
-from replay.errors import InputError
-from replay.llm.base import ModelFailure, ModelRequest, Stop
-from replay.model import Case, Item, JsonObject, Lane, Message, Rule, ServedCall, Status, Trial
+from replaydiff.diff.judge import prompt
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
+from replaydiff.replay.model import Case, Item, JsonObject, Lane, Message, Rule, ServedCall, Status, Trial
 
 if TYPE_CHECKING:
-    from diff.judge.judge import Judge
+    from replaydiff.diff.judge.judge import Judge
 
 KEY = "draft_traits"
 """Of a case's metadata: traits that nobody accepted yet."""

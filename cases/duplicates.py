@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cases.coverage import path_of
-from replay.errors import InputError
-from replay.golden import content_id
-from replay.model import Case
+from replaydiff.cases.coverage import path_of
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import content_id
+from replaydiff.replay.model import Case
 
 ALIKE = 0.95
 """Inputs at least this similar are near-duplicates."""
@@ -56,7 +56,7 @@ def near_duplicate(known: Sequence[Case], case: Case) -> Case | None:
     rivals = [other for other in known if path_of(other) == path]
     if not rivals:
         return None
-    from cases.similarity import nearest, vectors
+    from replaydiff.cases.similarity import nearest, vectors
 
     rows = vectors([case.input, *(other.input for other in rivals)])
     [(place, likeness)] = nearest(rows[:1], rows[1:])

@@ -6,11 +6,11 @@ import json
 import re
 from typing import Any
 
-from replay.errors import InputError
-from replay.golden import CaseError, case_of, case_to_json, json_form, yaml_form
-from replay.golden.piece import FormError
-from replay.golden.text import line_at
-from replay.model import Case
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import CaseError, case_of, case_to_json, json_form, yaml_form
+from replaydiff.replay.golden.piece import FormError
+from replaydiff.replay.golden.text import line_at
+from replaydiff.replay.model import Case
 
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from diff.judge.judge import versions_of
-from diff.metrics import Block
-from diff.reading import read_blocks
-from diff.result import GradedTrial
-from diff.stored import StoredGrades
-from replay.model import Lane, Run
-from replay.settings import Settings
-from replay.store.runs import list_runs
+from replaydiff.diff.judge.judge import versions_of
+from replaydiff.diff.metrics import Block
+from replaydiff.diff.reading import read_blocks
+from replaydiff.diff.result import GradedTrial
+from replaydiff.diff.stored import StoredGrades
+from replaydiff.replay.model import Lane, Run
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.runs import list_runs
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from cases.duplicates import refuse_twins
-from replay.errors import InputError, UnknownNameError
-from replay.golden import case_of, case_to_json, json_form, read_golden
-from replay.golden.piece import Piece
-from replay.golden.reading import pieces_of
-from replay.golden.splicing import with_case, without
-from replay.golden.text import read_text
-from replay.model import Case
+from replaydiff.cases.duplicates import refuse_twins
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
+from replaydiff.replay.golden.piece import Piece
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.splicing import with_case, without
+from replaydiff.replay.golden.text import read_text
+from replaydiff.replay.model import Case
 
 
 def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replay.errors import UnknownNameError
-from replay.model import Item, Run, Trial
-from replay.settings import Settings
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import Item, Run, Trial
+from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -28,11 +28,11 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> Found:
     Raises:
         UnknownNameError: neither is known.
     """
-    from replay.engine.items import item_of_trace
-    from replay.model import SampleItem
-    from replay.store.runs import get_item, get_run, latest_run
-    from replay.store.traces import get_trace
-    from replay.store.trials import trials_of
+    from replaydiff.replay.engine.items import item_of_trace
+    from replaydiff.replay.model import SampleItem
+    from replaydiff.replay.store.runs import get_item, get_run, latest_run
+    from replaydiff.replay.store.traces import get_trace
+    from replaydiff.replay.store.trials import trials_of
 
     run = get_run(con, run_id) if run_id else latest_run(con)
     if run is not None:
@@ -50,8 +50,8 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> Found:
 
 def better_of(con: DuckDBPyConnection, found: Found, settings: Settings) -> str:
     """The lane that did better on an item, or `recording`; see `cases.promote.better`."""
-    from cases.promote import RECORDING, better
-    from diff.compute import compute
+    from replaydiff.cases.promote import RECORDING, better
+    from replaydiff.diff.compute import compute
 
     if found.run is None:
         return RECORDING

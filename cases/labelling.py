@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cases.desk import Desk
-from diff.judge import labels
-from replay.errors import InputError
-from replay.settings import Settings
-from replay.store.connection import open_store
+from replaydiff.cases.desk import Desk
+from replaydiff.diff.judge import labels
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 
 
 def label_blind(settings: Settings, desk: Desk, run_id: str) -> int | None:
@@ -19,7 +19,7 @@ def label_blind(settings: Settings, desk: Desk, run_id: str) -> int | None:
 
     None where no judge graded the run, so that there is nothing to calibrate.
     """
-    from diff.judge.booth import Booth
+    from replaydiff.diff.judge.booth import Booth
 
     sheet = _sheet(settings, desk, run_id)
     return None if sheet is None else Booth(sheet).run()

@@ -16,12 +16,12 @@ from datetime import date, timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from cases.drafting import drafts_of
-from diff.alone import QUARANTINE
-from replay.align import same
-from replay.errors import InputError
-from replay.golden import content_id, each_case
-from replay.model import Case, Expectation, ExpectedCall, ToolMatch
+from replaydiff.cases.drafting import drafts_of
+from replaydiff.diff.alone import QUARANTINE
+from replaydiff.replay.align import same
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import content_id, each_case
+from replaydiff.replay.model import Case, Expectation, ExpectedCall, ToolMatch
 
 STALE_DAYS = 180
 _ALIKE = 0.95
@@ -190,7 +190,7 @@ def _answered(call: ExpectedCall, case: Case) -> bool:
 
 
 def _alike(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
-    from cases.similarity import groups, vectors
+    from replaydiff.cases.similarity import groups, vectors
 
     leaders = groups(vectors([case.input for _, case in read]), _ALIKE)
     for index, leader in enumerate(leaders):

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cases.golden import locked, replace_whole
-from replay.golden import case_of, case_to_json, read_golden
-from replay.golden.reading import pieces_of
-from replay.golden.splicing import rewritten, with_case, without
-from replay.golden.text import read_text
+from replaydiff.cases.golden import locked, replace_whole
+from replaydiff.replay.golden import case_of, case_to_json, read_golden
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.splicing import rewritten, with_case, without
+from replaydiff.replay.golden.text import read_text
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from diff.result import ItemVerdict, Verdict
-from replay.errors import InputError
-from replay.model import (
+from replaydiff.diff.result import ItemVerdict, Verdict
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import (
     CORRECTION,
     Case,
     Expectation,

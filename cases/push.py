@@ -15,8 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from cases.push_channel import Channel, Refused, Stopped
-from cases.push_records import (
+from replaydiff.cases.push_channel import Channel, Refused, Stopped
+from replaydiff.cases.push_records import (
     DatasetItem,
     Experiment,
     TrialTrace,
@@ -26,9 +26,9 @@ from cases.push_records import (
     trial_scores,
     trial_trace,
 )
-from diff.result import DiffResult
-from replay.errors import CredentialsError, ReplayError
-from replay.model import Lane
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.errors import CredentialsError, ReplayError
+from replaydiff.replay.model import Lane
 
 if TYPE_CHECKING:
     from langfuse.api import CreateScoreRequest
@@ -250,7 +250,7 @@ def _send_traces(channel: Channel, traces: Sequence[TrialTrace]) -> None:
     from langfuse.api.opentelemetry.types.otel_scope import OtelScope
     from langfuse.api.opentelemetry.types.otel_scope_span import OtelScopeSpan
 
-    from replay import __version__
+    from replaydiff import __version__
 
     spans = [span for trace in traces for span in trace.spans]
     scope = OtelScopeSpan(scope=OtelScope(name="replaydiff", version=__version__), spans=spans)

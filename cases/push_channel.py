@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from replay.errors import CredentialsError, SettingsError
-from replay.langfuse_keys import LangfuseKeys
+from replaydiff.replay.errors import CredentialsError, SettingsError
+from replaydiff.replay.langfuse_keys import LangfuseKeys
 
 if TYPE_CHECKING:
     from langfuse.api import LangfuseAPI

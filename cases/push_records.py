@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from diff.result import DiffResult, GradedTrial, ItemVerdict
-from replay.model import Case, Expectation, Item, Json, JsonObject, Lane, Message, Status
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.replay.model import Case, Expectation, Item, Json, JsonObject, Lane, Message, Status
 
 if TYPE_CHECKING:
     from langfuse.api import CreateScoreRequest

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cases.attention import Class, Entry, attention, subject
-from diff.result import DiffResult
-from replay.model import standing
-from replay.settings import Settings
-from replay.terminal.plain import one_line
+from replaydiff.cases.attention import Class, Entry, attention, subject
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.model import standing
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.terminal.plain import one_line
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -40,10 +40,10 @@ def queue(
         UnknownNameError: there is no such run.
         InputError: the golden set cannot be read.
     """
-    from diff.compute import compute
-    from replay.golden import read_golden
-    from replay.model import Action
-    from replay.store.decisions import decisions
+    from replaydiff.diff.compute import compute
+    from replaydiff.replay.golden import read_golden
+    from replaydiff.replay.model import Action
+    from replaydiff.replay.store.decisions import decisions
 
     result = compute(con, run_id, settings)
     golden = read_golden(settings.golden_path) if settings.golden_path.exists() else []

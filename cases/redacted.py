@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from replay.golden import case_to_json
-from replay.model import Case
+from replaydiff.replay.golden import case_to_json
+from replaydiff.replay.model import Case
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

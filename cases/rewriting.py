@@ -13,15 +13,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from cases.editing import read_record
-from cases.golden import locked, replace_whole
-from replay.errors import InputError, UnknownNameError
-from replay.golden import case_of, content_id, json_form, yaml_form
-from replay.golden.piece import Piece
-from replay.golden.reading import pieces_of
-from replay.golden.splicing import own_text, replaced
-from replay.golden.text import Form, form_of, read_text
-from replay.model import Case
+from replaydiff.cases.editing import read_record
+from replaydiff.cases.golden import locked, replace_whole
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.golden import case_of, content_id, json_form, yaml_form
+from replaydiff.replay.golden.piece import Piece
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.splicing import own_text, replaced
+from replaydiff.replay.golden.text import Form, form_of, read_text
+from replaydiff.replay.model import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cases.attention import Entry
-from cases.queue import alike, kind
-from diff.result import GradedTrial
-from replay.model import Lane
-from replay.tape import show_call
-from replay.terminal.lanes import lanes
-from replay.terminal.plain import one_line
-from replay.terminal.wrapping import wrapped
+from replaydiff.cases.attention import Entry
+from replaydiff.cases.queue import alike, kind
+from replaydiff.diff.result import GradedTrial
+from replaydiff.replay.model import Lane
+from replaydiff.replay.tape import show_call
+from replaydiff.replay.terminal.lanes import lanes
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.terminal.wrapping import wrapped
 
 KEYS = "[p]romote  [e]dit or [y]aml first  [d]ismiss  [l]abel  [s]kip  [u]ndo  [q]uit"
 MOVES = "[t]rial  [f]ull texts"

@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import click
 
-from cases.attention import Entry
-from cases.desk import Desk
-from cases.duplicates import DuplicateError
-from cases.editing import read_case, text_of
-from cases.golden import free_id
-from cases.labelling import label_blind
-from cases.promote import RECORDING, better, now, propose
-from cases.queue import Queue
-from cases.screen import page, window
-from replay.errors import InputError, ReplayError
-from replay.model import Action, Case, Lane, Trial
-from replay.settings import Settings
-from replay.terminal.keys import read_key
-from replay.terminal.plain import one_line
-from replay.terminal.table import show, terminal_width
+from replaydiff.cases.attention import Entry
+from replaydiff.cases.desk import Desk
+from replaydiff.cases.duplicates import DuplicateError
+from replaydiff.cases.editing import read_case, text_of
+from replaydiff.cases.golden import free_id
+from replaydiff.cases.labelling import label_blind
+from replaydiff.cases.promote import RECORDING, better, now, propose
+from replaydiff.cases.queue import Queue
+from replaydiff.cases.screen import page, window
+from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.model import Action, Case, Lane, Trial
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.terminal.keys import read_key
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.terminal.table import show, terminal_width
 
 _EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
 _LABELS = {"1": 1, "2": 2, "3": 3}
@@ -150,8 +150,8 @@ class Session:
 
     def _accepted(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
         """Of the judge's drafts those that the person takes; the others are forgotten."""
-        from cases.drafting import draft
-        from diff.judge.judge import judge_from
+        from replaydiff.cases.drafting import draft
+        from replaydiff.diff.judge.judge import judge_from
 
         judge = judge_from(self._settings)
         if judge is None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from replay.store.bulk import reader
+from replaydiff.replay.store.bulk import reader
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from diff.result import GradedTrial, ItemVerdict, Verdict
-from replay.model import Item, Lane
+from replaydiff.diff.result import GradedTrial, ItemVerdict, Verdict
+from replaydiff.replay.model import Item, Lane
 
 QUARANTINE = "quarantine"
 """A tag that does the same as `metadata.quarantine`."""

@@ -21,12 +21,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diff.alone import quarantined, verdict_of
-from diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
-from diff.statistics import noise, paired
-from diff.verdicts import combine
-from replay.model import Run, Sample, VersionKind
-from replay.settings import CasesSection, GateSection
+from replaydiff.diff.alone import quarantined, verdict_of
+from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
+from replaydiff.diff.statistics import noise, paired
+from replaydiff.diff.verdicts import combine
+from replaydiff.replay.model import Run, Sample, VersionKind
+from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
 _GRAVEST = (Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP)

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from diff.stored import JUDGE, StoredGrades
-from replay.errors import InputError
-from replay.model import Grade, JsonObject
-from replay.settings import Settings
+from replaydiff.diff.stored import JUDGE, StoredGrades
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Grade, JsonObject
+from replaydiff.replay.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,20 +12,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from diff import alone, quarantine, validity
-from diff import answer as answers
-from diff import gate as gates
-from diff.calibration import Standing, standing
-from diff.collecting import put_off
-from diff.graders import tool_calls
-from diff.groups import groups
-from diff.judge.family import kinship
-from diff.judge.judge import versions_of
-from diff.metrics import Block, Worked, metrics_of, varying, work
-from diff.parting import parting
-from diff.ranking import ranked
-from diff.reading import Read, as_new, read_blocks
-from diff.result import (
+from replaydiff.diff import alone, quarantine, validity
+from replaydiff.diff import answer as answers
+from replaydiff.diff import gate as gates
+from replaydiff.diff.calibration import Standing, standing
+from replaydiff.diff.collecting import put_off
+from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.groups import groups
+from replaydiff.diff.judge.family import kinship
+from replaydiff.diff.judge.judge import versions_of
+from replaydiff.diff.metrics import Block, Worked, metrics_of, varying, work
+from replaydiff.diff.parting import parting
+from replaydiff.diff.ranking import ranked
+from replaydiff.diff.reading import Read, as_new, read_blocks
+from replaydiff.diff.result import (
     Counts,
     DiffResult,
     ItemVerdict,
@@ -33,16 +33,16 @@ from diff.result import (
     Noise,
     Verdict,
 )
-from diff.slices import slices
-from diff.statistics.split import split
-from diff.stored import PAIRWISE, StoredGrades
-from diff.usage import usage
-from diff.verdicts import combine
-from replay.errors import UnknownNameError
-from replay.model import Lane, Run, VersionKind
-from replay.settings import CasesSection, Settings
-from replay.store.runs import get_run
-from replay.store.samples import get_sample
+from replaydiff.diff.slices import slices
+from replaydiff.diff.statistics.split import split
+from replaydiff.diff.stored import PAIRWISE, StoredGrades
+from replaydiff.diff.usage import usage
+from replaydiff.diff.verdicts import combine
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import Lane, Run, VersionKind
+from replaydiff.replay.settings import CasesSection, Settings
+from replaydiff.replay.store.runs import get_run
+from replaydiff.replay.store.samples import get_sample
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

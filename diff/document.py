@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from diff.result import (
+from replaydiff.diff.result import (
     Candidate,
     DiffResult,
     Gate,
@@ -18,7 +18,7 @@ from diff.result import (
     MetricDelta,
     Slice,
 )
-from replay.model import Grade
+from replaydiff.replay.model import Grade
 
 SCHEMA = "replaydiff.diff/1"
 

@@ -20,9 +20,9 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 
-from diff.result import Answer, Counts, Gate, GateCondition, LaneSummary, MetricDelta
-from replay.errors import ExitCode, SettingsError, UnknownNameError
-from replay.model import Lane
+from replaydiff.diff.result import Answer, Counts, Gate, GateCondition, LaneSummary, MetricDelta
+from replaydiff.replay.errors import ExitCode, SettingsError, UnknownNameError
+from replaydiff.replay.model import Lane
 
 DEFAULT = "default"
 

@@ -18,24 +18,24 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from diff.judge import work
-from diff.judge.asking import Asking
-from diff.judge.batch import Fetched
-from diff.judge.family import kinship
-from diff.judge.judge import Judge
-from diff.judge.panel import Ballot, Panel
-from diff.judge.prompt import PASS, POINTS
-from diff.judge.votes import SIMILAR, tally
-from diff.judge.work import Task
-from diff.pairing import Comparing, Pair
-from diff.stored import JUDGE
-from replay.llm.budget import Budget
-from replay.model import Grade, GradeState, Item, Status, Vote
-from replay.store.clock import utc_now
-from replay.store.connection import transaction
-from replay.store.grades import write_grades
-from replay.store.runs import get_run
-from replay.store.votes import KeptVote, write_votes
+from replaydiff.diff.judge import work
+from replaydiff.diff.judge.asking import Asking
+from replaydiff.diff.judge.batch import Fetched
+from replaydiff.diff.judge.family import kinship
+from replaydiff.diff.judge.judge import Judge
+from replaydiff.diff.judge.panel import Ballot, Panel
+from replaydiff.diff.judge.prompt import PASS, POINTS
+from replaydiff.diff.judge.votes import SIMILAR, tally
+from replaydiff.diff.judge.work import Task
+from replaydiff.diff.pairing import Comparing, Pair
+from replaydiff.diff.stored import JUDGE
+from replaydiff.replay.llm.budget import Budget
+from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.grades import write_grades
+from replaydiff.replay.store.runs import get_run
+from replaydiff.replay.store.votes import KeptVote, write_votes
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from diff.alone import quarantined
-from diff.result import Group, ItemVerdict, Verdict
+from replaydiff.diff.alone import quarantined
+from replaydiff.diff.result import Group, ItemVerdict, Verdict
 
 
 class Outcome(StrEnum):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from diff.result import LaneSummary
-from diff.validity import Witness
-from replay.model import Status, Trial, Version, VersionKind
+from replaydiff.diff.result import LaneSummary
+from replaydiff.diff.validity import Witness
+from replaydiff.replay.model import Status, Trial, Version, VersionKind
 
 
 @dataclass(slots=True)

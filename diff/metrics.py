@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diff.causes import common
-from diff.graders.base import SCORE_PREFIX, graders
-from diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict, scores_of
-from diff.slices import cluster
-from diff.statistics import noise, paired, power
-from diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model, settled
-from replay.errors import UnknownNameError
-from replay.model import Item, Lane, Run, Status
-from replay.settings import Settings
+from replaydiff.diff.causes import common
+from replaydiff.diff.graders.base import SCORE_PREFIX, graders
+from replaydiff.diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict, scores_of
+from replaydiff.diff.slices import cluster
+from replaydiff.diff.statistics import noise, paired, power
+from replaydiff.diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model, settled
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import Item, Lane, Run, Status
+from replaydiff.replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
 

@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from diff.judge import pairwise, prompt
-from diff.judge.asking import Asking, Said
-from diff.judge.judge import Judge, version
-from diff.judge.panel import missing
-from diff.stored import PAIRWISE
-from diff.walk import by_item
-from replay.llm.base import ModelRequest
-from replay.model import Grade, GradeState, Item, Lane, Message, Run, Status, Trial, Vote
-from replay.store.grades import iter_grades
+from replaydiff.diff.judge import pairwise, prompt
+from replaydiff.diff.judge.asking import Asking, Said
+from replaydiff.diff.judge.judge import Judge, version
+from replaydiff.diff.judge.panel import missing
+from replaydiff.diff.stored import PAIRWISE
+from replaydiff.diff.walk import by_item
+from replaydiff.replay.llm.base import ModelRequest
+from replaydiff.replay.model import Grade, GradeState, Item, Lane, Message, Run, Status, Trial, Vote
+from replaydiff.replay.store.grades import iter_grades
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from replay.model import Lane, Trial
-from replay.turns import actions_by_turn, most_done
+from replaydiff.replay.model import Lane, Trial
+from replaydiff.replay.turns import actions_by_turn, most_done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

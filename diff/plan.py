@@ -22,13 +22,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diff.result import DiffResult, scores_of
-from diff.slices import cluster
-from diff.statistics import paired
-from diff.statistics.noise import pooled_within
-from diff.statistics.power import POWER, smallest_effect
-from replay.errors import InputError, UnknownNameError
-from replay.model import Lane
+from replaydiff.diff.result import DiffResult, scores_of
+from replaydiff.diff.slices import cluster
+from replaydiff.diff.statistics import paired
+from replaydiff.diff.statistics.noise import pooled_within
+from replaydiff.diff.statistics.power import POWER, smallest_effect
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.model import Lane
 
 MOST_ITEMS = 1_000_000
 _LEAST_PAIRS = 5

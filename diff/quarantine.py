@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from diff.alone import quarantined
-from diff.reading import Read
-from diff.result import DiffResult, ItemVerdict
-from replay.model import Run
+from replaydiff.diff.alone import quarantined
+from replaydiff.diff.reading import Read
+from replaydiff.diff.result import DiffResult, ItemVerdict
+from replaydiff.replay.model import Run
 
 _SHOWN = 5
 

@@ -21,11 +21,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from diff.result import Answer, Candidate, DiffResult, ItemVerdict, MetricDelta, RankedMetric
-from diff.slices import cluster
-from diff.statistics import noise, paired
-from replay.errors import UnknownNameError
-from replay.model import NEW_LANES, Lane
+from replaydiff.diff.result import Answer, Candidate, DiffResult, ItemVerdict, MetricDelta, RankedMetric
+from replaydiff.diff.slices import cluster
+from replaydiff.diff.statistics import noise, paired
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import NEW_LANES, Lane
 
 _ORDER = (Answer.SHIP, Answer.CANNOT_TELL, Answer.HOLD)
 _PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")

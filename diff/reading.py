@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from diff import validity
-from diff.graders.base import free_grades
-from diff.lanes import LaneTally
-from diff.metrics import Block
-from diff.result import GradedTrial
-from diff.stored import PAIRWISE, StoredGrades
-from diff.walk import by_item
-from replay.model import Lane, Run, Status, Trial, VersionKind
-from replay.settings import Settings
+from replaydiff.diff import validity
+from replaydiff.diff.graders.base import free_grades
+from replaydiff.diff.lanes import LaneTally
+from replaydiff.diff.metrics import Block
+from replaydiff.diff.result import GradedTrial
+from replaydiff.diff.stored import PAIRWISE, StoredGrades
+from replaydiff.diff.walk import by_item
+from replaydiff.replay.model import Lane, Run, Status, Trial, VersionKind
+from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -90,7 +90,7 @@ def _compared_with(
     """The lanes with the judge's comparisons of the old trials being those with this candidate."""
     if candidate is Lane.NEW or not any(PAIRWISE in one.grades for lane in lanes.values() for one in lane):
         return lanes
-    from diff.pairing import rest_of
+    from replaydiff.diff.pairing import rest_of
 
     said = {one.trial.index: one.grades.get(PAIRWISE) for one in lanes.get(candidate, ())}
 

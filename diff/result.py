@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from diff.parting import Parting
-from diff.statistics.split import Split
-from replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
+from replaydiff.diff.parting import Parting
+from replaydiff.diff.statistics.split import Split
+from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
 
 
 class Answer(StrEnum):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from diff.result import ItemVerdict, Slice, Verdict
-from diff.statistics import noise, paired
-from replay.model import Item, Json, tool_path
+from replaydiff.diff.result import ItemVerdict, Slice, Verdict
+from replaydiff.diff.statistics import noise, paired
+from replaydiff.replay.model import Item, Json, tool_path
 
 FEWEST = 5
 """Fewer items are no slice: three items are an anecdote."""

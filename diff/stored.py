@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replay.model import Grade, Lane, Run, Trial
-from replay.store.grades import iter_grades
+from replaydiff.replay.model import Grade, Lane, Run, Trial
+from replaydiff.replay.store.grades import iter_grades
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from scipy.special import ndtri
 
-from diff.compute import compute
-from diff.result import scores_of
-from diff.statistics.noise import cautious, pooled_within
-from diff.statistics.paired import simultaneous
-from replay.model import Lane, Run
-from replay.settings import Settings
+from replaydiff.diff.compute import compute
+from replaydiff.diff.result import scores_of
+from replaydiff.diff.statistics.noise import cautious, pooled_within
+from replaydiff.diff.statistics.paired import simultaneous
+from replaydiff.replay.model import Lane, Run
+from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

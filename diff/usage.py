@@ -11,12 +11,12 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from diff.metrics import Block
-from diff.result import GradedTrial, UsageDelta
-from diff.slices import cluster
-from diff.statistics import paired
-from diff.statistics.quantiles import quantile_changes
-from replay.model import Lane, Run, Status
+from replaydiff.diff.metrics import Block
+from replaydiff.diff.result import GradedTrial, UsageDelta
+from replaydiff.diff.slices import cluster
+from replaydiff.diff.statistics import paired
+from replaydiff.diff.statistics.quantiles import quantile_changes
+from replaydiff.replay.model import Lane, Run, Status
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 _FIGURES = ("cost_usd", "latency_ms", "input_tokens", "output_tokens")

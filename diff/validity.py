@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from diff.result import Miss, MissKind
-from replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
-from replay.model.run import Run
+from replaydiff.diff.result import Miss, MissKind
+from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
+from replaydiff.replay.model.run import Run
 
 LEAST_FIDELITY = 0.8
 """Below it more than one tool call in five of the old version was not answered from its own recording."""

@@ -31,8 +31,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from diff.result import Verdict
-from diff.statistics import noise
+from replaydiff.diff.result import Verdict
+from replaydiff.diff.statistics import noise
 
 SINGLE_TRIAL = "single trial: noise unknown"
 _TIE = 1e-9

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from diff.graders.base import free_grades
-from replay.model import Grade, Item, Run, ServedCall, ToolCall, Trial
-from replay.settings import Settings
-from replay.store.runs import iter_items
-from replay.store.trials import iter_trials
+from replaydiff.diff.graders.base import free_grades
+from replaydiff.replay.model import Grade, Item, Run, ServedCall, ToolCall, Trial
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.runs import iter_items
+from replaydiff.replay.store.trials import iter_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import click
 
-from replay import settings
-from replay.cli import COMMANDS, cli
+from replaydiff.replay import settings
+from replaydiff.replay.cli import COMMANDS, cli
 
 DOCS = Path(__file__).parent
 Json = dict[str, typing.Any]

@@ -18,12 +18,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from importers import fields
-from importers.base import InputFile, Item, RecordError
-from importers.chat import Exchange, error_of, is_anthropic, read_exchange, read_logs, request_and_answer
-from importers.model_calls import LoggedCall
-from replay.messages import read_messages
-from replay.model import Json, JsonObject, Message
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, RecordError
+from replaydiff.importers.chat import (
+    Exchange,
+    error_of,
+    is_anthropic,
+    read_exchange,
+    read_logs,
+    request_and_answer,
+)
+from replaydiff.importers.model_calls import LoggedCall
+from replaydiff.replay.messages import read_messages
+from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "anthropic"
 SUMMARY = "Anthropic Messages logs, JSONL: request/response pairs, conversations, batch results"

@@ -20,23 +20,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, cast
 
-from replay.errors import UnknownNameError
-from replay.model import Json, Trace
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import Json, Trace
 
 GROUP = "replaydiff.importers"
 """Entry-point group of importers in other distributions."""
 
 BUILTIN = {
-    "jsonl": "importers.jsonl",
-    "openai": "importers.openai",
-    "anthropic": "importers.anthropic",
-    "claude-code": "importers.claude_code.files",
-    "codex": "importers.codex",
-    "langfuse": "importers.langfuse.source",
-    "otlp": "importers.otlp.files",
-    "phoenix": "importers.phoenix.source",
-    "langsmith": "importers.langsmith.source",
-    "mlflow": "importers.mlflow.source",
+    "jsonl": "replaydiff.importers.jsonl",
+    "openai": "replaydiff.importers.openai",
+    "anthropic": "replaydiff.importers.anthropic",
+    "claude-code": "replaydiff.importers.claude_code.files",
+    "codex": "replaydiff.importers.codex",
+    "langfuse": "replaydiff.importers.langfuse.source",
+    "otlp": "replaydiff.importers.otlp.files",
+    "phoenix": "replaydiff.importers.phoenix.source",
+    "langsmith": "replaydiff.importers.langsmith.source",
+    "mlflow": "replaydiff.importers.mlflow.source",
 }
 """Name → module."""
 

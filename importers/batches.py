@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from importers.base import InputFile, Item, Skipped
-from importers.convert import Convert, guarded
-from importers.reading import Record
-from replay.messages import parse
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Skipped
+from replaydiff.importers.convert import Convert, guarded
+from replaydiff.importers.reading import Record
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import Json
 
 REQUESTS = ("body", "params")
 _RESULTS = ("response", "result", "error")

@@ -20,15 +20,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from importers import fields
-from importers.base import InputFile, Item, Note, RecordError
-from importers.batches import REQUESTS, batch_spool
-from importers.convert import guarded, reject
-from importers.model_calls import LoggedCall, run_of, waiting
-from importers.reading import Broken, records
-from importers.streams import is_stream, put_together
-from replay.messages import Conversation, conversation, decode, definitions
-from replay.model import Json, JsonObject, Message, Trace
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Note, RecordError
+from replaydiff.importers.batches import REQUESTS, batch_spool
+from replaydiff.importers.convert import guarded, reject
+from replaydiff.importers.model_calls import LoggedCall, run_of, waiting
+from replaydiff.importers.reading import Broken, records
+from replaydiff.importers.streams import is_stream, put_together
+from replaydiff.replay.messages import Conversation, conversation, decode, definitions
+from replaydiff.replay.model import Json, JsonObject, Message, Trace
 
 _REQUESTS = ("request", "request_body", *REQUESTS)
 _ANSWERS = ("response", "response_body", "completion", "output")

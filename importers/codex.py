@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from importers import fields
-from importers.base import InputFile, Item, RecordError, Skipped
-from importers.convert import guarded, refused, reject
-from importers.reading import Broken, Record, records
-from replay.messages import final_response, join_results, read_messages
-from replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, RecordError, Skipped
+from replaydiff.importers.convert import guarded, refused, reject
+from replaydiff.importers.reading import Broken, Record, records
+from replaydiff.replay.messages import final_response, join_results, read_messages
+from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
 
 NAME = "codex"
 SUMMARY = "Codex CLI sessions: rollout files of ~/.codex/sessions"

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from importers.base import InputFile
-from importers.reading.parquet import PARQUET_MAGIC
-from importers.reading.unpacked import GZIP_MAGIC
-from replay.errors import InputError
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.parquet import PARQUET_MAGIC
+from replaydiff.importers.reading.unpacked import GZIP_MAGIC
+from replaydiff.replay.errors import InputError
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet")
 """What is taken from a folder, each also with `.gz`. A file that is named itself may have any name."""

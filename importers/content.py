@@ -6,7 +6,7 @@ whole source.
 
 from __future__ import annotations
 
-from replay.model import Trace, TraceState
+from replaydiff.replay.model import Trace, TraceState
 
 TURNED_ON_BY = {
     "langfuse": "@observe(capture_input=True, capture_output=True), "

@@ -7,9 +7,17 @@ from functools import partial
 
 import msgspec
 
-from importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS, InputFile, Item, Job, RecordError, Reject
-from importers.reading import Block, Broken, Record, parsed, pieces, records
-from replay.model import Json
+from replaydiff.importers.base import (
+    EXCERPT_CHARACTERS,
+    KEPT_CHARACTERS,
+    InputFile,
+    Item,
+    Job,
+    RecordError,
+    Reject,
+)
+from replaydiff.importers.reading import Block, Broken, Record, parsed, pieces, records
+from replaydiff.replay.model import Json
 
 Convert = Callable[[Json, InputFile], Iterable[Item]]
 

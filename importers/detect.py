@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 
-from importers.base import BUILTIN, GROUP, Importer, InputFile, importer
-from importers.reading import Record, records
-from replay.errors import InputError
-from replay.model import Json
+from replaydiff.importers.base import BUILTIN, GROUP, Importer, InputFile, importer
+from replaydiff.importers.reading import Record, records
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Json
 
 LOOKED_AT = 5
 """Records that decide …"""

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from importers.base import RecordError
-from replay.model import Json, JsonObject, Score, Usage
+from replaydiff.importers.base import RecordError
+from replaydiff.replay.model import Json, JsonObject, Score, Usage
 
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
 _NO_USAGE = Usage()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from importers.spans.trace import Span
-from replay.messages import canonical_args, read_messages, read_text
-from replay.model import Json
+from replaydiff.importers.spans.trace import Span
+from replaydiff.replay.messages import canonical_args, read_messages, read_text
+from replaydiff.replay.model import Json
 
 
 def argument(value: Json) -> Json:

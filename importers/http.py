@@ -25,11 +25,11 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from importers.base import Told
-from replay.errors import CredentialsError, InputError, SettingsError
-from replay.messages import parse
-from replay.model import Json
-from replay.terminal.plain import one_line
+from replaydiff.importers.base import Told
+from replaydiff.replay.errors import CredentialsError, InputError, SettingsError
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import Json
+from replaydiff.replay.terminal.plain import one_line
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -133,7 +133,7 @@ class JsonClient:
         """
         import httpx
 
-        from replay.llm.anthropic import is_loopback
+        from replaydiff.replay.llm.anthropic import is_loopback
 
         self._http = httpx.Client(
             headers={"Accept": "application/json", "User-Agent": "replaydiff", **headers},

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from importers import parallel
-from importers.base import (
+from replaydiff.importers import parallel
+from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
     Importer,
     InputFile,
@@ -37,19 +37,19 @@ from importers.base import (
     Told,
     divided,
 )
-from replay.errors import InputError
-from replay.model import JsonObject, Trace, TraceState
-from replay.store import clock, rejects
-from replay.store.connection import transaction
-from replay.store.marks import mark_read
-from replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
-from replay.store.trace_row import TraceRow, encode_trace
-from replay.store.traces import is_older, write_rows
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import JsonObject, Trace, TraceState
+from replaydiff.replay.store import clock, rejects
+from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.marks import mark_read
+from replaydiff.replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
+from replaydiff.replay.store.trace_row import TraceRow, encode_trace
+from replaydiff.replay.store.traces import is_older, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from importers.redact import Redactor
+    from replaydiff.importers.redact import Redactor
 
     Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
     """The store, open for writing, and what redacts on the way into it."""

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from importers.fields import elapsed_ms
-from replay.messages import canonical_args, decode, join_results, read_args, read_messages
-from replay.model import Json, JsonObject, Message, ToolCall
+from replaydiff.importers.fields import elapsed_ms
+from replaydiff.replay.messages import canonical_args, decode, join_results, read_args, read_messages
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from importers import fields
-from importers.base import InputFile, Item, Job, Note, RecordError
-from importers.convert import converted, jobs
-from replay.messages import conversation, read_args, read_messages, read_text
-from replay.model import Json, Message, Step, StepKind, ToolCall, Trace
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Job, Note, RecordError
+from replaydiff.importers.convert import converted, jobs
+from replaydiff.replay.messages import conversation, read_args, read_messages, read_text
+from replaydiff.replay.model import Json, Message, Step, StepKind, ToolCall, Trace
 
 NAME = "jsonl"
 SUMMARY = "traces in replaydiff's own format, one JSON object a line"

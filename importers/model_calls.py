@@ -26,12 +26,12 @@ from pathlib import Path
 
 import msgspec
 
-from importers import fields
-from importers.base import InputFile, Item, Note
-from importers.convert import guarded
-from importers.reading import Record
-from replay.messages import canonical_args, final_response, join_results, parse
-from replay.model import Json, Message, Step, StepKind, Trace, total_usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Note
+from replaydiff.importers.convert import guarded
+from replaydiff.importers.reading import Record
+from replaydiff.replay.messages import canonical_args, final_response, join_results, parse
+from replaydiff.replay.model import Json, Message, Step, StepKind, Trace, total_usage
 
 LONGEST_HISTORY = 1_000
 """Calls whose messages are put before those of a call that names the response it goes on from."""

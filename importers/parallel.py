@@ -20,10 +20,10 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
-from importers.base import Item, Job, Note, Reject, Skipped
-from replay.errors import InputError
-from replay.model import Trace
-from replay.store.trace_row import TraceRow, encode_trace
+from replaydiff.importers.base import Item, Job, Note, Reject, Skipped
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.trace_row import TraceRow, encode_trace
 
 AHEAD = 4
 """Jobs for each process that are given out before their turn to be written: what bounds memory."""

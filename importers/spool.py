@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from replay.messages import parse
-from replay.model import Json
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import Json
 
 
 @dataclass(frozen=True, slots=True)

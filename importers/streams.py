@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replay.model import Json
+from replaydiff.replay.model import Json
 
 _WHOLE = ("response.completed", "response.incomplete", "response.failed")
 

@@ -1,3 +1,1 @@
-"""replaydiff: replay production traces of an agent against two of its versions, and see what changed."""
-
-__version__ = "0.1.0"
+"""Run versions of an agent: types, store, sampling, tape, agents, engine, and the commands."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject
 
 _SAME_NAME, _SAME_ARGS = 4, 5
 """A pair of equal calls is worth a little more than one of the same tool, and less than two pairs."""

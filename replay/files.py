@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from replay.errors import InputError
+from replaydiff.replay.errors import InputError
 
 
 def check_target(path: Path, example: str = "report.html") -> None:

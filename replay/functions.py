@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from replay.errors import SettingsError
+from replaydiff.replay.errors import SettingsError
 
 
 def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from replay.errors import CredentialsError
+from replaydiff.replay.errors import CredentialsError
 
 DEFAULT_URL = "https://cloud.langfuse.com"
 

@@ -14,8 +14,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from replay import settings as settings_module
-from replay.settings import Settings
+from replaydiff.replay import settings as settings_module
+from replaydiff.replay.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +57,7 @@ def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
             at = time.strftime("%H:%M:%S", time.localtime(record.created))
             say(f"{at} {record.getMessage()}")
 
-    log = logging.getLogger("replay")
+    log = logging.getLogger("replaydiff")
     log.handlers[:] = [Said()]
     log.setLevel(logging.INFO)
     log.propagate = False
@@ -80,7 +80,7 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(name: str, **kwargs: Any) -> Callable[[Callable[Concatenate[App, P], Any]], click.Command]:
     """Declare a command: its function gets the App first, then its options.
 
-    The first line of the docstring is the command's line in `replay --help` (`replay.cli.COMMANDS`).
+    The first line of the docstring is the command's line in `replay --help` (`COMMANDS` in replay/cli.py).
     """
 
     def declare(function: Callable[Concatenate[App, P], Any]) -> click.Command:

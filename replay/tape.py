@@ -24,8 +24,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from replay.messages import canonical_args
-from replay.model import JsonObject, Rule, ToolCall
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import JsonObject, Rule, ToolCall
 
 SHOWN_CHARACTERS = 60
 """How much of a value a miss shows."""

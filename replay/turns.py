@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from replay.messages import canonical_args
-from replay.model import Message, ServedCall, ToolCall, Trial, Turn
-from replay.tape import show_call
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import Message, ServedCall, ToolCall, Trial, Turn
+from replaydiff.replay.tape import show_call
 
 ANSWERS = "answers"
 """What is done where no tool is called."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from diff.result import ItemVerdict
-from reports import words
+from replaydiff.diff.result import ItemVerdict
+from replaydiff.reports import words
 
 
 class Alike(NamedTuple):

@@ -13,8 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
-from diff.result import DiffResult
-from replay.errors import UnknownNameError
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.errors import UnknownNameError
 
 GROUP = "replaydiff.reports"
 """Entry points of this group are formats of other packages: name → `module:function`."""
@@ -40,13 +40,13 @@ class Format(NamedTuple):
 
 
 BUILTIN: dict[str, Format] = {
-    "terminal": Format("reports.terminal:render", ".txt", to_file=False),
-    "markdown": Format("reports.markdown:render", ".md", to_file=False),
-    "json": Format("reports.json_:render", ".json", to_file=False),
-    "csv": Format("reports.table:render", ".csv", to_file=False),
-    "parquet": Format("reports.table:render_parquet", ".parquet", to_file=True),
-    "junit": Format("reports.junit:render", ".xml", to_file=True),
-    "html": Format("reports.html.render:render", ".html", to_file=True),
+    "terminal": Format("replaydiff.reports.terminal:render", ".txt", to_file=False),
+    "markdown": Format("replaydiff.reports.markdown:render", ".md", to_file=False),
+    "json": Format("replaydiff.reports.json_:render", ".json", to_file=False),
+    "csv": Format("replaydiff.reports.table:render", ".csv", to_file=False),
+    "parquet": Format("replaydiff.reports.table:render_parquet", ".parquet", to_file=True),
+    "junit": Format("replaydiff.reports.junit:render", ".xml", to_file=True),
+    "html": Format("replaydiff.reports.html.render:render", ".html", to_file=True),
 }
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from diff.result import Candidate, DiffResult, RankedMetric, UsageDelta
-from diff.slices import FEWEST
-from replay.model import Lane
-from replay.terminal.plain import one_line
-from reports import numbers
+from replaydiff.diff.result import Candidate, DiffResult, RankedMetric, UsageDelta
+from replaydiff.diff.slices import FEWEST
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.reports import numbers
 
 _METRICS = 3
 """Metrics of a candidate that are told."""

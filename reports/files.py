@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replay.files import check_target, replacing
+from replaydiff.replay.files import check_target, replacing
 
 __all__ = ["check_target", "write_whole"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from diff.document import to_json
-from diff.result import DiffResult
-from replay.store.text import clean
+from replaydiff.diff.document import to_json
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.store.text import clean
 
 
 def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001

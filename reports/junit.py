@@ -14,11 +14,11 @@ from __future__ import annotations
 from enum import StrEnum
 from xml.etree import ElementTree
 
-from diff.alone import quarantined
-from diff.result import DiffResult, ItemVerdict, Verdict
-from replay.model import Lane
-from replay.terminal.plain import one_line, visible
-from reports import words
+from replaydiff.diff.alone import quarantined
+from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import one_line, visible
+from replaydiff.reports import words
 
 _TEXT = 20_000
 """Characters of a case's text: CI systems show it in a list."""

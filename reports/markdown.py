@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
-from replay.model import Status
-from replay.terminal.plain import one_line, visible
-from reports import compared, numbers, words
-from reports.alike import alike
+from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
+from replaydiff.replay.model import Status
+from replaydiff.replay.terminal.plain import one_line, visible
+from replaydiff.reports import compared, numbers, words
+from replaydiff.reports.alike import alike
 
 MARKER = "<!-- replaydiff -->"
 LIMIT = 65_000

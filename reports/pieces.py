@@ -9,8 +9,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from diff.result import Answer, Verdict
-from reports import numbers
+from replaydiff.diff.result import Answer, Verdict
+from replaydiff.reports import numbers
 
 ANSWER = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
 STYLE = {

@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from diff.result import DiffResult, ItemVerdict
-from replay.store.text import clean_text
-from replay.terminal.plain import visible
+from replaydiff.diff.result import DiffResult, ItemVerdict
+from replaydiff.replay.store.text import clean_text
+from replaydiff.replay.terminal.plain import visible
 
 # The last four are what spreadsheets in East Asian settings take for the first four.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -56,7 +56,7 @@ def render_parquet(result: DiffResult, *, width: int, color: bool) -> bytes:  # 
     """The same rows as a Parquet file."""
     import duckdb
 
-    from replay.store import bulk
+    from replaydiff.replay.store import bulk
 
     columns = {f'"{name.replace(chr(34), chr(34) * 2)}"': kind for name, kind in _columns(result).items()}
     with tempfile.TemporaryDirectory() as folder, duckdb.connect() as con:

@@ -17,10 +17,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from diff.result import DiffResult, LaneSummary, Verdict
-from replay.model import Status
-from replay.terminal.plain import encodable, one_line, visible
-from reports import compared, numbers, pieces, terminal_compared, terminal_items, words
+from replaydiff.diff.result import DiffResult, LaneSummary, Verdict
+from replaydiff.replay.model import Status
+from replaydiff.replay.terminal.plain import encodable, one_line, visible
+from replaydiff.reports import compared, numbers, pieces, terminal_compared, terminal_items, words
 
 LEAST_WIDTH = 72
 """Columns that the metrics table needs."""

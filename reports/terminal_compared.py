@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from diff.result import DiffResult
-from replay.model import Lane
-from replay.terminal.plain import one_line
-from reports import compared, numbers, pieces, words
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.reports import compared, numbers, pieces, words
 
 
 def ranking(result: DiffResult) -> RenderableType:

@@ -9,10 +9,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from diff.result import DiffResult, ItemVerdict, Verdict
-from replay.terminal.plain import one_line
-from reports import numbers, pieces, words
-from reports.alike import Alike, alike
+from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.reports import numbers, pieces, words
+from replaydiff.reports.alike import Alike, alike
 
 SHOWN = {Verdict.REGRESSED: 8, Verdict.MIXED: 4, Verdict.IMPROVED: 4, Verdict.INCONCLUSIVE: 3}
 """How many causes of a verdict are listed; the rest is counted."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diff.result import Counts, DiffResult, ItemMetric, ItemVerdict, MetricDelta, Noise, Verdict
-from diff.statistics.split import Split
-from replay.model import Json, JsonObject, Lane, Run, Trial
-from reports import numbers
+from replaydiff.diff.result import Counts, DiffResult, ItemMetric, ItemVerdict, MetricDelta, Noise, Verdict
+from replaydiff.diff.statistics.split import Split
+from replaydiff.replay.model import Json, JsonObject, Lane, Run, Trial
+from replaydiff.reports import numbers
 
 ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
 """Verdicts as they are listed everywhere."""

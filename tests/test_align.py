@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.align import Call, align, differing, same
-from replay.model import JsonObject
+from replaydiff.replay.align import Call, align, differing, same
+from replaydiff.replay.model import JsonObject
 
 
 def calls(text: str) -> list[Call]:

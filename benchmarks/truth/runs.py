@@ -17,12 +17,12 @@ from unittest.mock import patch
 import numpy as np
 
 from benchmarks.truth.agents import Truth, judged, outcomes
-from diff import compute as module
-from diff import reading
-from diff.result import DiffResult
-from diff.stored import StoredGrades
-from replay.model import Expectation, Item, Lane, Run, Sample, Status, Trial, Version, VersionKind
-from replay.settings import Settings
+from replaydiff.diff import compute as module
+from replaydiff.diff import reading
+from replaydiff.diff.result import DiffResult
+from replaydiff.diff.stored import StoredGrades
+from replaydiff.replay.model import Expectation, Item, Lane, Run, Sample, Status, Trial, Version, VersionKind
+from replaydiff.replay.settings import Settings
 
 METRIC, JUDGED = "score:passed", "score:judged"
 _RUN = "20261121-120000-aaaa"

@@ -6,15 +6,15 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject
 
 FORMATS = {
-    "promptfoo": "cases.formats.promptfoo",
-    "inspect": "cases.formats.inspect_ai",
-    "deepeval": "cases.formats.deepeval",
-    "pydantic-evals": "cases.formats.pydantic_evals",
-    "langfuse": "cases.formats.langfuse",
-    "openai-evals": "cases.formats.openai_evals",
+    "promptfoo": "replaydiff.cases.formats.promptfoo",
+    "inspect": "replaydiff.cases.formats.inspect_ai",
+    "deepeval": "replaydiff.cases.formats.deepeval",
+    "pydantic-evals": "replaydiff.cases.formats.pydantic_evals",
+    "langfuse": "replaydiff.cases.formats.langfuse",
+    "openai-evals": "replaydiff.cases.formats.openai_evals",
 }
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 
-from cases.formats.base import Format, Taken
-from replay.golden import CaseError, case_of, case_to_json
-from replay.messages import canonical_args
-from replay.model import JsonObject
+from replaydiff.cases.formats.base import Format, Taken
+from replaydiff.replay.golden import CaseError, case_of, case_to_json
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import JsonObject
 
 CARRIED = "replaydiff"
 

@@ -10,9 +10,9 @@ metadata              additional_metadata
 
 from __future__ import annotations
 
-from cases.formats.base import Taken
-from cases.formats.words import calls_of, input_of, metadata_from, metadata_to, put, texts_of
-from replay.model import Json, JsonObject
+from replaydiff.cases.formats.base import Taken
+from replaydiff.cases.formats.words import calls_of, input_of, metadata_from, metadata_to, put, texts_of
+from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "DeepEval"
 FREE = "additional_metadata"

@@ -9,9 +9,9 @@ metadata.trace_id       sourceTraceId
 
 from __future__ import annotations
 
-from cases.formats.base import Taken
-from cases.formats.words import input_of, metadata_from, metadata_to, put
-from replay.model import Json, JsonObject
+from replaydiff.cases.formats.base import Taken
+from replaydiff.cases.formats.words import input_of, metadata_from, metadata_to, put
+from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "Langfuse"
 FREE = "metadata"

@@ -13,9 +13,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from cases.formats.base import Taken
-from cases.formats.words import calls_of, input_of, metadata_from, metadata_to, mode_of, put, texts_of
-from replay.model import Json, JsonObject
+from replaydiff.cases.formats.base import Taken
+from replaydiff.cases.formats.words import (
+    calls_of,
+    input_of,
+    metadata_from,
+    metadata_to,
+    mode_of,
+    put,
+    texts_of,
+)
+from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "pydantic-evals"
 FREE = "metadata"

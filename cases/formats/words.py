@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject
 
 _INPUTS = ("input", "question", "query", "prompt", "message", "user_input")
 

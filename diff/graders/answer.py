@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 
-from diff.graders.base import Grader, scored
-from replay.model import Grade, Item, Status, Trial
-from replay.settings import Settings
+from replaydiff.diff.graders.base import Grader, scored
+from replaydiff.replay.model import Grade, Item, Status, Trial
+from replaydiff.replay.settings import Settings
 
 NAME, VERSION = "answer", "1"
 RELATIVE = 0.01

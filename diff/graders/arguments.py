@@ -24,10 +24,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
-from replay.errors import ReplayError
-from replay.functions import load_function
-from replay.messages import canonical_args, decode
-from replay.model import Json, JsonObject, NamedRule, PathRule, ToolMatch
+from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.functions import load_function
+from replaydiff.replay.messages import canonical_args, decode
+from replaydiff.replay.model import Json, JsonObject, NamedRule, PathRule, ToolMatch
 
 ANY = "*"
 _DOT = re.compile(r"(?<!\\)\.")

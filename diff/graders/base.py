@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 
-from replay.model import Grade, GradeState, Item, JsonObject, Status, Trial
-from replay.settings import Settings
+from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Status, Trial
+from replaydiff.replay.settings import Settings
 
 BUILTIN: dict[str, str] = {
-    "tool_calls": "diff.graders.tool_calls:GRADER",
-    "expected_tools": "diff.graders.tool_calls:EXPECTED_TOOLS",
-    "answer": "diff.graders.answer:GRADER",
-    "quality": "diff.graders.quality:GRADER",
-    "end_state": "diff.graders.end_state:GRADER",
-    "latency": "diff.graders.limits:LATENCY",
-    "cost": "diff.graders.limits:COST",
+    "tool_calls": "replaydiff.diff.graders.tool_calls:GRADER",
+    "expected_tools": "replaydiff.diff.graders.tool_calls:EXPECTED_TOOLS",
+    "answer": "replaydiff.diff.graders.answer:GRADER",
+    "quality": "replaydiff.diff.graders.quality:GRADER",
+    "end_state": "replaydiff.diff.graders.end_state:GRADER",
+    "latency": "replaydiff.diff.graders.limits:LATENCY",
+    "cost": "replaydiff.diff.graders.limits:COST",
 }
 """Metric name → `module:attribute` of its `Grader`, in the order metrics are shown."""
 
@@ -66,7 +66,7 @@ def graders(settings: Settings) -> tuple[Grader, ...]:
     """
     if not settings.grading.graders:
         return built_in()
-    from diff.graders.own import own
+    from replaydiff.diff.graders.own import own
 
     return built_in() + own(settings.grading.graders, settings.root)
 
@@ -77,7 +77,7 @@ def require(settings: Settings) -> None:
     Raises:
         ReplayError: one is not.
     """
-    from diff.graders.end_state import function
+    from replaydiff.diff.graders.end_state import function
 
     graders(settings)
     if settings.grading.end_state is not None:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from diff.graders.base import Grader, abstained, failed, scored
-from replay.align import same
-from replay.functions import load_function
-from replay.model import Grade, Item, Json, Status, ToolCall, Trial
-from replay.settings import Settings
+from replaydiff.diff.graders.base import Grader, abstained, failed, scored
+from replaydiff.replay.align import same
+from replaydiff.replay.functions import load_function
+from replaydiff.replay.model import Grade, Item, Json, Status, ToolCall, Trial
+from replaydiff.replay.settings import Settings
 
 NAME, VERSION = "end_state", "1"
 _SETTING = "[grading] end_state"

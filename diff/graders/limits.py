@@ -6,9 +6,9 @@ beyond.
 
 from __future__ import annotations
 
-from diff.graders.base import Grader, scored
-from replay.model import Expectation, Grade, Item, Status, Trial
-from replay.settings import Settings
+from replaydiff.diff.graders.base import Grader, scored
+from replaydiff.replay.model import Expectation, Grade, Item, Status, Trial
+from replaydiff.replay.settings import Settings
 
 LATENCY_NAME, COST_NAME, VERSION = "latency", "cost", "1"
 

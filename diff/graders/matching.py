@@ -46,8 +46,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diff.graders.arguments import ANY, Rules, equal, laid_over
-from replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
+from replaydiff.diff.graders.arguments import ANY, Rules, equal, laid_over
+from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
 _VALUE_WIDTH = 40
 _CALL_WIDTH = 120

@@ -23,12 +23,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diff.graders.base import BUILTIN, Grader, failed, scored
-from diff.stored import JUDGE, PAIRWISE
-from replay.errors import SettingsError, UnknownNameError
-from replay.functions import load_function
-from replay.model import Grade, Item, Status, Trial
-from replay.settings import Settings
+from replaydiff.diff.graders.base import BUILTIN, Grader, failed, scored
+from replaydiff.diff.stored import JUDGE, PAIRWISE
+from replaydiff.replay.errors import SettingsError, UnknownNameError
+from replaydiff.replay.functions import load_function
+from replaydiff.replay.model import Grade, Item, Status, Trial
+from replaydiff.replay.settings import Settings
 
 GROUP = "replaydiff.graders"
 """Entry points of this group are graders of other packages, used where the settings name them."""

@@ -22,9 +22,9 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 
-from diff.graders.base import Grader, abstained, scored
-from replay.model import Expectation, Grade, Item, Status, Trial
-from replay.settings import Settings
+from replaydiff.diff.graders.base import Grader, abstained, scored
+from replaydiff.replay.model import Expectation, Grade, Item, Status, Trial
+from replaydiff.replay.settings import Settings
 
 NAME, VERSION = "quality", "1"
 WEIGHTS = {"groundedness": 0.4, "correctness": 0.4, "completeness": 0.2}

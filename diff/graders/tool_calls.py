@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from diff.graders import quality
-from diff.graders.arguments import laid_over
-from diff.graders.base import Grader, abstained, scored
-from diff.graders.matching import can_still_match, match
-from replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
-from replay.settings import Settings
+from replaydiff.diff.graders import quality
+from replaydiff.diff.graders.arguments import laid_over
+from replaydiff.diff.graders.base import Grader, abstained, scored
+from replaydiff.diff.graders.matching import can_still_match, match
+from replaydiff.replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
+from replaydiff.replay.settings import Settings
 
 NAME, VERSION = "tool_calls", "2"
 TOOLS_NAME, TOOLS_VERSION = "expected_tools", "1"

@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from diff.judge import votes
-from diff.judge.votes import Cast
-from replay.llm.base import Model, ModelReply, ModelRequest
-from replay.llm.budget import Budget
-from replay.model import GradeState, Vote
-from replay.store.votes import KeptVote
+from replaydiff.diff.judge import votes
+from replaydiff.diff.judge.votes import Cast
+from replaydiff.replay.llm.base import Model, ModelReply, ModelRequest
+from replaydiff.replay.llm.budget import Budget
+from replaydiff.replay.model import GradeState, Vote
+from replaydiff.replay.store.votes import KeptVote
 
 STANDING = (GradeState.SCORED, GradeState.ABSTAINED, GradeState.REFUSED, GradeState.TRUNCATED)
 """States of a vote that was cast; one that ended otherwise is asked for again."""

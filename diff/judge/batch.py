@@ -26,15 +26,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diff.judge import pairwise, votes, work
-from diff.judge.asking import STANDING, Key
-from diff.judge.estimate import about, at_most, size_of
-from diff.judge.judge import Judge
-from diff.judge.votes import Cast
-from diff.judge.work import Question
-from replay.errors import ReplayError
-from replay.llm.base import ModelFailure, ModelReply
-from replay.llm.batches import (
+from replaydiff.diff.judge import pairwise, votes, work
+from replaydiff.diff.judge.asking import STANDING, Key
+from replaydiff.diff.judge.estimate import about, at_most, size_of
+from replaydiff.diff.judge.judge import Judge
+from replaydiff.diff.judge.votes import Cast
+from replaydiff.diff.judge.work import Question
+from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.llm.base import ModelFailure, ModelReply
+from replaydiff.replay.llm.batches import (
     MOST_BYTES,
     MOST_REQUESTS,
     Batches,
@@ -43,11 +43,18 @@ from replay.llm.batches import (
     Ending,
     Unanswered,
 )
-from replay.model import GradeState, Vote
-from replay.store.clock import utc_now
-from replay.store.connection import open_store, transaction
-from replay.store.runs import get_run
-from replay.store.votes import KeptVote, SentBatch, drop_batch, sent_batches, write_batch, write_votes
+from replaydiff.replay.model import GradeState, Vote
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.connection import open_store, transaction
+from replaydiff.replay.store.runs import get_run
+from replaydiff.replay.store.votes import (
+    KeptVote,
+    SentBatch,
+    drop_batch,
+    sent_batches,
+    write_batch,
+    write_votes,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,13 +12,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diff.judge import labels, sheet
-from diff.judge.prompt import POINTS
-from diff.judge.sheet import Judged
-from diff.statistics.agreement import agreement
-from diff.stored import JUDGE
-from replay.errors import InputError
-from replay.settings import Settings
+from replaydiff.diff.judge import labels, sheet
+from replaydiff.diff.judge.prompt import POINTS
+from replaydiff.diff.judge.sheet import Judged
+from replaydiff.diff.statistics.agreement import agreement
+from replaydiff.diff.stored import JUDGE
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -81,7 +81,7 @@ def _known(
     con: DuckDBPyConnection, settings: Settings, keys: set[str]
 ) -> tuple[dict[str, Judged], list[str]]:
     """Of the labelled responses those with a score of the judge, and the runs they are of."""
-    from diff.compute import compute
+    from replaydiff.diff.compute import compute
 
     rows = con.execute(
         "SELECT DISTINCT run_id, item_id, lane, trial FROM grades WHERE grader = ?", [JUDGE]

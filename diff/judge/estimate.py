@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diff.judge import work
-from diff.judge.judge import Judge
-from diff.stored import JUDGE, PAIRWISE
-from replay.llm.base import ModelRequest
-from replay.model import Message, Usage
-from replay.store.runs import get_run
+from replaydiff.diff.judge import work
+from replaydiff.diff.judge.judge import Judge
+from replaydiff.diff.stored import JUDGE, PAIRWISE
+from replaydiff.replay.llm.base import ModelRequest
+from replaydiff.replay.model import Message, Usage
+from replaydiff.replay.store.runs import get_run
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
-from diff.judge import pairwise, prompt
-from replay.errors import SettingsError
-from replay.llm import anthropic, batches, openai_compatible, own, prices
-from replay.llm.base import Model
-from replay.llm.batches import Batches
-from replay.model import JudgeId, Usage
-from replay.settings import Price, Settings
+from replaydiff.diff.judge import pairwise, prompt
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.llm import anthropic, batches, openai_compatible, own, prices
+from replaydiff.replay.llm.base import Model
+from replaydiff.replay.llm.batches import Batches
+from replaydiff.replay.model import JudgeId, Usage
+from replaydiff.replay.settings import Price, Settings
 
 PROVIDERS = ("anthropic", "openai")
 """The providers that are built in."""

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diff.judge import sheet
-from replay.errors import InputError
-from replay.files import replacing
-from replay.settings import Settings
+from replaydiff.diff.judge import sheet
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.files import replacing
+from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -60,7 +60,7 @@ def draw_blind(
     Raises:
         InputError: the judge gave no response of the run a score.
     """
-    from diff.compute import compute
+    from replaydiff.diff.compute import compute
 
     found = sheet.judged(compute(con, run_id, settings))
     if not found:

@@ -15,10 +15,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from diff.judge import prompt
-from diff.judge.votes import Tally, read_answer, unreadable
-from replay.llm.base import ModelReply
-from replay.model import GradeState, Item, JsonObject, Trial, Vote
+from replaydiff.diff.judge import prompt
+from replaydiff.diff.judge.votes import Tally, read_answer, unreadable
+from replaydiff.replay.llm.base import ModelReply
+from replaydiff.replay.model import GradeState, Item, JsonObject, Trial, Vote
 
 INSTRUCTIONS = Path(__file__).with_name("pairwise.md")
 ORDERS = 2

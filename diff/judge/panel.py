@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from diff.judge import prompt
-from diff.judge.asking import Asking, Said, material
-from diff.judge.judge import Judge
-from replay.llm.base import ModelRequest
-from replay.model import Message, Vote
+from replaydiff.diff.judge import prompt
+from replaydiff.diff.judge.asking import Asking, Said, material
+from replaydiff.diff.judge.judge import Judge
+from replaydiff.replay.llm.base import ModelRequest
+from replaydiff.replay.model import Message, Vote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ import re
 import unicodedata
 from pathlib import Path
 
-from replay.model import Item, Json, JsonObject, Message, ServedCall, Trial
-from replay.turns import conversed
+from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, Trial
+from replaydiff.replay.turns import conversed
 
 INSTRUCTIONS = Path(__file__).with_name("instructions.md")
 BUILT_IN_RUBRIC = Path(__file__).with_name("rubric.md")

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diff.judge.prompt import POINTS, document
-from diff.result import DiffResult, GradedTrial, ItemVerdict
-from diff.stored import JUDGE
-from replay.errors import InputError
-from replay.model import Grade, GradeState
-from replay.store.text import clean_text
-from replay.tape import show_call
+from replaydiff.diff.judge.prompt import POINTS, document
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.diff.stored import JUDGE
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Grade, GradeState
+from replaydiff.replay.store.text import clean_text
+from replaydiff.replay.tape import show_call
 
 COLUMNS = ("key", "conversation", "tool_calls", "response", "expected", "label", "note")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

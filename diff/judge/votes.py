@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from diff.judge.prompt import PASS, POINTS
-from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replay.model import GradeState, Vote
+from replaydiff.diff.judge.prompt import PASS, POINTS
+from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.model import GradeState, Vote
 
 SIMILAR = 0.8
 """The score from which a response means what it should."""

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diff import pairing
-from diff.judge import pairwise, panel, prompt, votes
-from diff.judge.asking import STANDING, Key, material
-from diff.judge.judge import Judge, version
-from diff.pairing import Pair
-from diff.stored import JUDGE
-from replay.llm.base import ModelReply, ModelRequest
-from replay.model import Grade, Item, Lane, Run, Status, Trial, Vote
-from replay.store.grades import iter_grades
-from replay.store.runs import iter_items
-from replay.store.trials import iter_trials
-from replay.store.votes import read_votes
+from replaydiff.diff import pairing
+from replaydiff.diff.judge import pairwise, panel, prompt, votes
+from replaydiff.diff.judge.asking import STANDING, Key, material
+from replaydiff.diff.judge.judge import Judge, version
+from replaydiff.diff.pairing import Pair
+from replaydiff.diff.stored import JUDGE
+from replaydiff.replay.llm.base import ModelReply, ModelRequest
+from replaydiff.replay.model import Grade, Item, Lane, Run, Status, Trial, Vote
+from replaydiff.replay.store.grades import iter_grades
+from replaydiff.replay.store.runs import iter_items
+from replaydiff.replay.store.trials import iter_trials
+from replaydiff.replay.store.votes import read_votes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replay.model import Item, Trial
+from replaydiff.replay.model import Item, Trial
 
 
 def correctness(item: Item, trial: Trial) -> tuple[bool, str | None] | None:

@@ -16,15 +16,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from importers import fields
-from importers.base import InputFile, Item, Skipped
-from importers.claude_code.lines import BOOKKEEPING, is_bookkeeping, is_message, is_of_subagent, session_of
-from importers.claude_code.session import Turn, taken_back, turns
-from importers.claude_code.trace import notes, trace
-from importers.convert import guarded, refused, reject
-from importers.reading import Broken, Record, records
-from importers.spool import Group, Spool
-from replay.model import Json, Message, Trace
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Skipped
+from replaydiff.importers.claude_code.lines import (
+    BOOKKEEPING,
+    is_bookkeeping,
+    is_message,
+    is_of_subagent,
+    session_of,
+)
+from replaydiff.importers.claude_code.session import Turn, taken_back, turns
+from replaydiff.importers.claude_code.trace import notes, trace
+from replaydiff.importers.convert import guarded, refused, reject
+from replaydiff.importers.reading import Broken, Record, records
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.model import Json, Message, Trace
 
 NAME = "claude-code"
 SUMMARY = "Claude Code and Agent SDK sessions: files of ~/.claude/projects, stream-json output"

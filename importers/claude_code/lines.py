@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from replay.messages import read_content
-from replay.model import Json, JsonObject
+from replaydiff.replay.messages import read_content
+from replaydiff.replay.model import Json, JsonObject
 
 BOOKKEEPING = "lines that Claude Code keeps for itself (summaries, snapshots, queues)"
 _BOOKKEEPING_TYPES = {

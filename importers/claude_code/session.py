@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from importers.claude_code.lines import SYNTHETIC, is_command, is_interruption, message_of, prompt
-from replay.model import JsonObject
+from replaydiff.importers.claude_code.lines import SYNTHETIC, is_command, is_interruption, message_of, prompt
+from replaydiff.replay.model import JsonObject
 
 
 @dataclass(slots=True)

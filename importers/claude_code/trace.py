@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from importers import fields
-from importers.base import InputFile, Note
-from importers.claude_code.lines import message_of, prompt
-from importers.claude_code.session import Answer, Turn
-from replay.messages import final_response, join_results, read_content, read_messages
-from replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, total_usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Note
+from replaydiff.importers.claude_code.lines import message_of, prompt
+from replaydiff.importers.claude_code.session import Answer, Turn
+from replaydiff.replay.messages import final_response, join_results, read_content, read_messages
+from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, total_usage
 
 _METADATA = {"cwd": "cwd", "gitBranch": "git_branch", "entrypoint": "entrypoint", "slug": "slug"}
 """Fields of a line → what the trace's metadata calls them."""

@@ -12,14 +12,14 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import cast
 
-from importers import fields, spool
-from importers.base import InputFile, RecordError, Reject
-from importers.convert import refused
-from importers.langfuse.files import NAME
-from importers.langfuse.rows import Row, Sort, read_row
-from importers.langfuse.spool import Group, group_of, keep
-from importers.reading import Record
-from replay.model import Json
+from replaydiff.importers import fields, spool
+from replaydiff.importers.base import InputFile, RecordError, Reject
+from replaydiff.importers.convert import refused
+from replaydiff.importers.langfuse.files import NAME
+from replaydiff.importers.langfuse.rows import Row, Sort, read_row
+from replaydiff.importers.langfuse.spool import Group, group_of, keep
+from replaydiff.importers.reading import Record
+from replaydiff.replay.model import Json
 
 _REFUSED = "refused"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from importers.joining import Run, joined_calls, run_args, run_result
-from importers.langfuse.observations import Observation
-from replay.model import Message, ToolCall
+from replaydiff.importers.joining import Run, joined_calls, run_args, run_result
+from replaydiff.importers.langfuse.observations import Observation
+from replaydiff.replay.model import Message, ToolCall
 
 
 def tool_calls(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
-from importers.base import Told
-from importers.http import TIMEOUT_S, HttpError, JsonClient, Params, read_url
-from replay.errors import SettingsError
-from replay.langfuse_keys import LangfuseKeys
-from replay.model import Json, JsonObject
+from replaydiff.importers.base import Told
+from replaydiff.importers.http import TIMEOUT_S, HttpError, JsonClient, Params, read_url
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.langfuse_keys import LangfuseKeys
+from replaydiff.replay.model import Json, JsonObject
 
 PREFIX = "/api/public"
 GONE = (404, 410)

@@ -13,15 +13,15 @@ from functools import partial
 
 import msgspec
 
-from importers.base import Query, Told
-from importers.http import HttpError, JsonClient
-from importers.langfuse.answers import Answers, Others
-from importers.langfuse.client import Page, cursor_page, iso
-from importers.langfuse.ratings import Ratings
-from importers.langfuse.rows import table
-from importers.langfuse.walk import Span, walk
-from replay.model import Json
-from replay.store import clock
+from replaydiff.importers.base import Query, Told
+from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.importers.langfuse.answers import Answers, Others
+from replaydiff.importers.langfuse.client import Page, cursor_page, iso
+from replaydiff.importers.langfuse.ratings import Ratings
+from replaydiff.importers.langfuse.rows import table
+from replaydiff.importers.langfuse.walk import Span, walk
+from replaydiff.replay.model import Json
+from replaydiff.replay.store import clock
 
 OBSERVATIONS = "/v2/observations"
 FIELDS = "core,basic,time,io,metadata,model,usage,metrics,trace_context"

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from importers.base import InputFile, Item, Note, RecordError, Skipped
-from importers.convert import Rows, guarded, spooled
-from importers.langfuse.manifests import export
-from importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
-from importers.langfuse.spool import Group, group_of, keep
-from importers.langfuse.trace import NOT_PRODUCTION, environment, items
-from importers.reading import Record
-from importers.spool import Spool
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Note, RecordError, Skipped
+from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.langfuse.manifests import export
+from replaydiff.importers.langfuse.rows import Sort, camel_keys, read_row, rows, sort_of
+from replaydiff.importers.langfuse.spool import Group, group_of, keep
+from replaydiff.importers.langfuse.trace import NOT_PRODUCTION, environment, items
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.model import Json
 
 NAME = "langfuse"
 SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"

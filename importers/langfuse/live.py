@@ -10,20 +10,20 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from importers import fields
-from importers.base import InputFile, Item, Query, Skipped, Told
-from importers.convert import guarded
-from importers.http import HttpError, JsonClient
-from importers.langfuse.answers import Answers
-from importers.langfuse.client import GONE, PREFIX, access, connect
-from importers.langfuse.events import Events
-from importers.langfuse.files import NAME
-from importers.langfuse.spool import Group
-from importers.langfuse.tables import Tables
-from importers.langfuse.trace import DEFAULT_ENVIRONMENT, NOT_PRODUCTION, environment, items
-from importers.langfuse.walk import Span
-from importers.reading import Record
-from replay.model import Trace
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Query, Skipped, Told
+from replaydiff.importers.convert import guarded
+from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.importers.langfuse.answers import Answers
+from replaydiff.importers.langfuse.client import GONE, PREFIX, access, connect
+from replaydiff.importers.langfuse.events import Events
+from replaydiff.importers.langfuse.files import NAME
+from replaydiff.importers.langfuse.spool import Group
+from replaydiff.importers.langfuse.tables import Tables
+from replaydiff.importers.langfuse.trace import DEFAULT_ENVIRONMENT, NOT_PRODUCTION, environment, items
+from replaydiff.importers.langfuse.walk import Span
+from replaydiff.importers.reading import Record
+from replaydiff.replay.model import Trace
 
 _API, _EVENTS, _TABLES = "api", "events", "tables"
 _BEGINNING = datetime(2023, 1, 1)

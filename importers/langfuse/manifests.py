@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from importers.base import InputFile, Item, Note, Skipped
-from importers.reading import Record, records
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Note, Skipped
+from replaydiff.importers.reading import Record, records
+from replaydiff.replay.model import Json
 
 FOLDER = "manifests"
 TABLES = frozenset(("observations_v2", "observations", "traces", "scores"))

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from importers import fields
-from importers.langfuse.rows import table
-from replay.messages import decode
-from replay.model import Json, JsonObject, Usage
+from replaydiff.importers import fields
+from replaydiff.importers.langfuse.rows import table
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Usage
 
 _PREFIX = re.compile(r"^(execute_tool |running tool:? |tool\.)")
 _CALL_ID_KEYS = (

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from importers.base import Query, Told
-from importers.http import HttpError, JsonClient, Params
-from importers.langfuse.answers import Answers, Others
-from importers.langfuse.client import GONE, Page, cursor_page, iso, numbered_page
-from importers.langfuse.walk import Span, walk
-from replay.model import Json
-from replay.store import clock
+from replaydiff.importers.base import Query, Told
+from replaydiff.importers.http import HttpError, JsonClient, Params
+from replaydiff.importers.langfuse.answers import Answers, Others
+from replaydiff.importers.langfuse.client import GONE, Page, cursor_page, iso, numbered_page
+from replaydiff.importers.langfuse.walk import Span, walk
+from replaydiff.replay.model import Json
+from replaydiff.replay.store import clock
 
 LIMITS = (100, 20, 5, 1)
 _AHEAD = timedelta(days=1)

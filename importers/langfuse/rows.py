@@ -17,10 +17,10 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from importers.base import RecordError
-from importers.fields import kind as kind_of
-from replay.messages import decode
-from replay.model import Json, JsonObject
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.fields import kind as kind_of
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject
 
 TYPES = frozenset(
     (

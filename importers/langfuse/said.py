@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import zip_longest
 
-from importers.langfuse.observations import Observation
-from replay.messages import canonical_args, decode, read_args, read_messages, read_text
-from replay.model import Json, JsonObject, Message, ToolCall
+from replaydiff.importers.langfuse.observations import Observation
+from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall
 
 
 def said(one: Observation) -> tuple[Message, ...]:

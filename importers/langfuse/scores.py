@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from importers import fields
-from importers.langfuse.spool import Group
-from replay.messages import decode
-from replay.model import Json, Score
+from replaydiff.importers import fields
+from replaydiff.importers.langfuse.spool import Group
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, Score
 
 _OWN_TEXTS = {"input", "output", "metadata", "name", "traceName", "statusMessage"}
 _OWN_LISTS = {"tags", "comments", "scores", "corrections", "observations", "toolCalls", "toolCallNames"}

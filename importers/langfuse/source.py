@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importers.langfuse.files import NAME, SUMMARY, TELL, read_files, recognises
-from importers.langfuse.live import origin, read_live
+from replaydiff.importers.langfuse.files import NAME, SUMMARY, TELL, read_files, recognises
+from replaydiff.importers.langfuse.live import origin, read_live
 
 __all__ = ["NAME", "SUMMARY", "TELL", "origin", "read_files", "read_live", "recognises"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from importers import spool
-from importers.langfuse.rows import Row, Sort
-from replay.model import Json, JsonObject
+from replaydiff.importers import spool
+from replaydiff.importers.langfuse.rows import Row, Sort
+from replaydiff.replay.model import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)

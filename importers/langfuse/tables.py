@@ -11,15 +11,15 @@ from collections.abc import Iterable
 from functools import partial
 from urllib.parse import quote
 
-from importers.base import Query, Told
-from importers.http import HttpError, JsonClient
-from importers.langfuse.answers import Answers, Others
-from importers.langfuse.client import GONE, Page, iso, numbered_page
-from importers.langfuse.events import EDGE, Asked, reaching_back
-from importers.langfuse.ratings import Ratings
-from importers.langfuse.rows import rows
-from importers.langfuse.walk import Span, walk
-from replay.model import Json
+from replaydiff.importers.base import Query, Told
+from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.importers.langfuse.answers import Answers, Others
+from replaydiff.importers.langfuse.client import GONE, Page, iso, numbered_page
+from replaydiff.importers.langfuse.events import EDGE, Asked, reaching_back
+from replaydiff.importers.langfuse.ratings import Ratings
+from replaydiff.importers.langfuse.rows import rows
+from replaydiff.importers.langfuse.walk import Span, walk
+from replaydiff.replay.model import Json
 
 TRACES, OBSERVATIONS = "/traces", "/observations"
 LIMITS = (100, 20, 5, 1)

@@ -11,16 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from importers import fields
-from importers.base import Item, Note, RecordError
-from importers.langfuse.calls import tool_calls, tool_runs
-from importers.langfuse.observations import Observation, observations
-from importers.langfuse.rows import table
-from importers.langfuse.said import said as answer
-from importers.langfuse.scores import correction, score_rows, scores
-from importers.langfuse.spool import Group
-from replay.messages import canonical_args, conversation, decode, definitions, read_messages, read_text
-from replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, total_usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import Item, Note, RecordError
+from replaydiff.importers.langfuse.calls import tool_calls, tool_runs
+from replaydiff.importers.langfuse.observations import Observation, observations
+from replaydiff.importers.langfuse.rows import table
+from replaydiff.importers.langfuse.said import said as answer
+from replaydiff.importers.langfuse.scores import correction, score_rows, scores
+from replaydiff.importers.langfuse.spool import Group
+from replaydiff.replay.messages import (
+    canonical_args,
+    conversation,
+    decode,
+    definitions,
+    read_messages,
+    read_text,
+)
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Message, Step, StepKind, Trace, total_usage
 
 DEFAULT_ENVIRONMENT = "default"
 """What Langfuse writes where none was set."""

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from importers.http import ATTEMPTS, HttpError
-from importers.langfuse.client import Page
-from importers.spool import Spool
-from replay.model import Json
+from replaydiff.importers.http import ATTEMPTS, HttpError
+from replaydiff.importers.langfuse.client import Page
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.model import Json
 
 FIRST_WINDOW, LONGEST_WINDOW = timedelta(days=1), timedelta(days=366)
 SHORTEST_WINDOW = timedelta(minutes=1)

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from importers.base import Query, Told
-from importers.http import HttpError, JsonClient, read_url
-from replay.errors import CredentialsError, InputError
-from replay.model import Json, JsonObject
+from replaydiff.importers.base import Query, Told
+from replaydiff.importers.http import HttpError, JsonClient, read_url
+from replaydiff.replay.errors import CredentialsError, InputError
+from replaydiff.replay.model import Json, JsonObject
 
 KEYS = "LANGSMITH_API_KEY (and LANGSMITH_WORKSPACE_ID, for a key of an organisation)"
 DONE = "done"

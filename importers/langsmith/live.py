@@ -15,13 +15,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from importers import fields
-from importers.base import Query, RecordError, Told
-from importers.http import HttpError
-from importers.langsmith.api import DONE, Api, Asked, address, client, environment, key, roots_filter
-from importers.langsmith.runs import RUN, Run, began, read_run, spooled
-from importers.spool import Group, Spool
-from replay.model import JsonObject
+from replaydiff.importers import fields
+from replaydiff.importers.base import Query, RecordError, Told
+from replaydiff.importers.http import HttpError
+from replaydiff.importers.langsmith.api import (
+    DONE,
+    Api,
+    Asked,
+    address,
+    client,
+    environment,
+    key,
+    roots_filter,
+)
+from replaydiff.importers.langsmith.runs import RUN, Run, began, read_run, spooled
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.model import JsonObject
 
 LOOK_BACK = timedelta(days=1)
 """How far back traces are read again that may have gone on, or been rated, since."""

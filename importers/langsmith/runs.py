@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from importers import fields
-from importers.base import RecordError
-from importers.spool import Spool
-from replay.messages import decode
-from replay.model import Json, JsonObject, Usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Usage
 
 RUN, FEEDBACK = "run", "feedback"
 """Sorts of rows."""

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from importers.base import InputFile, Item, Query, RecordError, Skipped, Told
-from importers.convert import Rows, guarded, spooled
-from importers.langsmith.runs import FEEDBACK, RUN, is_feedback, read_run, rows
-from importers.langsmith.runs import spooled as add_row
-from importers.langsmith.trace import made
-from importers.reading import Record
-from importers.spool import Group, Spool
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Query, RecordError, Skipped, Told
+from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.langsmith.runs import FEEDBACK, RUN, is_feedback, read_run, rows
+from replaydiff.importers.langsmith.runs import spooled as add_row
+from replaydiff.importers.langsmith.trace import made
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.model import Json
 
 NAME = "langsmith"
 SUMMARY = "LangSmith runs: dumps of the API as JSON, bulk exports as Parquet; or live over its API"
@@ -71,14 +71,14 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
 
 def origin(query: Query) -> str:
     """The server, the workspace and the project."""
-    from importers.langsmith import live
+    from replaydiff.importers.langsmith import live
 
     return live.origin(query)
 
 
 def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     """The traces of a server."""
-    from importers.langsmith import live
+    from replaydiff.importers.langsmith import live
 
     server = InputFile(
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments

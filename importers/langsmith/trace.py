@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from importers import fields
-from importers.base import Item, Note, Skipped
-from importers.functions import argument, arguments
-from importers.langsmith.runs import Run
-from importers.spans.trace import About, Span, of_spans
-from importers.spans.understood import NO_AGENT
-from replay.messages import decode, join_results, read_messages, read_text
-from replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall, Usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.functions import argument, arguments
+from replaydiff.importers.langsmith.runs import Run
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.importers.spans.understood import NO_AGENT
+from replaydiff.replay.messages import decode, join_results, read_messages, read_text
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall, Usage
 
 EVALUATION = "traces of evaluations on a dataset"
 """Why a trace is left out."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, timedelta
 
-from importers import fields
-from importers.base import Query
-from importers.mlflow.records import Info
+from replaydiff.importers import fields
+from replaydiff.importers.base import Query
+from replaydiff.importers.mlflow.records import Info
 
 LOOK_BACK = timedelta(days=30)
 """How far back traces are looked through for what came to them since."""

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from importers.base import Query, RecordError, Told
-from importers.http import HttpError, JsonClient, read_url
-from importers.mlflow import store
-from importers.mlflow.choice import bounds, is_asked_for, project
-from importers.mlflow.records import read_info
-from importers.spool import Spool
-from replay.errors import InputError, SettingsError
-from replay.model import Json, JsonObject
+from replaydiff.importers.base import Query, RecordError, Told
+from replaydiff.importers.http import HttpError, JsonClient, read_url
+from replaydiff.importers.mlflow import store
+from replaydiff.importers.mlflow.choice import bounds, is_asked_for, project
+from replaydiff.importers.mlflow.records import read_info
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.model import Json, JsonObject
 
 _TRACE = "trace"
 _PAGE_INFOS = 100

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from importers import fields
-from importers.base import RecordError
-from importers.spans.raw import Event, RawSpan
-from replay.messages import decode, parse
-from replay.model import Json, JsonObject
+from replaydiff.importers import fields
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.spans.raw import Event, RawSpan
+from replaydiff.replay.messages import decode, parse
+from replaydiff.replay.model import Json, JsonObject
 
 _BASE64_ID = re.compile(r"[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==")
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")

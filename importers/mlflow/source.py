@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from importers.base import InputFile, Item, Job, Query, RecordError, Told
-from importers.convert import converted, guarded, jobs
-from importers.mlflow.records import traces_in
-from importers.mlflow.trace import made
-from importers.reading import Record
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Job, Query, RecordError, Told
+from replaydiff.importers.convert import converted, guarded, jobs
+from replaydiff.importers.mlflow.records import traces_in
+from replaydiff.importers.mlflow.trace import made
+from replaydiff.importers.reading import Record
+from replaydiff.replay.model import Json
 
 NAME = "mlflow"
 SUMMARY = "MLflow traces: Trace.to_json(), search_traces() as JSON; or live from a tracking server"
@@ -44,14 +44,14 @@ def _convert(record: Json, file: InputFile) -> Iterator[Item]:
 
 def origin(query: Query) -> str:
     """The server, the experiment and the user."""
-    from importers.mlflow import live
+    from replaydiff.importers.mlflow import live
 
     return live.origin(query)
 
 
 def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     """The traces of a tracking server."""
-    from importers.mlflow import live
+    from replaydiff.importers.mlflow import live
 
     server = InputFile(
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from importers.base import Query, RecordError, Told
-from importers.mlflow.choice import bounds, is_asked_for, project
-from importers.mlflow.records import read_info
-from replay.errors import InputError, SettingsError
-from replay.messages import decode
-from replay.model import Json, JsonObject
+from replaydiff.importers.base import Query, RecordError, Told
+from replaydiff.importers.mlflow.choice import bounds, is_asked_for, project
+from replaydiff.importers.mlflow.records import read_info
+from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject
 
 SCHEME = "sqlite:"
 _TELL_EVERY = 1000

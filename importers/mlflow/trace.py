@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from importers import fields
-from importers.base import Item, Note, Skipped
-from importers.functions import argument, arguments
-from importers.mlflow.records import Info, read_info, read_span
-from importers.spans import kinds
-from importers.spans.raw import RawSpan
-from importers.spans.trace import About, Span, of_spans
-from importers.spans.understood import understood
-from replay.messages import decode, read_text
-from replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.functions import argument, arguments
+from replaydiff.importers.mlflow.records import Info, read_info, read_span
+from replaydiff.importers.spans import kinds
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.importers.spans.understood import understood
+from replaydiff.replay.messages import decode, read_text
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
 
 EVALUATION = "traces of evaluations"
 """Why a trace is left out."""

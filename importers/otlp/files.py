@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from importers.base import InputFile, Item, Skipped
-from importers.convert import Rows, guarded, refused, spooled
-from importers.otlp.records import Bad, FoundSpan, dialect, found
-from importers.reading import Record
-from importers.spans.raw import Event, RawSpan
-from importers.spans.understood import trace
-from importers.spool import Group, Spool
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Skipped
+from replaydiff.importers.convert import Rows, guarded, refused, spooled
+from replaydiff.importers.otlp.records import Bad, FoundSpan, dialect, found
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spans.raw import Event, RawSpan
+from replaydiff.importers.spans.understood import trace
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.model import Json
 
 NAME = "otlp"
 SUMMARY = "OpenTelemetry spans: OTLP/JSON of a collector, GenAI conventions of any age, Vercel, Logfire"

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from importers import fields
-from importers.base import RecordError
-from importers.spans.raw import Event, RawSpan
-from replay.messages import decode
-from replay.model import Json, JsonObject
+from replaydiff.importers import fields
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.spans.raw import Event, RawSpan
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject
 
 _EPOCH = datetime(1970, 1, 1)
 _ENVELOPES = ("resourceSpans", "resource_spans", "batches", "resourceLogs", "resource_logs")

@@ -21,16 +21,16 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from importers import fields
-from importers.base import InputFile, Item, Note, Query, RecordError, Told
-from importers.convert import guarded, refused
-from importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
-from importers.phoenix.spans import Gathered
-from importers.reading import Record
-from importers.spans.raw import RawSpan
-from importers.spool import Group
-from replay.errors import InputError
-from replay.model import Json, JsonObject, Trace
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Note, Query, RecordError, Told
+from replaydiff.importers.convert import guarded, refused
+from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
+from replaydiff.importers.phoenix.spans import Gathered
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spool import Group
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Json, JsonObject, Trace
 
 NAME = "phoenix"
 _ADDRESSES = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_BASE_URL", "PHOENIX_HOST")

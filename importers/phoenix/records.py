@@ -23,12 +23,12 @@ from typing import Any
 
 import msgspec
 
-from importers import fields
-from importers.base import RecordError
-from importers.otlp.records import FoundSpan, otlp_span
-from importers.spans.raw import Event, RawSpan, flat
-from replay.messages import decode
-from replay.model import Json, JsonObject, Score
+from replaydiff.importers import fields
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.otlp.records import FoundSpan, otlp_span
+from replaydiff.importers.spans.raw import Event, RawSpan, flat
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Score
 
 NOTE = "note"
 """Name of annotations that are a person's free text."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from importers.base import InputFile, Item, Query, RecordError, Skipped, Told
-from importers.convert import Rows, guarded, spooled
-from importers.phoenix.records import is_annotation, is_span, rows
-from importers.phoenix.spans import Gathered
-from importers.reading import Record
-from importers.spool import Group
-from replay.model import Json
+from replaydiff.importers.base import InputFile, Item, Query, RecordError, Skipped, Told
+from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.phoenix.records import is_annotation, is_span, rows
+from replaydiff.importers.phoenix.spans import Gathered
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spool import Group
+from replaydiff.replay.model import Json
 
 NAME = "phoenix"
 SUMMARY = "Arize Phoenix, live or files: spans of OpenInference, as the API or a data frame gives them"
@@ -61,13 +61,13 @@ def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> I
 
 def origin(query: Query) -> str:
     """The server and the project."""
-    from importers.phoenix.live import origin
+    from replaydiff.importers.phoenix.live import origin
 
     return origin(query)
 
 
 def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
     """Ask a server for the spans of a project."""
-    from importers.phoenix.live import read_live
+    from replaydiff.importers.phoenix.live import read_live
 
     return read_live(query, folder, told)

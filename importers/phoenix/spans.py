@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from importers.base import Item, Note
-from importers.phoenix.records import (
+from replaydiff.importers.base import Item, Note
+from replaydiff.importers.phoenix.records import (
     Annotation,
     ids_lost,
     is_annotation,
@@ -20,10 +20,10 @@ from importers.phoenix.records import (
     read_span,
     scores,
 )
-from importers.spans.raw import RawSpan
-from importers.spans.understood import trace
-from importers.spool import Group, Spool
-from replay.model import JsonObject
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spans.understood import trace
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.model import JsonObject
 
 _SPAN, _ANNOTATION, _REFUSED = "span", "annotation", "refused"
 LOST_IDS = (

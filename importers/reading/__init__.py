@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from importers.base import InputFile
-from importers.reading.lines import Block, blocks, first_line, parsed
-from importers.reading.parquet import PARQUET_MAGIC, parquet
-from importers.reading.record import RECORD_BYTES, Broken, Record
-from importers.reading.rows import is_csv, rows
-from importers.reading.texts import texts
-from importers.reading.unpacked import CHUNK, DAMAGED, damage, opened
-from replay.messages import parse
-from replay.model import Json
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.lines import Block, blocks, first_line, parsed
+from replaydiff.importers.reading.parquet import PARQUET_MAGIC, parquet
+from replaydiff.importers.reading.record import RECORD_BYTES, Broken, Record
+from replaydiff.importers.reading.rows import is_csv, rows
+from replaydiff.importers.reading.texts import texts
+from replaydiff.importers.reading.unpacked import CHUNK, DAMAGED, damage, opened
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import Json
 
 __all__ = ["RECORD_BYTES", "Block", "Broken", "Record", "parsed", "pieces", "records"]
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from importers.base import InputFile
-from importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
-from importers.reading.unpacked import CHUNK, DAMAGED, opened
-from replay.messages import parse
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
+from replaydiff.importers.reading.unpacked import CHUNK, DAMAGED, opened
+from replaydiff.replay.messages import parse
 
 BLOCK_BYTES = 1024 * 1024
 """A block has about this much, or one line that is longer."""

@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from importers.base import InputFile
-from importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
-from replay.messages import parse
-from replay.store.text import clean, clean_text
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
+from replaydiff.replay.messages import parse
+from replaydiff.replay.store.text import clean, clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

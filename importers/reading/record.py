@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS
-from replay.model import Json
-from replay.store.text import clean_text
+from replaydiff.importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS
+from replaydiff.replay.model import Json
+from replaydiff.replay.store.text import clean_text
 
 RECORD_BYTES = 100_000_000
 """The largest record that is taken: what is larger would cost many times that in memory."""

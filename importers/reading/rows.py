@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
-from importers.base import InputFile
-from importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken
-from importers.reading.unpacked import CHUNK, opened
-from replay.store.text import clean
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken
+from replaydiff.importers.reading.unpacked import CHUNK, opened
+from replaydiff.replay.store.text import clean
 
 _escaped = re.compile("[\udc80-\udcff]")
 """Bytes that are no UTF-8, as the lone surrogates that stand for them."""

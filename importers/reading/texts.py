@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
-from importers.base import InputFile
-from importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
-from importers.reading.unpacked import CHUNK, opened
-from replay.model import Json
-from replay.store.text import clean
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
+from replaydiff.importers.reading.unpacked import CHUNK, opened
+from replaydiff.replay.model import Json
+from replaydiff.replay.store.text import clean
 
 _NEAR_END = 16
 """An error this near to the end of what was read may only mean that more must be read."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, cast
 
-from importers.base import InputFile
+from replaydiff.importers.base import InputFile
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK = 64 * 1024

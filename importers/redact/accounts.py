@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from importers.redact.context import names_a_card, names_an_id
-from importers.redact.found import Found, starting_with
+from replaydiff.importers.redact.context import names_a_card, names_an_id
+from replaydiff.importers.redact.found import Found, starting_with
 
 _CARD = starting_with(r"\d", r"\w.,+\-", r"(?:[ -]?\d){13,18}(?!\w|[.,-]\d)")
 _GROUPS = re.compile(r"\d{4}([ -])\d{4}\1\d{4}\1\d{4}(\1\d{1,3})?|\d{4}([ -])\d{6}\3\d{4,5}|\d+")

@@ -9,8 +9,8 @@ from functools import cache
 import phonenumbers
 from phonenumbers import Leniency, PhoneNumber, PhoneNumberFormat, PhoneNumberMatcher
 
-from importers.redact.context import names_a_phone, names_an_id
-from importers.redact.found import Found, starting, starting_with
+from replaydiff.importers.redact.context import names_a_phone, names_an_id
+from replaydiff.importers.redact.found import Found, starting, starting_with
 
 _EMAIL = starting(r"\w.%+\-", r"[\w.%+\-]{1,64}@(?:\w(?:[\w\-]{0,61}\w)?\.){1,8}[^\W\d_][\w\-]{0,61}[^\W_]")
 _ABROAD = starting_with(r"\+\d", r"\w+", r"(?:[ .\-/()\u00a0]{0,2}\d){6,14}(?!\w)")

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from importers.base import RedactionError
-from importers.redact.found import Found
-from replay.errors import SettingsError
-from replay.functions import load_function
+from replaydiff.importers.base import RedactionError
+from replaydiff.importers.redact.found import Found
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.functions import load_function
 
 SECONDS = 2.0
 """How long the user's patterns, and the hook, may take for one text."""

@@ -13,17 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from importers.redact import context
-from importers.redact.accounts import cards, ibans, is_card
-from importers.redact.addresses import bare_phone, emails, phones
-from importers.redact.found import Found
-from importers.redact.own import Finder, hook_finder, pattern_finder
-from importers.redact.secrets import secrets
-from replay.model import Json, JsonObject, Message, Step, ToolCall, Trace
+from replaydiff.importers.redact import context
+from replaydiff.importers.redact.accounts import cards, ibans, is_card
+from replaydiff.importers.redact.addresses import bare_phone, emails, phones
+from replaydiff.importers.redact.found import Found
+from replaydiff.importers.redact.own import Finder, hook_finder, pattern_finder
+from replaydiff.importers.redact.secrets import secrets
+from replaydiff.replay.model import Json, JsonObject, Message, Step, ToolCall, Trace
 
 if TYPE_CHECKING:
-    from replay.settings import RedactSection
-    from replay.store.redactions import Tokens
+    from replaydiff.replay.settings import RedactSection
+    from replaydiff.replay.store.redactions import Tokens
 
 _SHORTEST_SECRET = 4
 _JSON_KEY = re.compile(r'(\\*")\s{0,3}:\s{0,3}$')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from importers.redact.found import Found, starting
+from replaydiff.importers.redact.found import Found, starting
 
 _PREFIXED = starting(
     r"\w\-",

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from importers.spans.raw import Event, RawSpan, says
-from replay.messages import decode
-from replay.model import Json, JsonObject
+from replaydiff.importers.spans.raw import Event, RawSpan, says
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject
 
 Reader = Callable[[RawSpan], Json]
 

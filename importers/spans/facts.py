@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from importers import fields
-from importers.base import RecordError
-from importers.spans.raw import RawSpan, says
-from importers.spans.trace import About
-from replay.messages import decode
-from replay.model import Json, JsonObject, Score, Usage
+from replaydiff.importers import fields
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.spans.raw import RawSpan, says
+from replaydiff.importers.spans.trace import About
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Score, Usage
 
 _SESSION = (
     "session.id",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from importers.spans.raw import RawSpan
-from replay.messages import decode
-from replay.model import StepKind
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import StepKind
 
 EVALUATOR = "EVALUATOR"
 _WORDS = {

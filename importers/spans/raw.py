@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from replay.model import Json, JsonObject
+from replaydiff.replay.model import Json, JsonObject
 
 REDACTED = "__REDACTED__"
 """What OpenInference writes in place of a masked value."""

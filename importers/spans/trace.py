@@ -18,10 +18,21 @@ from datetime import datetime
 
 import msgspec
 
-from importers import fields
-from importers.joining import Run, joined_calls, run_args, run_result
-from replay.messages import canonical_args, conversation, decode, read_messages, read_text
-from replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage, total_usage
+from replaydiff.importers import fields
+from replaydiff.importers.joining import Run, joined_calls, run_args, run_result
+from replaydiff.replay.messages import canonical_args, conversation, decode, read_messages, read_text
+from replaydiff.replay.model import (
+    Json,
+    JsonObject,
+    Message,
+    Score,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+    Usage,
+    total_usage,
+)
 
 SDK_SCOPE = "com.anthropic.sdk"
 """Instrumentation scope of the spans that Anthropic's own SDK writes beside those of any instrumentor."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from importers.base import Item, Note, Skipped
-from importers.spans import contents, facts, kinds
-from importers.spans.raw import RawSpan
-from importers.spans.trace import SDK_SCOPE, Span, of_spans
-from replay.messages import definitions
-from replay.model import Json, Score, StepKind
+from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.spans import contents, facts, kinds
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
+from replaydiff.replay.messages import definitions
+from replaydiff.replay.model import Json, Score, StepKind
 
 NO_AGENT = "traces without a model call, a tool or an agent in them"
 EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"

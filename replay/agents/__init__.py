@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from replay.agents.base import Agent, Outcome
-from replay.agents.rules import Corpus, Gateway, OnMiss, Rules, Simulator
-from replay.errors import VersionError
-from replay.model import Version, VersionKind
-from replay.settings import Price, Tool
+from replaydiff.replay.agents.base import Agent, Outcome
+from replaydiff.replay.agents.rules import Corpus, Gateway, OnMiss, Rules, Simulator
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Version, VersionKind
+from replaydiff.replay.settings import Price, Tool
 
 __all__ = ["Agent", "Outcome", "build"]
 
@@ -77,19 +77,19 @@ def build(
             "leave it out, or close the network around that agent yourself"
         )
     if version.kind is VersionKind.PYTHON:
-        from replay.agents.python import PythonAgent
+        from replaydiff.replay.agents.python import PythonAgent
 
         return PythonAgent(version, rules, concurrency=concurrency)
     if version.kind is VersionKind.HTTP:
-        from replay.agents.http import HttpAgent
+        from replaydiff.replay.agents.http import HttpAgent
 
         return HttpAgent(version, rules)
     if version.kind is VersionKind.COMMAND:
-        from replay.agents.command import CommandAgent
+        from replaydiff.replay.agents.command import CommandAgent
 
         return CommandAgent(version, rules, concurrency=concurrency)
     if version.kind is VersionKind.MESSAGES:
-        from replay.agents.messages import MessagesAgent
+        from replaydiff.replay.agents.messages import MessagesAgent
 
         return MessagesAgent(version, rules, prices=prices or {}, single=single)
     raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from replay.agents.base import Outcome
-from replay.agents.reading import merge_reported, read_cost, read_usage
-from replay.agents.rules import Rules, Simulator
-from replay.llm.base import ModelFailure
-from replay.messages import canonical_args
-from replay.model import Item, JsonObject, Rule, ServedCall, Status, ToolCall
-from replay.tape import Tape
+from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.agents.reading import merge_reported, read_cost, read_usage
+from replaydiff.replay.agents.rules import Rules, Simulator
+from replaydiff.replay.llm.base import ModelFailure
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import Item, JsonObject, Rule, ServedCall, Status, ToolCall
+from replaydiff.replay.tape import Tape
 
 AFTER_MISS_S = 5.0
 """Seconds that an agent has to end once its trial was stopped."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from replay.model import Item, Lane, ModelCall, ServedCall, Status, Trial, Turn, Usage
+from replaydiff.replay.model import Item, Lane, ModelCall, ServedCall, Status, Trial, Turn, Usage
 
 if TYPE_CHECKING:
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

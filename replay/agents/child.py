@@ -16,7 +16,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from replay.agents.memory import held_mb
+from replaydiff.replay.agents.memory import held_mb
 
 MARK = "REPLAY_WORKER"
 """Environment variable by which a process and its children are known."""

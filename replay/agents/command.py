@@ -20,18 +20,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replay.agents import exchange
-from replay.agents.attempt import Attempt, cancelled, now
-from replay.agents.base import Outcome
-from replay.agents.endpoint import Endpoint
-from replay.agents.pool import Pool, PoolClosedError
-from replay.agents.program import Guard, Program
-from replay.agents.rules import Address, Rules
-from replay.errors import VersionError
-from replay.model import Item, JsonObject, Status, Version
+from replaydiff.replay.agents import exchange
+from replaydiff.replay.agents.attempt import Attempt, cancelled, now
+from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.agents.endpoint import Endpoint
+from replaydiff.replay.agents.pool import Pool, PoolClosedError
+from replaydiff.replay.agents.program import Guard, Program
+from replaydiff.replay.agents.rules import Address, Rules
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Item, JsonObject, Status, Version
 
 if TYPE_CHECKING:
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 TOOLS_URL = "REPLAY_TOOLS_URL"
 """Environment variable with the tape's address, where a process runs one trial."""

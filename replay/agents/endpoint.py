@@ -20,10 +20,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from replay.agents.attempt import Attempt
-from replay.agents.exchange import LARGEST, decode, read_call
-from replay.model import Json, JsonObject
-from replay.serving import Reply, Request, Server
+from replaydiff.replay.agents.attempt import Attempt
+from replaydiff.replay.agents.exchange import LARGEST, decode, read_call
+from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.serving import Reply, Request, Server
 
 
 class Endpoint:

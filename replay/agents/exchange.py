@@ -17,15 +17,15 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from replay.agents.reading import as_chat, as_text
-from replay.messages import parse
-from replay.model import Item, Json, JsonObject, Status, Version
+from replaydiff.replay.agents.reading import as_chat, as_text
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
 
 if TYPE_CHECKING:
-    from replay.worker import failures, replies
+    from replaydiff.replay.worker import failures, replies
 else:
     # Read by the same code as what a Python entrypoint returns; the worker's modules load each other by path.
-    from replay.worker.main import failures, replies
+    from replaydiff.replay.worker.main import failures, replies
 
 read_call = replies.read_call
 retry_after = failures.retry_after_of

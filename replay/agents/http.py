@@ -19,19 +19,19 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from replay.agents import exchange
-from replay.agents.attempt import Attempt, cancelled
-from replay.agents.base import Outcome
-from replay.agents.endpoint import Endpoint
-from replay.agents.rules import Rules
-from replay.errors import VersionError
-from replay.llm.anthropic import is_loopback
-from replay.model import Item, Json, JsonObject, Status, Version
+from replaydiff.replay.agents import exchange
+from replaydiff.replay.agents.attempt import Attempt, cancelled
+from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.agents.endpoint import Endpoint
+from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.llm.anthropic import is_loopback
+from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
 
 if TYPE_CHECKING:
     import httpx
 
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 DYING_S = 0.2
 """Seconds after which a process that is dying listens no more."""

@@ -15,17 +15,26 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from replay.agents.attempt import Attempt, cancelled
-from replay.agents.base import Outcome
-from replay.agents.rules import Rules
-from replay.errors import VersionError
-from replay.llm.base import Answers, Asked, Model, ModelFailure, ModelReply, ModelRequest, Stop, Turn
-from replay.llm.turns import read_tools
-from replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version, total_usage
-from replay.settings import Price
+from replaydiff.replay.agents.attempt import Attempt, cancelled
+from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.llm.base import (
+    Answers,
+    Asked,
+    Model,
+    ModelFailure,
+    ModelReply,
+    ModelRequest,
+    Stop,
+    Turn,
+)
+from replaydiff.replay.llm.turns import read_tools
+from replaydiff.replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version, total_usage
+from replaydiff.replay.settings import Price
 
 if TYPE_CHECKING:
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 MOST_ROUNDS = 50
 """Questions to the model in one trial, after which it is taken to run in circles."""
@@ -51,7 +60,7 @@ class MessagesAgent:
 
     async def start(self) -> None:
         """Find a key, and get ready to ask."""
-        from replay.llm import anthropic
+        from replaydiff.replay.llm import anthropic
 
         tools = self._version.setup.get("tools")
         if tools and not read_tools(tools):

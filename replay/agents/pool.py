@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, Protocol, TypeVar
 
-from replay.errors import VersionError
+from replaydiff.replay.errors import VersionError
 
 LONGEST_PATIENCE_S = 1.0
 """A trial that has waited this long gets a new worker, however long starting takes."""

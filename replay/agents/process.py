@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from replay.agents.child import Child, Lines, Tail
-from replay.errors import VersionError
-from replay.model import JsonObject
+from replaydiff.replay.agents.child import Child, Lines, Tail
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import JsonObject
 
 WORKER = Path(__file__).resolve().parent.parent / "worker" / "main.py"
 

@@ -20,18 +20,18 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replay.agents.attempt import Attempt, cancelled, now
-from replay.agents.base import Outcome
-from replay.agents.pool import Pool, PoolClosedError
-from replay.agents.process import Launch
-from replay.agents.reading import as_chat, as_text
-from replay.agents.rules import Rules
-from replay.agents.worker import Worker, WorkerDied
-from replay.errors import VersionError
-from replay.model import Item, JsonObject, Status, Version
+from replaydiff.replay.agents.attempt import Attempt, cancelled, now
+from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.agents.pool import Pool, PoolClosedError
+from replaydiff.replay.agents.process import Launch
+from replaydiff.replay.agents.reading import as_chat, as_text
+from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.agents.worker import Worker, WorkerDied
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Item, JsonObject, Status, Version
 
 if TYPE_CHECKING:
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 _log = logging.getLogger(__name__)
 AFTER_CANCEL_S = 2.0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from replay.messages import canonical_args
-from replay.model import Item, Json, JsonObject, Message, Rule, ServedCall, ToolCall, Usage
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import Item, Json, JsonObject, Message, Rule, ServedCall, ToolCall, Usage
 
 _NONE_USED = Usage()
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"

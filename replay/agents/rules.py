@@ -19,10 +19,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from replay.model import Item, Json, JsonObject, ServedCall, ToolCall
+from replaydiff.replay.model import Item, Json, JsonObject, ServedCall, ToolCall
 
 if TYPE_CHECKING:
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 OnMiss = Literal["stop", "error", "simulate"]
 

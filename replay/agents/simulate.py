@@ -12,12 +12,12 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from replay.agents.reading import as_text
-from replay.agents.rules import Simulated
-from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replay.messages import canonical_args, parse
-from replay.model import Item, Json, JsonObject, Message, ServedCall, ToolCall
-from replay.settings import Price, SimulateSection
+from replaydiff.replay.agents.reading import as_text
+from replaydiff.replay.agents.rules import Simulated
+from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.messages import canonical_args, parse
+from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, ToolCall
+from replaydiff.replay.settings import Price, SimulateSection
 
 SYSTEM = """You play a tool of a software agent that is being tested. You are given the agent's task, \
 earlier answers of tools as they were recorded, and a call. Reply with what the tool returns for that call, \
@@ -46,7 +46,7 @@ class ModelSimulator:
         Raises:
             CredentialsError: there is none.
         """
-        from replay.llm import anthropic
+        from replaydiff.replay.llm import anthropic
 
         anthropic.check_credentials(self._section.base_url, anthropic.SIMULATION)
 
@@ -88,7 +88,7 @@ class ModelSimulator:
         return reply
 
     async def _connect(self) -> Model:
-        from replay.llm import anthropic
+        from replaydiff.replay.llm import anthropic
 
         return await self._stack.enter_async_context(
             anthropic.connect(

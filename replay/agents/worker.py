@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from replay.agents.process import Launch, Process
-from replay.agents.rules import Address
-from replay.errors import VersionError
-from replay.messages import parse
-from replay.model import JsonObject
+from replaydiff.replay.agents.process import Launch, Process
+from replaydiff.replay.agents.rules import Address
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import JsonObject
 
 START_TIMEOUT_S = 120.0
 """Seconds that importing the agent may take."""

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.commands import replaying, telling
-from replay.commands.replaying import GOLDEN, Asked, run_options
-from replay.commands.sample import LATEST, draw_as_asked
-from replay.errors import ExitCode, InputError, SettingsError
-from replay.options import App, command, json_option, log_option, print_json, say
+from replaydiff.replay.commands import replaying, telling
+from replaydiff.replay.commands.replaying import GOLDEN, Asked, run_options
+from replaydiff.replay.commands.sample import LATEST, draw_as_asked
+from replaydiff.replay.errors import ExitCode, InputError, SettingsError
+from replaydiff.replay.options import App, command, json_option, log_option, print_json, say
 
 if TYPE_CHECKING:
-    from replay.engine.items import Source
-    from replay.sampling import Draw
+    from replaydiff.replay.engine.items import Source
+    from replaydiff.replay.sampling import Draw
 
 _EPILOG = """\b
 Examples:
@@ -84,8 +84,8 @@ def compare(
     and whether to ship. The run stays in the store for `replay diff`, `report` and `show`. With observed
     versions on both sides nothing is run: what was recorded is compared.
     """
-    from diff import gate as gates
-    from reports import files
+    from replaydiff.diff import gate as gates
+    from replaydiff.reports import files
 
     gates.check_form(gate)
     if html is not None:
@@ -120,7 +120,7 @@ def _draw(
     new_only: bool,
 ) -> Source:
     """A sample drawn now; it is stored with the run, once the run can begin."""
-    from replay.engine.items import SampleSource
+    from replaydiff.replay.engine.items import SampleSource
 
     drawn = draw_as_asked(
         app,
@@ -139,8 +139,8 @@ def _draw(
 
 def _free_name(app: App, drawn: Draw, *, given: bool) -> str:
     """The sample's name, or `NAME-2`, `NAME-3` … where that is another sample's and nobody insists on it."""
-    from replay.store.connection import open_store
-    from replay.store.samples import is_kept, list_samples
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.samples import is_kept, list_samples
 
     def usable(name: str) -> bool:
         items = [replace(item, sample=name) for item in drawn.items]
@@ -167,12 +167,12 @@ def _tell(
     as_json: bool,
 ) -> ExitCode:
     """The diff of the run that was made, as `replay diff` tells it."""
-    from diff import gate as gates
-    from diff.compute import compute
-    from diff.document import to_json
-    from replay.errors import worst_exit
-    from replay.store.connection import open_store
-    from reports import base, files, terminal
+    from replaydiff.diff import gate as gates
+    from replaydiff.diff.compute import compute
+    from replaydiff.diff.document import to_json
+    from replaydiff.replay.errors import worst_exit
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.reports import base, files, terminal
 
     with open_store(app.store_path, read_only=True) as con:
         result = compute(con, done.report.run.id, app.settings, metrics=metrics, gate=gate or None)

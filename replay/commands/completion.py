@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from replay.options import App, command
+from replaydiff.replay.options import App, command
 
 
 @command("completion")
@@ -18,7 +18,7 @@ def completion(_app: App, shell: str) -> None:
       replay completion bash >> ~/.bashrc
       replay completion fish > ~/.config/fish/completions/replay.fish
     """
-    from replay.cli import cli
+    from replaydiff.replay.cli import cli
 
     shells = get_completion_class(shell)
     assert shells is not None  # noqa: S101 - the choice lists only what click has

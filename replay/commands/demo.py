@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.errors import ExitCode, InputError
-from replay.options import App, command
+from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.options import App, command
 
 if TYPE_CHECKING:
-    from replay.demo.repository import Judging
+    from replaydiff.replay.demo.repository import Judging
 
 LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
 
@@ -45,7 +45,7 @@ def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bo
       replay demo
       replay demo --serve
     """
-    from replay.demo import tour
+    from replaydiff.replay.demo import tour
 
     chosen = folder or (Path(f"{tour.FOLDER}-live") if live else tour.default_folder())
     if serve and live:
@@ -59,9 +59,9 @@ def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bo
 
 
 def _live(folder: Path, yes: bool) -> ExitCode:
-    from replay.demo import tour
-    from replay.demo.repository import Judging
-    from replay.llm.anthropic import check_credentials
+    from replaydiff.replay.demo import tour
+    from replaydiff.replay.demo.repository import Judging
+    from replaydiff.replay.llm.anthropic import check_credentials
 
     check_credentials()
     judging = Judging(model=LIVE_JUDGE, votes=LIVE_VOTES)
@@ -81,9 +81,9 @@ def _estimate(judging: Judging) -> float:
     import gzip
     import json
 
-    from replay.demo.repository import TRACES
-    from replay.llm import prices
-    from replay.model import Usage
+    from replaydiff.replay.demo.repository import TRACES
+    from replaydiff.replay.llm import prices
+    from replaydiff.replay.model import Usage
 
     records = [json.loads(line) for line in gzip.decompress(TRACES.read_bytes()).splitlines()]
     trials = LIVE_SIZE * 3 * 3

@@ -7,16 +7,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 
 import click
 
-from replay import __version__
-from replay.errors import ExitCode, ReplayError, StoreError
-from replay.options import App, command, json_option, print_json
-from replay.settings import RedactSection
+from replaydiff import __version__
+from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
+from replaydiff.replay.options import App, command, json_option, print_json
+from replaydiff.replay.settings import RedactSection
 
-PACKAGES = ("replay", "importers", "diff", "cases", "reports")
 LIBRARIES = (
     "anthropic",
     "click",
@@ -77,28 +75,14 @@ def doctor(app: App, as_json: bool) -> ExitCode:
 
 
 def _packages() -> Iterator[Check]:
-    """All five packages come from one place and belong to us alone.
-
-    Their names are plain words: another distribution can overwrite one, a folder can hide it.
-    """
+    """Check that no other distribution installed files into our package."""
     from importlib.metadata import packages_distributions
-    from importlib.util import find_spec
 
     yield Check("replay", State.OK, f"{__version__}, Python {sys.version.split()[0]}")
-    home = Path(__file__).resolve().parents[2]
-    owners = packages_distributions()
-    for package in PACKAGES:
-        spec = find_spec(package)
-        origin = Path(spec.origin).resolve() if spec and spec.origin else None
-        if origin is None or origin.parent.parent != home:
-            text = f"{package!r} comes from {origin}, not from {home}; rename or uninstall what hides it"
-            yield Check("packages", State.WRONG, text)
-        strangers = sorted(set(owners.get(package, ())) - {"replaydiff"})
-        if strangers:
-            text = (
-                f"{package!r} also belongs to {', '.join(strangers)}; uninstall that, install replaydiff anew"
-            )
-            yield Check("packages", State.WRONG, text)
+    strangers = sorted(set(packages_distributions().get("replaydiff", ())) - {"replaydiff"})
+    if strangers:
+        text = f"'replaydiff' also belongs to {', '.join(strangers)}; uninstall that and reinstall"
+        yield Check("packages", State.WRONG, text)
 
 
 def _libraries() -> Iterator[Check]:
@@ -155,8 +139,8 @@ def _keys() -> Iterator[Check]:
 
 
 def _store(app: App) -> Iterator[Check]:
-    from replay.store.connection import open_store
-    from replay.store.traces import count_traces
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.traces import count_traces
 
     try:
         path = app.store_path

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import click
 
-from replay.errors import InputError
-from replay.options import App, command, say
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.options import App, command, say
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replay.model import Grade
-    from replay.store.export import Export, Told, Wanted
+    from replaydiff.replay.model import Grade
+    from replaydiff.replay.store.export import Export, Told, Wanted
 
 _EPILOG = """\b
 Examples:
@@ -73,7 +73,7 @@ def export(
 
     The file is there whole or not at all, and the store is only read.
     """
-    from replay.files import replacing
+    from replaydiff.replay.files import replacing
 
     asked = _Asked(
         what=what,
@@ -109,8 +109,8 @@ class _Asked:
 @contextmanager
 def _opened(app: App, asked: _Asked, file: Path | None) -> Iterator[Export]:
     """The chosen rows; the store is closed with the context. `file` is where Parquet will go."""
-    from replay.store.connection import open_store
-    from replay.store.export import Kind, prepare, wanted
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.export import Kind, prepare, wanted
 
     export_to = file if asked.format_ == "parquet" else None
     with open_store(app.store_path, read_only=True, export_to=export_to) as con:
@@ -120,8 +120,8 @@ def _opened(app: App, asked: _Asked, file: Path | None) -> Iterator[Export]:
 
 
 def _computed(app: App, con: DuckDBPyConnection, chosen: Wanted) -> Iterator[Grade]:
-    from diff.walk import computed_grades
-    from replay.store.export import runs_of
+    from replaydiff.diff.walk import computed_grades
+    from replaydiff.replay.store.export import runs_of
 
     for run in runs_of(con, chosen):
         yield from computed_grades(con, run, app.settings)
@@ -148,7 +148,7 @@ def _to_stdout(app: App, asked: _Asked) -> int:
 
 
 def _to_file(app: App, asked: _Asked, file: Path, *, zipped: bool) -> int:
-    from replay.store.export import write_parquet
+    from replaydiff.replay.store.export import write_parquet
 
     with _opened(app, asked, file) as found:
         if asked.format_ == "parquet":
@@ -166,7 +166,7 @@ def _to_file(app: App, asked: _Asked, file: Path, *, zipped: bool) -> int:
 
 
 def _write_lines(found: Export, file: BinaryIO) -> None:
-    from replay.store.export import write_jsonl
+    from replaydiff.replay.store.export import write_jsonl
 
     with _progress(found) as told:
         write_jsonl(found, file, told)
@@ -181,7 +181,7 @@ class _Done:
 
 @contextmanager
 def _progress(found: Export) -> Iterator[Told]:
-    from replay.terminal.progress import progress
+    from replaydiff.replay.terminal.progress import progress
 
     with progress("exporting", _UNITS[found.kind]) as tell:
         yield lambda done, total: tell(_Done(done, total))

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.commands.telling import Done, notes_on
-from replay.errors import Interrupted, ReplayError, SettingsError
-from replay.options import App, say
-from replay.settings import Settings, override
+from replaydiff.replay.commands.telling import Done, notes_on
+from replaydiff.replay.errors import Interrupted, ReplayError, SettingsError
+from replaydiff.replay.options import App, say
+from replaydiff.replay.settings import Settings, override
 
 if TYPE_CHECKING:
-    from diff.grading import GradingReport
-    from diff.judge.judge import Judge
-    from replay.engine.items import SampleSource, Source
-    from replay.engine.report import RunReport
-    from replay.engine.run import Hooks
-    from replay.model import Lane, Mode, Version
+    from replaydiff.diff.grading import GradingReport
+    from replaydiff.diff.judge.judge import Judge
+    from replaydiff.replay.engine.items import SampleSource, Source
+    from replaydiff.replay.engine.report import RunReport
+    from replaydiff.replay.engine.run import Hooks
+    from replaydiff.replay.model import Lane, Mode, Version
 
 GOLDEN = ""
 """`--cases` without a path: the golden set of the settings."""
@@ -178,7 +178,7 @@ class Asked:
     @property
     def replayed(self) -> Mode:
         """What is replayed of an item."""
-        from replay.model import Mode
+        from replaydiff.replay.model import Mode
 
         return Mode.STEP if self.mode == "step" else Mode.ROLLOUT
 
@@ -208,8 +208,8 @@ def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
     Raises:
         ReplayError: one cannot be, or none was named.
     """
-    from replay.engine.versions import FORMS, resolve
-    from replay.model import NEW_LANES, Lane, VersionKind
+    from replaydiff.replay.engine.versions import FORMS, resolve
+    from replaydiff.replay.model import NEW_LANES, Lane, VersionKind
 
     if asked.old is None and not asked.new:
         named = f" ({', '.join(sorted(settings.versions))})" if settings.versions else ""
@@ -236,7 +236,7 @@ def choose_lanes(asked: Asked, settings: Settings) -> dict[Lane, Version]:
 
 
 def _check_several(asked: Asked) -> None:
-    from replay.model import NEW_LANES
+    from replaydiff.replay.model import NEW_LANES
 
     if asked.old is None:
         raise SettingsError("several --new are each compared with the version in use; name it with --old")
@@ -257,8 +257,8 @@ def choose_items(app: App, asked: Asked, settings: Settings, sample: str | None,
     Raises:
         ReplayError: there is none, or both were named.
     """
-    from replay.engine.items import from_golden, from_sample
-    from replay.store.connection import open_store
+    from replaydiff.replay.engine.items import from_golden, from_sample
+    from replaydiff.replay.store.connection import open_store
 
     if sample is not None and cases is not None:
         raise SettingsError("--sample and --cases name two sets of items; give one of them")
@@ -281,8 +281,8 @@ def as_asked(app: App, asked: Asked, source: SampleSource) -> Source:
     Raises:
         InputError: there is none in them.
     """
-    from replay.engine.steps import StepSource
-    from replay.store.connection import open_store
+    from replaydiff.replay.engine.steps import StepSource
+    from replaydiff.replay.store.connection import open_store
 
     if asked.mode != "step":
         return source
@@ -307,7 +307,7 @@ def choose_judge(asked: Asked, settings: Settings) -> Judge | None:
             where = settings.file or "replay.toml (`replay init` writes one)"
             raise SettingsError(f"--judge needs a model; name one as `model` in [judge] of {where}")
         return None
-    from diff.judge.judge import judge_from
+    from replaydiff.diff.judge.judge import judge_from
 
     return judge_from(settings)
 
@@ -316,7 +316,7 @@ def starting(
     app: App, asked: Asked, settings: Settings, source: Source, lanes: dict[Lane, Version]
 ) -> Callable[[Hooks], RunReport]:
     """What begins a new run of these items in these lanes, for `replay_and_judge`."""
-    from replay.engine.run import execute
+    from replaydiff.replay.engine.run import execute
 
     return lambda hooks: execute(
         app.store_path,
@@ -339,9 +339,9 @@ def replay_and_judge(
     Raises:
         ReplayError: among others, a grader of the user's that cannot be loaded; nothing was run then.
     """
-    from diff.graders.base import require
-    from replay.engine.run import Hooks
-    from replay.terminal.progress import progress
+    from replaydiff.diff.graders.base import require
+    from replaydiff.replay.engine.run import Hooks
+    from replaydiff.replay.terminal.progress import progress
 
     require(app.settings)
     with progress("replaying", "trials") as tell:
@@ -354,11 +354,11 @@ def replay_and_judge(
 
 
 def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
-    from diff.grading import grade_run
-    from diff.judge.batch import fetch
-    from diff.judge.estimate import estimate, spent
-    from replay.store.connection import open_store
-    from replay.terminal.progress import progress
+    from replaydiff.diff.grading import grade_run
+    from replaydiff.diff.judge.batch import fetch
+    from replaydiff.diff.judge.estimate import estimate, spent
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.terminal.progress import progress
 
     with open_store(app.store_path, read_only=True) as con:
         ahead, before = estimate(con, report.run.id, judge), spent(con, report.run.id)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from replay.commands import replaying, telling
-from replay.commands.replaying import GOLDEN, Asked, run_options
-from replay.errors import ExitCode, SettingsError
-from replay.options import App, command, json_option, log_option, print_json, say
+from replaydiff.replay.commands import replaying, telling
+from replaydiff.replay.commands.replaying import GOLDEN, Asked, run_options
+from replaydiff.replay.errors import ExitCode, SettingsError
+from replaydiff.replay.options import App, command, json_option, log_option, print_json, say
 
 LATEST = ""
 """`--resume` without a run."""
@@ -53,7 +53,7 @@ def run(
       replay run --mode step --old observed --new model=claude-sonnet-5-5
       replay run --resume
     """
-    from replay.engine.run import resume as resume_run
+    from replaydiff.replay.engine.run import resume as resume_run
 
     settings = asked.settings(app.settings)
     if resume is not None:
@@ -76,7 +76,7 @@ def run(
     if as_json:
         print_json(telling.document(done, telling.partings_of(app, done.report)))
     else:
-        from replay.terminal.table import show
+        from replaydiff.replay.terminal.table import show
 
         show(telling.summary(done, telling.partings_of(app, done.report)))
         say(f"next: replay diff {done.report.run.id}")

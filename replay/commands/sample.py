@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.errors import InputError
-from replay.options import App, command, json_option, print_json, say
-from replay.settings import override
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.settings import override
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replay.model import Sample, SampleItem
-    from replay.sampling import Draw
+    from replaydiff.replay.model import Sample, SampleItem
+    from replaydiff.replay.sampling import Draw
 
 LATEST = "latest"
 _SHOWN_STRATA = 12
@@ -68,8 +68,8 @@ def sample(
       replay sample --month
       replay sample --month 2026-10 --size 50 --by tool_path --by metadata.plan --name october
     """
-    from replay.store.connection import open_store
-    from replay.store.samples import get_sample, write_sample
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.samples import get_sample, write_sample
 
     drawn = draw_as_asked(
         app, month=month, size=size, by=by, seed=seed, where=where, name=name, new_only=new_only
@@ -102,8 +102,8 @@ def draw_as_asked(
     Raises:
         ReplayError: nothing can be drawn.
     """
-    from replay.sampling import draw
-    from replay.store.connection import open_store
+    from replaydiff.replay.sampling import draw
+    from replaydiff.replay.store.connection import open_store
 
     section = override(app.settings.sample, size=size, by=_fields(by) or None, seed=seed, where=where)
     with open_store(app.store_path, read_only=True) as con:
@@ -137,9 +137,9 @@ def _name(name: str | None, month: str | None) -> str:
 
 def _month(con: DuckDBPyConnection, month: str | None) -> str | None:
     """The month to draw from; says which where it was left to be found."""
-    from replay.store import clock
-    from replay.store.traces import trace_months
-    from replay.store.where import month_range
+    from replaydiff.replay.store import clock
+    from replaydiff.replay.store.traces import trace_months
+    from replaydiff.replay.store.where import month_range
 
     if month is None:
         return None
@@ -172,8 +172,8 @@ def _listed(months: dict[str, int]) -> str:
 
 def _handled(con: DuckDBPyConnection, app: App) -> set[str]:
     """Ids of traces that are in the golden set, or were promoted or dismissed."""
-    from replay.model import Action, standing
-    from replay.store.decisions import decisions
+    from replaydiff.replay.model import Action, standing
+    from replaydiff.replay.store.decisions import decisions
 
     handled = {
         item_id
@@ -181,7 +181,7 @@ def _handled(con: DuckDBPyConnection, app: App) -> set[str]:
         if decision.action is not Action.SKIP
     }
     if app.settings.golden_path.exists():
-        from replay.golden import read_golden
+        from replaydiff.replay.golden import read_golden
 
         cases = read_golden(app.settings.golden_path)
         handled |= {case.provenance.trace_id for case in cases if case.provenance.trace_id}
@@ -210,8 +210,8 @@ def _document(
 
 def _show(sample: Sample, items: Sequence[SampleItem]) -> None:
     """Strata, the biggest first; the rest folded into one line."""
-    from replay.terminal.plain import one_line
-    from replay.terminal.table import Column, show, table, terminal_width
+    from replaydiff.replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.table import Column, show, table, terminal_width
 
     strata: dict[str, list[SampleItem]] = {}
     for item in items:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from replay.errors import StoreMissingError, UnknownNameError
-from replay.options import App, command, json_option, print_json
+from replaydiff.replay.errors import StoreMissingError, UnknownNameError
+from replaydiff.replay.options import App, command, json_option, print_json
 
 
 @command("show")
@@ -44,10 +44,10 @@ def show(
     """
     import msgspec
 
-    from replay.model import Lane
-    from replay.terminal.table import show as put
-    from replay.terminal.table import terminal_width
-    from replay.terminal.transcript import Transcript
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.terminal.table import show as put
+    from replaydiff.replay.terminal.table import terminal_width
+    from replaydiff.replay.terminal.transcript import Transcript
 
     if lane is not None and lane not in {known.value for known in Lane}:
         raise UnknownNameError("lane", lane, [known.value for known in Lane])
@@ -68,9 +68,9 @@ def _find(
     path: Path | None,
     transcript: Any,
 ) -> tuple[Any, str]:
-    from replay.golden import read_golden
-    from replay.store.connection import open_store
-    from replay.store.traces import get_trace
+    from replaydiff.replay.golden import read_golden
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.traces import get_trace
 
     if run_id is not None:
         with open_store(app.store_path, read_only=True) as con:
@@ -93,10 +93,10 @@ def _find(
 def _item(
     con: Any, name: str, run_id: str, lane: str | None, trial: int | None, transcript: Any
 ) -> tuple[Any, str]:
-    from replay.store.grades import iter_grades
-    from replay.store.model_calls import model_calls_of
-    from replay.store.runs import chosen_run, get_item
-    from replay.store.trials import trials_of
+    from replaydiff.replay.store.grades import iter_grades
+    from replaydiff.replay.store.model_calls import model_calls_of
+    from replaydiff.replay.store.runs import chosen_run, get_item
+    from replaydiff.replay.store.trials import trials_of
 
     run = chosen_run(con, run_id)
     item = get_item(con, run.id, name)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from replay.errors import InputError
-from replay.options import App, command, common_options, json_option, print_json
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.options import App, command, common_options, json_option, print_json
 
 
 @click.group("store")
@@ -27,8 +27,8 @@ def store() -> None:
 @json_option
 def info(app: App, as_json: bool) -> None:
     """Say how large the store is, and what is in it."""
-    from replay.store.care import contents
-    from replay.store.connection import open_store
+    from replaydiff.replay.store.care import contents
+    from replaydiff.replay.store.connection import open_store
 
     with open_store(app.store_path, read_only=True) as con:
         rows = contents(con)
@@ -53,8 +53,8 @@ def merge(app: App, other: Path, as_json: bool) -> None:
     Example:
       replay store merge ../laptop/.replay/replay.duckdb
     """
-    from replay.store.care import merge as take_in
-    from replay.store.connection import open_store
+    from replaydiff.replay.store.care import merge as take_in
+    from replaydiff.replay.store.connection import open_store
 
     if other.absolute() == app.store_path.absolute():
         raise InputError(f"{other} is this store itself; name another")
@@ -84,8 +84,8 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from replay.store.care import prune as leave_out
-    from replay.store.connection import open_store
+    from replaydiff.replay.store.care import prune as leave_out
+    from replaydiff.replay.store.connection import open_store
 
     with open_store(app.store_path) as con:
         found = leave_out(con, _moment(before), runs=runs, really=yes)
@@ -102,8 +102,8 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
 @json_option
 def compact(app: App, as_json: bool) -> None:
     """Write the store anew, without the room that deleted rows left."""
-    from replay.errors import StoreMissingError
-    from replay.store.care import compact as write_anew
+    from replaydiff.replay.errors import StoreMissingError
+    from replaydiff.replay.store.care import compact as write_anew
 
     if not app.store_path.exists():
         raise StoreMissingError(f"there is no store at {app.store_path}")
@@ -115,7 +115,7 @@ def compact(app: App, as_json: bool) -> None:
 
 
 def _moment(text: str) -> datetime:
-    from replay.store.where import month_range
+    from replaydiff.replay.store.where import month_range
 
     if len(text) == len("2026-06"):
         return month_range(text)[0]

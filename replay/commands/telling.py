@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from replay.errors import ExitCode
-from replay.options import App
+from replaydiff.replay.errors import ExitCode
+from replaydiff.replay.options import App
 
 if TYPE_CHECKING:
-    from diff.grading import GradingReport
-    from replay.engine.report import RunReport
-    from replay.engine.steps import Parting
-    from replay.model import Version
+    from replaydiff.diff.grading import GradingReport
+    from replaydiff.replay.engine.report import RunReport
+    from replaydiff.replay.engine.steps import Parting
+    from replaydiff.replay.model import Version
 
 _SHOWN_PARTINGS = 10
 """Traces whose lanes part that are listed for people."""
@@ -29,7 +29,7 @@ class Done:
     @property
     def code(self) -> ExitCode:
         """3 where a trial ended in an error or the judge failed, else 0."""
-        from diff.grading import FAILED
+        from replaydiff.diff.grading import FAILED
 
         failed = self.grading is not None and any(self.grading.states[state] for state in FAILED)
         return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK
@@ -76,9 +76,9 @@ def notes_on(report: RunReport) -> list[str]:
 
 def partings_of(app: App, report: RunReport) -> list[Parting]:
     """In step mode, where the lanes part for the first time, trace by trace; else nothing."""
-    from replay.engine.steps import partings
-    from replay.model import Mode
-    from replay.store.connection import open_store
+    from replaydiff.replay.engine.steps import partings
+    from replaydiff.replay.model import Mode
+    from replaydiff.replay.store.connection import open_store
 
     if report.run.mode is not Mode.STEP:
         return []
@@ -137,14 +137,14 @@ def document(done: Done, parted: Sequence[Parting] = ()) -> dict[str, Any]:
 
 
 def _is_run(version: Version) -> bool:
-    from replay.model import VersionKind
+    from replaydiff.replay.model import VersionKind
 
     return version.kind is not VersionKind.OBSERVED
 
 
 def summary(done: Done, parted: Sequence[Parting] = ()) -> str:
     """A run that has ended, in a few lines."""
-    from replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.plain import one_line
 
     report, grading = done.report, done.grading
     run = report.run

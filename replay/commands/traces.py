@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.model import TraceState
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.model import TraceState
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from replay.store.listing import Listed
+    from replaydiff.replay.store.listing import Listed
 
 _SHORTEST_ID = 12
 
@@ -34,16 +34,16 @@ def traces(app: App, where: str | None, month: str | None, limit: int, as_json: 
       replay traces
       replay traces --month 2026-10 --where "metadata.plan = 'gold' AND tools = 'cancel_order'"
     """
-    from replay.store.connection import open_store
+    from replaydiff.replay.store.connection import open_store
 
     with open_store(app.store_path, read_only=True) as con:
-        from replay.store.listing import list_traces
+        from replaydiff.replay.store.listing import list_traces
 
         listed, total = list_traces(con, where, month=month, limit=limit)
     if as_json:
         print_json([_document(trace) for trace in listed])
     elif listed:
-        from replay.terminal.table import show
+        from replaydiff.replay.terminal.table import show
 
         show(_table(listed))
         if len(listed) < total:
@@ -61,7 +61,7 @@ def _document(trace: Listed) -> dict[str, Any]:
 
 
 def _table(listed: Sequence[Listed]) -> str:
-    from replay.terminal.table import Column, table, terminal_width
+    from replaydiff.replay.terminal.table import Column, table, terminal_width
 
     width = terminal_width()
     size = _id_size([trace.trace_id for trace in listed])

@@ -1,6 +1,6 @@
 """Makes the demo's data: the shop's orders and `traces.jsonl.gz`, what its agent did for two months.
 
-    python -m replay.demo.make_traces [FOLDER]
+    python -m replaydiff.replay.demo.make_traces [FOLDER]
 
 writes `orders.json` and `traces.jsonl.gz` to the folder, without one to their places here.
 
@@ -26,8 +26,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from replay.demo import customers, repository
-from replay.demo.stand_in import StandIn
+from replaydiff.replay.demo import customers, repository
+from replaydiff.replay.demo.stand_in import StandIn
 
 COUNT = 360
 ORDERS = 150

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from replay.errors import InputError, ReplayError
+from replaydiff.replay.errors import InputError, ReplayError
 
 HERE = Path(__file__).parent
 AGENT = HERE / "agent"
@@ -97,7 +97,7 @@ def port_of(folder: Path) -> int:
     Raises:
         InputError: they name none.
     """
-    from replay import settings
+    from replaydiff.replay import settings
 
     url = settings.load(folder, {}).agent.env.get("ANTHROPIC_BASE_URL", "")
     port = urlsplit(url).port

@@ -12,7 +12,7 @@ import random
 import re
 from typing import Any
 
-from replay.demo.reading import read
+from replaydiff.replay.demo.reading import read
 
 _DATA = re.compile(r"<data>\s*(.*?)\s*</data>", re.S)
 _WORD = re.compile(r"[a-z0-9][a-z0-9.'-]*[a-z0-9]|[a-z0-9]")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replay.demo.reading import Reading, read
+from replaydiff.replay.demo.reading import Reading, read
 
 LOOK_UP, CANCEL = "get_order_status", "cancel_order"
 

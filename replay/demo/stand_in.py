@@ -29,8 +29,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
-from replay.demo import small_judge, small_model
-from replay.errors import ReplayError
+from replaydiff.replay.demo import small_judge, small_model
+from replaydiff.replay.errors import ReplayError
 
 HOST = "127.0.0.1"
 _TELL = "x-stand-in"

@@ -20,11 +20,11 @@ from typing import Any
 
 import click
 
-from replay.demo import repository
-from replay.demo.repository import Judging
-from replay.demo.stand_in import HOST, StandIn, answers_at
-from replay.errors import ExitCode, InputError, ReplayError, worst_exit
-from replay.terminal.plain import encodable
+from replaydiff.replay.demo import repository
+from replaydiff.replay.demo.repository import Judging
+from replaydiff.replay.demo.stand_in import HOST, StandIn, answers_at
+from replaydiff.replay.errors import ExitCode, InputError, ReplayError, worst_exit
+from replaydiff.replay.terminal.plain import encodable
 
 FOLDER = "replay-demo"
 PORT = 8764
@@ -184,8 +184,8 @@ def _run(folder: Path, job: Sequence[Step]) -> ExitCode:
 
 
 def _invoke(args: Sequence[str]) -> ExitCode:
-    from replay.cli import cli
-    from replay.options import App
+    from replaydiff.replay.cli import cli
+    from replaydiff.replay.options import App
 
     result = cli.main(args=list(args), prog_name="replay", standalone_mode=False, obj=App())
     return ExitCode(result) if isinstance(result, int) else ExitCode.OK

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from replay.agents import Agent, Outcome
-from replay.model import Item, Message, ServedCall, Status, Turn, total_usage
-from replay.turns import user_turns
+from replaydiff.replay.agents import Agent, Outcome
+from replaydiff.replay.model import Item, Message, ServedCall, Status, Turn, total_usage
+from replaydiff.replay.turns import user_turns
 
 if TYPE_CHECKING:
-    from replay.gateway.recording import Line
+    from replaydiff.replay.gateway.recording import Line
 
 
 async def converse(agent: Agent, item: Item, index: int, line: Line | None = None) -> Outcome:

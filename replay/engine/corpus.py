@@ -11,10 +11,10 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replay.agents.rules import Elsewhere
-from replay.messages import canonical_args
-from replay.model import Item, JsonObject, ToolCall
-from replay.store import bulk
+from replaydiff.replay.agents.rules import Elsewhere
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import Item, JsonObject, ToolCall
+from replaydiff.replay.store import bulk
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

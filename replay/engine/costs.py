@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replay.agents import Outcome
-from replay.llm import prices
-from replay.model import Version
-from replay.settings import Price
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.llm import prices
+from replaydiff.replay.model import Version
+from replaydiff.replay.settings import Price
 
 
 def cost_of(version: Version, outcome: Outcome, own: Mapping[str, Price]) -> float | None:

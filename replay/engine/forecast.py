@@ -13,11 +13,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from replay.llm import prices
-from replay.llm.anthropic import is_loopback
-from replay.model import JsonObject, Lane, Mode, Run, Usage, Version, VersionKind
-from replay.settings import Settings
-from replay.store import bulk
+from replaydiff.replay.llm import prices
+from replaydiff.replay.llm.anthropic import is_loopback
+from replaydiff.replay.model import JsonObject, Lane, Mode, Run, Usage, Version, VersionKind
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store import bulk
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

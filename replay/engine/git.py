@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from replay.errors import UnknownNameError, VersionError
+from replaydiff.replay.errors import UnknownNameError, VersionError
 
 _PLACE = (
     "GIT_DIR",

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from replay.errors import InputError
-from replay.messages import conversation
-from replay.model import Case, Item, Json, Message, Sample, SampleItem, Trace
-from replay.store.samples import get_sample, list_samples, sample_items, write_sample
-from replay.store.traces import iter_traces
-from replay.store.where import SOURCE, field_text
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.messages import conversation
+from replaydiff.replay.model import Case, Item, Json, Message, Sample, SampleItem, Trace
+from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
+from replaydiff.replay.store.traces import iter_traces
+from replaydiff.replay.store.where import SOURCE, field_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -109,7 +109,7 @@ class GoldenSource:
 
     def __init__(self, golden_path: str, cases: Sequence[Case]) -> None:
         """Cases as they were read from `golden_path`."""
-        from replay.golden import item_of
+        from replaydiff.replay.golden import item_of
 
         self.golden_path = golden_path
         self._items = {case.id: item_of(case) for case in cases}
@@ -164,7 +164,7 @@ def from_golden(path: Path) -> GoldenSource:
     Raises:
         InputError: there is no such file, it has no cases, or one of them cannot be read.
     """
-    from replay.golden import read_golden
+    from replaydiff.replay.golden import read_golden
 
     if not path.is_file():
         raise InputError(

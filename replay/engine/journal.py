@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from replay.errors import StoreError
-from replay.model import ModelCall, Trial
-from replay.store.connection import settle
-from replay.store.model_calls import write_model_calls
-from replay.store.text import encode
-from replay.store.trials import write_trials
+from replaydiff.replay.errors import StoreError
+from replaydiff.replay.model import ModelCall, Trial
+from replaydiff.replay.store.connection import settle
+from replaydiff.replay.store.model_calls import write_model_calls
+from replaydiff.replay.store.text import encode
+from replaydiff.replay.store.trials import write_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

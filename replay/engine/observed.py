@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from replay.engine.items import Source, asked
-from replay.errors import InputError
-from replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Turn, Version
-from replay.store.traces import iter_traces
-from replay.store.where import field_text, guarded, selection
-from replay.turns import user_turns
+from replaydiff.replay.engine.items import Source, asked
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Turn, Version
+from replaydiff.replay.store.traces import iter_traces
+from replaydiff.replay.store.where import field_text, guarded, selection
+from replaydiff.replay.turns import user_turns
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

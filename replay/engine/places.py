@@ -7,10 +7,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from replay.engine import git
-from replay.engine.worktree import checkout
-from replay.errors import VersionError
-from replay.settings import Settings, VersionEntry
+from replaydiff.replay.engine import git
+from replaydiff.replay.engine.worktree import checkout
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.settings import Settings, VersionEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from replay.model import Lane
+from replaydiff.replay.model import Lane
 
 
 class Slot(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replay.errors import InputError
-from replay.store.connection import open_store
-from replay.store.model_calls import count_model_calls, latest_recorded
-from replay.store.runs import get_run
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.model_calls import count_model_calls, latest_recorded
+from replaydiff.replay.store.runs import get_run
 
 LATEST = "latest"
 

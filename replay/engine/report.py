@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from replay.engine.forecast import Forecast
-from replay.model import Lane, Run, Status
+from replaydiff.replay.engine.forecast import Forecast
+from replaydiff.replay.model import Lane, Run, Status
 
 
 class Progress(NamedTuple):

@@ -18,31 +18,37 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replay import __version__
-from replay.agents import Outcome
-from replay.engine import observed, plan
-from replay.engine.conversation import converse
-from replay.engine.costs import cost_of
-from replay.engine.forecast import Forecast, forecast
-from replay.engine.interrupt import interruptible
-from replay.engine.items import Source
-from replay.engine.journal import Journal
-from replay.engine.observed import Pairing
-from replay.engine.recordings import recorded_run
-from replay.engine.report import Progress, RunReport
-from replay.engine.schedule import Pace, provider_of
-from replay.engine.starting import crew_of, rules_of, start_crew
-from replay.engine.tally import Tally
-from replay.engine.versions import changes, resolve
-from replay.errors import InputError, Interrupted, StoreError, VersionError
-from replay.llm import prices
-from replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
-from replay.settings import Settings
-from replay.store.clock import utc_now
-from replay.store.connection import give_back, open_store, settle
-from replay.store.model_calls import count_model_calls
-from replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
-from replay.store.trials import count_statuses, finished_keys, spent_tokens, spent_usd, write_trials
+from replaydiff import __version__
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.engine import observed, plan
+from replaydiff.replay.engine.conversation import converse
+from replaydiff.replay.engine.costs import cost_of
+from replaydiff.replay.engine.forecast import Forecast, forecast
+from replaydiff.replay.engine.interrupt import interruptible
+from replaydiff.replay.engine.items import Source
+from replaydiff.replay.engine.journal import Journal
+from replaydiff.replay.engine.observed import Pairing
+from replaydiff.replay.engine.recordings import recorded_run
+from replaydiff.replay.engine.report import Progress, RunReport
+from replaydiff.replay.engine.schedule import Pace, provider_of
+from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
+from replaydiff.replay.engine.tally import Tally
+from replaydiff.replay.engine.versions import changes, resolve
+from replaydiff.replay.errors import InputError, Interrupted, StoreError, VersionError
+from replaydiff.replay.llm import prices
+from replaydiff.replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.connection import give_back, open_store, settle
+from replaydiff.replay.store.model_calls import count_model_calls
+from replaydiff.replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
+from replaydiff.replay.store.trials import (
+    count_statuses,
+    finished_keys,
+    spent_tokens,
+    spent_usd,
+    write_trials,
+)
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

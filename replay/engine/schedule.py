@@ -18,8 +18,8 @@ from collections import deque
 from contextlib import AbstractAsyncContextManager
 from urllib.parse import urlsplit
 
-from replay.agents import Outcome
-from replay.model import Status, Version
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.model import Status, Version
 
 FIRST_WAIT_S = 1.0
 """Before the second try."""

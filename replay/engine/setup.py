@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from replay.errors import VersionError
-from replay.messages import parse
-from replay.model import JsonObject
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import JsonObject
 
 _KEYS: dict[str, tuple[type, str]] = {
     "system": (str, "text"),

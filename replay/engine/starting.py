@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from replay.agents import Agent, build
-from replay.agents.network import model_hosts
-from replay.agents.simulate import ModelSimulator
-from replay.engine.corpus import StoreCorpus
-from replay.errors import SettingsError
-from replay.gateway.proxy import Gateway
-from replay.model import JsonObject, Lane, Mode, Run, Version, VersionKind
-from replay.settings import Settings, Tool
+from replaydiff.replay.agents import Agent, build
+from replaydiff.replay.agents.network import model_hosts
+from replaydiff.replay.agents.simulate import ModelSimulator
+from replaydiff.replay.engine.corpus import StoreCorpus
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.gateway.proxy import Gateway
+from replaydiff.replay.model import JsonObject, Lane, Mode, Run, Version, VersionKind
+from replaydiff.replay.settings import Settings, Tool
 
 
 def rules_of(settings: Settings) -> JsonObject:

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from replay.engine.items import SampleSource, item_of_trace
-from replay.errors import InputError
-from replay.messages import canonical_args, read_messages
-from replay.model import Item, Lane, Message, Run, Step, StepKind, ToolCall, Trace, Trial, Usage
-from replay.store.traces import iter_traces
-from replay.store.trials import iter_trials
-from replay.turns import action, most_done
+from replaydiff.replay.engine.items import SampleSource, item_of_trace
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.messages import canonical_args, read_messages
+from replaydiff.replay.model import Item, Lane, Message, Run, Step, StepKind, ToolCall, Trace, Trial, Usage
+from replaydiff.replay.store.traces import iter_traces
+from replaydiff.replay.store.trials import iter_trials
+from replaydiff.replay.turns import action, most_done
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

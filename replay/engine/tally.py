@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from replay.engine.report import Progress
+from replaydiff.replay.engine.report import Progress
 
 _EVERY_S = 0.5
 _SIZE = 512

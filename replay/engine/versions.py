@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from replay.engine.environments import environment
-from replay.engine.places import file_of, interpreter_of, place_of
-from replay.engine.setup import read_setup
-from replay.errors import UnknownNameError, VersionError
-from replay.model import Mode, Version, VersionKind
-from replay.settings import Settings, VersionEntry
+from replaydiff.replay.engine.environments import environment
+from replaydiff.replay.engine.places import file_of, interpreter_of, place_of
+from replaydiff.replay.engine.setup import read_setup
+from replaydiff.replay.errors import UnknownNameError, VersionError
+from replaydiff.replay.model import Mode, Version, VersionKind
+from replaydiff.replay.settings import Settings, VersionEntry
 
 FORMS = (
     "or write git:REF, a folder such as `.`, model=NAME, http://…, cmd:PROGRAM, messages, observed or "

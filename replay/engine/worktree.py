@@ -12,9 +12,9 @@ import os
 import shutil
 from pathlib import Path
 
-from replay.engine.git import git
-from replay.engine.once import alone, home_of, mark_of
-from replay.errors import VersionError
+from replaydiff.replay.engine.git import git
+from replaydiff.replay.engine.once import alone, home_of, mark_of
+from replaydiff.replay.errors import VersionError
 
 _log = logging.getLogger(__name__)
 _LETTERS = 12

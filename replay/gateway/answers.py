@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from replay.agents.reading import read_usage
-from replay.messages import parse, read_messages
-from replay.model import ToolCall, Usage
+from replaydiff.replay.agents.reading import read_usage
+from replaydiff.replay.messages import parse, read_messages
+from replaydiff.replay.model import ToolCall, Usage
 
 STREAM = "text/event-stream"
 _TEXT = -1

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from replay.agents.exchange import LARGEST
-from replay.gateway.answers import STREAM, is_usage_alone
-from replay.gateway.recording import Exchange, Line
-from replay.llm.anthropic import NO_KEY_NEEDED, is_loopback
-from replay.model import Lane
-from replay.serving import HOST, Reply, Request, Server
-from replay.settings import Price
-from replay.store.model_calls import recorded_answers
+from replaydiff.replay.agents.exchange import LARGEST
+from replaydiff.replay.gateway.answers import STREAM, is_usage_alone
+from replaydiff.replay.gateway.recording import Exchange, Line
+from replaydiff.replay.llm.anthropic import NO_KEY_NEEDED, is_loopback
+from replaydiff.replay.model import Lane
+from replaydiff.replay.serving import HOST, Reply, Request, Server
+from replaydiff.replay.settings import Price
+from replaydiff.replay.store.model_calls import recorded_answers
 
 if TYPE_CHECKING:
     import httpx

@@ -10,13 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from replay.agents.attempt import now
-from replay.agents.base import Outcome
-from replay.gateway.answers import Said, read_answer
-from replay.llm import prices
-from replay.messages import join_results, parse, read_messages
-from replay.model import Json, Lane, ModelCall, Rule, ServedCall, Status, ToolCall, Usage, total_usage
-from replay.settings import Price
+from replaydiff.replay.agents.attempt import now
+from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.gateway.answers import Said, read_answer
+from replaydiff.replay.llm import prices
+from replaydiff.replay.messages import join_results, parse, read_messages
+from replaydiff.replay.model import (
+    Json,
+    Lane,
+    ModelCall,
+    Rule,
+    ServedCall,
+    Status,
+    ToolCall,
+    Usage,
+    total_usage,
+)
+from replaydiff.replay.settings import Price
 
 CUT = "the trial ended before the answer was whole"
 

@@ -9,9 +9,9 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, cast, get_args
 
-from replay.errors import InputError
-from replay.messages import canonical_args, conversation, decode, read_messages
-from replay.model import (
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.messages import canonical_args, conversation, decode, read_messages
+from replaydiff.replay.model import (
     Case,
     Expectation,
     ExpectedCall,

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from replay.errors import InputError
-from replay.golden.json_form import parse
-from replay.golden.piece import FormError, Piece
-from replay.golden.text import BOM, allow_long_cells
-from replay.model import JsonObject
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden.json_form import parse
+from replaydiff.replay.golden.piece import FormError, Piece
+from replaydiff.replay.golden.text import BOM, allow_long_cells
+from replaydiff.replay.model import JsonObject
 
 _TEXTS = {"id", "input", "question", "expected_answer", "answer", "tolerance", "category", "difficulty"}
 _NUMBERS = {"max_latency_ms", "max_cost_usd", "threshold"}

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from replay.errors import InputError
-from replay.golden.piece import FormError, Piece
-from replay.golden.text import BOM, DEEPEST, line_at, too_deep
-from replay.model import JsonObject
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden.piece import FormError, Piece
+from replaydiff.replay.golden.text import BOM, DEEPEST, line_at, too_deep
+from replaydiff.replay.model import JsonObject
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 

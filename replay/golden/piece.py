@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from replay.errors import InputError
+from replaydiff.replay.errors import InputError
 
 
 class FormError(InputError):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from replay.errors import InputError
-from replay.golden import csv_form, json_form, yaml_form
-from replay.golden.case import case_of
-from replay.golden.piece import FormError, Piece
-from replay.golden.text import Form, form_of, read_text
-from replay.model import Case
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import csv_form, json_form, yaml_form
+from replaydiff.replay.golden.case import case_of
+from replaydiff.replay.golden.piece import FormError, Piece
+from replaydiff.replay.golden.text import Form, form_of, read_text
+from replaydiff.replay.model import Case
 
 _FORMS: dict[Form, Callable[[str], Iterator[Piece]]] = {
     Form.LINES: json_form.lines,

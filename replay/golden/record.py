@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from replay.model import Case, Match, Message, ToolCall
+from replaydiff.replay.model import Case, Match, Message, ToolCall
 
 
 def case_to_json(case: Case) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from replay.errors import InputError
-from replay.golden import json_form, yaml_form
-from replay.golden.piece import Piece
-from replay.golden.reading import pieces_of
-from replay.golden.text import BOM, Form, form_of
-from replay.model import JsonObject
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import json_form, yaml_form
+from replaydiff.replay.golden.piece import Piece
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.text import BOM, Form, form_of
+from replaydiff.replay.model import JsonObject
 
 
 def with_case(path: Path, text: str, record: JsonObject) -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from replay.errors import InputError
+from replaydiff.replay.errors import InputError
 
 BOM = "\ufeff"
 DEEPEST = 100

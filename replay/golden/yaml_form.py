@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replay.golden.piece import FormError, Piece
-from replay.golden.text import BOM, DEEPEST
-from replay.model import JsonObject
+from replaydiff.replay.golden.piece import FormError, Piece
+from replaydiff.replay.golden.text import BOM, DEEPEST
+from replaydiff.replay.model import JsonObject
 
 _MOST_VALUES = 2_000_000
 """Values of a file, aliases written out."""

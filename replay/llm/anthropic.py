@@ -17,13 +17,13 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from replay.errors import CredentialsError, ReplayError, SettingsError
-from replay.llm import prices
-from replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
-from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
-from replay.llm.turns import as_tools, as_turns
-from replay.model import ToolCall, Usage
-from replay.settings import Price
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.llm import prices
+from replaydiff.replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
+from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.llm.turns import as_tools, as_turns
+from replaydiff.replay.model import ToolCall, Usage
+from replaydiff.replay.settings import Price
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 """Where the key is looked for; the first that is set counts."""

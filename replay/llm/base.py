@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from replay.model import Json, JsonObject, Message, ToolCall, Usage
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Usage
 
 
 class Stop(StrEnum):

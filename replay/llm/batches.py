@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from replay.errors import SettingsError
-from replay.llm import anthropic
-from replay.llm.anthropic import AnthropicModel, arguments_of
-from replay.llm.base import ModelFailure, ModelReply, ModelRequest
-from replay.settings import Price
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.llm import anthropic
+from replaydiff.replay.llm.anthropic import AnthropicModel, arguments_of
+from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest
+from replaydiff.replay.settings import Price
 
 PRICE_SHARE = 0.5
 """What a question in a batch costs of its price."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from replay.model import JsonObject
+from replaydiff.replay.model import JsonObject
 
 _ASKED = "Answer with one JSON object that fits this JSON Schema, and with nothing else:"
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.S | re.I)

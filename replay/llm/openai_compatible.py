@@ -23,14 +23,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
-from replay.errors import CredentialsError, ReplayError, SettingsError
-from replay.llm import prices
-from replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
-from replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
-from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
-from replay.llm.json_form import bare, with_schema
-from replay.model import JsonObject, Message, Usage
-from replay.settings import Price
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.llm import prices
+from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
+from replaydiff.replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
+from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.llm.json_form import bare, with_schema
+from replaydiff.replay.model import JsonObject, Message, Usage
+from replaydiff.replay.settings import Price
 
 if TYPE_CHECKING:
     import httpx

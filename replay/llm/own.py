@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from replay.errors import SettingsError, UnknownNameError
-from replay.functions import load_function
-from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
-from replay.llm.json_form import bare, with_schema
-from replay.model import Message, Usage
+from replaydiff.replay.errors import SettingsError, UnknownNameError
+from replaydiff.replay.functions import load_function
+from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.llm.json_form import bare, with_schema
+from replaydiff.replay.model import Message, Usage
 
 GROUP = "replaydiff.judges"
 """Entry points of this group are providers of other packages, used where the settings name them."""

@@ -16,8 +16,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from replay.model import Usage
-from replay.settings import Price
+from replaydiff.replay.model import Usage
+from replaydiff.replay.settings import Price
 
 TABLE = Path(__file__).with_name("prices.toml")
 _MILLION = 1_000_000

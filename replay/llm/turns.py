@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replay.llm.base import Answers, Asked, ToolDefinition, Turn
-from replay.messages import join_results
-from replay.messages.definitions import definitions
-from replay.model import Json, Message, ToolCall
+from replaydiff.replay.llm.base import Answers, Asked, ToolDefinition, Turn
+from replaydiff.replay.messages import join_results
+from replaydiff.replay.messages.definitions import definitions
+from replaydiff.replay.model import Json, Message, ToolCall
 
 NOT_RECORDED = "(no result was recorded)"
 SPOKE_FIRST = "(the conversation begins here)"

@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from replay.model import Json, JsonObject
-from replay.store.text import clean
+from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.store.text import clean
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _MAY_HOLD_FLOAT = re.compile(rb"\d\.\d|\d[eE]")

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from replay.messages.decode import RAW, as_json, decode, read_args
-from replay.model import Json, JsonObject, Message, ToolCall
+from replaydiff.replay.messages.decode import RAW, as_json, decode, read_args
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "refusal", None}
 _REQUEST_TYPES = {

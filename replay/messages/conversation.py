@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from replay.model import Json, Message, ToolCall
+from replaydiff.replay.model import Json, Message, ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

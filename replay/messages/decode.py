@@ -17,8 +17,8 @@ import warnings
 
 import msgspec
 
-from replay.model import Json, JsonObject
-from replay.store.text import clean
+from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.store.text import clean
 
 RAW = "_raw"
 """The key under which arguments are kept that are no JSON object."""

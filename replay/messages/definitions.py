@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replay.messages.decode import decode
-from replay.model import Json, JsonObject
+from replaydiff.replay.messages.decode import decode
+from replaydiff.replay.model import Json, JsonObject
 
 KEY = "tools"
 _SCHEMAS = ("input_schema", "parameters", "inputSchema", "schema")

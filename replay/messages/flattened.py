@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from replay.model import Json
+from replaydiff.replay.model import Json
 
 _LISTS = (("llm.input_messages.", "llm.output_messages."), ("gen_ai.prompt.", "gen_ai.completion."))
 """Prefixes of what a model call was given and what it answered, by convention."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from replay.messages.content import (
+from replaydiff.replay.messages.content import (
     Content,
     is_part,
     read_answered_call,
@@ -22,10 +22,10 @@ from replay.messages.content import (
     read_result,
     result_message,
 )
-from replay.messages.decode import decode
-from replay.messages.flattened import unflattened
-from replay.messages.transcript import read_transcript
-from replay.model import Json, Message, ToolCall
+from replaydiff.replay.messages.decode import decode
+from replaydiff.replay.messages.flattened import unflattened
+from replaydiff.replay.messages.transcript import read_transcript
+from replaydiff.replay.model import Json, Message, ToolCall
 
 _ROLES = {
     "human": "user",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from replay.model import Message
+from replaydiff.replay.model import Message
 
 _BEGINNINGS = ("Human: ", "System: ", "Human:\n", "System:\n")
 _SPEAKER = re.compile(r"^(Human|AI|Assistant|System):(?=\s|$)", re.MULTILINE)

@@ -3,7 +3,7 @@
 Times are naive UTC, costs US dollars, durations milliseconds, scores 0..1.
 """
 
-from replay.model.case import (
+from replaydiff.replay.model.case import (
     Case,
     Expectation,
     ExpectedCall,
@@ -14,14 +14,14 @@ from replay.model.case import (
     Quarantine,
     ToolMatch,
 )
-from replay.model.decision import Action, Decision, standing
-from replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
-from replay.model.item import Item
-from replay.model.json import Json, JsonObject
-from replay.model.model_call import ModelCall
-from replay.model.run import NEW_LANES, Lane, Mode, Run
-from replay.model.sample import Sample, SampleItem
-from replay.model.trace import (
+from replaydiff.replay.model.decision import Action, Decision, standing
+from replaydiff.replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
+from replaydiff.replay.model.item import Item
+from replaydiff.replay.model.json import Json, JsonObject
+from replaydiff.replay.model.model_call import ModelCall
+from replaydiff.replay.model.run import NEW_LANES, Lane, Mode, Run
+from replaydiff.replay.model.sample import Sample, SampleItem
+from replaydiff.replay.model.trace import (
     CORRECTION,
     NO_TOOLS,
     Message,
@@ -35,8 +35,8 @@ from replay.model.trace import (
     tool_path,
     total_usage,
 )
-from replay.model.trial import Rule, ServedCall, Status, Trial, Turn
-from replay.model.version import Version, VersionKind
+from replaydiff.replay.model.trial import Rule, ServedCall, Status, Trial, Turn
+from replaydiff.replay.model.version import Version, VersionKind
 
 __all__ = [
     "CORRECTION",

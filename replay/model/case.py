@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
-from replay.model.json import Json, JsonObject
-from replay.model.trace import Message, ToolCall
+from replaydiff.replay.model.json import Json, JsonObject
+from replaydiff.replay.model.trace import Message, ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from replay.model.case import Expectation, Quarantine
-from replay.model.json import JsonObject
-from replay.model.trace import Message, ToolCall
-from replay.model.trial import ServedCall
+from replaydiff.replay.model.case import Expectation, Quarantine
+from replaydiff.replay.model.json import JsonObject
+from replaydiff.replay.model.trace import Message, ToolCall
+from replaydiff.replay.model.trial import ServedCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

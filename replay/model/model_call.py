@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from replay.model.json import Json
-from replay.model.run import Lane
-from replay.model.trace import ToolCall, Usage
+from replaydiff.replay.model.json import Json
+from replaydiff.replay.model.run import Lane
+from replaydiff.replay.model.trace import ToolCall, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

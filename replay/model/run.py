@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from replay.model.json import JsonObject
-from replay.model.version import Version
+from replaydiff.replay.model.json import JsonObject
+from replaydiff.replay.model.version import Version
 
 
 class Lane(StrEnum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from replay.model.json import Json, JsonObject
+from replaydiff.replay.model.json import Json, JsonObject
 
 NO_TOOLS = "-"
 """The tool path of a run that called no tool."""

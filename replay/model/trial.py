@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from replay.model.run import Lane
-from replay.model.trace import Score, ToolCall, Usage
+from replaydiff.replay.model.run import Lane
+from replaydiff.replay.model.trace import Score, ToolCall, Usage
 
 
 class Status(StrEnum):

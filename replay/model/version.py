@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from replay.model.json import JsonObject
+from replaydiff.replay.model.json import JsonObject
 
 
 class VersionKind(StrEnum):

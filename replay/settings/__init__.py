@@ -4,8 +4,8 @@ Flags are laid over a section by the commands (`override`). A key that no sectio
 names file, line and the nearest right key. Secrets are never settings: they come from the environment alone.
 """
 
-from replay.settings.reading import find, load, override
-from replay.settings.sections import (
+from replaydiff.replay.settings.reading import find, load, override
+from replaydiff.replay.settings.sections import (
     Agent,
     CasesSection,
     DiffSection,
@@ -23,7 +23,14 @@ from replay.settings.sections import (
     Tool,
     VersionEntry,
 )
-from replay.settings.whole import DATA_FOLDER, FILE_NAME, NAMED_TABLES, STORE_NAME, SUBTABLES, Settings
+from replaydiff.replay.settings.whole import (
+    DATA_FOLDER,
+    FILE_NAME,
+    NAMED_TABLES,
+    STORE_NAME,
+    SUBTABLES,
+    Settings,
+)
 
 __all__ = [
     "DATA_FOLDER",

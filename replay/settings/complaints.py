@@ -8,9 +8,9 @@ import typing
 from pathlib import Path
 from typing import Any, Literal
 
-from replay.errors import SettingsError
-from replay.model.case import PathRule, ToolMatch
-from replay.settings.whole import NAMED_TABLES, SUBTABLES, keys_of, sections
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.model.case import PathRule, ToolMatch
+from replaydiff.replay.settings.whole import NAMED_TABLES, SUBTABLES, keys_of, sections
 
 
 def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:

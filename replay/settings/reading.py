@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from replay.errors import SettingsError
-from replay.settings.complaints import refuse_unknown, type_error
-from replay.settings.whole import FILE_NAME, NAMED_TABLES, SUBTABLES, Settings, keys_of, sections
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.settings.complaints import refuse_unknown, type_error
+from replaydiff.replay.settings.whole import FILE_NAME, NAMED_TABLES, SUBTABLES, Settings, keys_of, sections
 
 Section = TypeVar("Section")
 

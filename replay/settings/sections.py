@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from replay.model.case import ToolMatch
-from replay.model.json import JsonObject
+from replaydiff.replay.model.case import ToolMatch
+from replaydiff.replay.model.json import JsonObject
 
 
 def _at_least(section: object, least: int, *names: str) -> None:

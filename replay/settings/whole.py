@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from replay.settings.sections import (
+from replaydiff.replay.settings.sections import (
     Agent,
     CasesSection,
     DiffSection,

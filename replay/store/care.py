@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from replay.errors import InputError, StoreError
-from replay.store import bulk
-from replay.store.connection import open_store, transaction
+from replaydiff.replay.errors import InputError, StoreError
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.connection import open_store, transaction
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

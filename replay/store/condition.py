@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from replay.errors import InputError
+from replaydiff.replay.errors import InputError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

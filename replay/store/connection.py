@@ -17,9 +17,9 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from replay import __version__
-from replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
-from replay.store import migrate
+from replaydiff import __version__
+from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
+from replaydiff.replay.store import migrate
 
 _CONFIG = {
     "autoinstall_known_extensions": "false",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replay.model import Action, Decision
-from replay.store.text import clean_text
+from replaydiff.replay.model import Action, Decision
+from replaydiff.replay.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

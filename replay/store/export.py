@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import duckdb
 import msgspec
 
-from replay.errors import InputError
-from replay.model import Grade, Run
-from replay.store import bulk
-from replay.store.grades import GRADE_COLUMNS, grade_row
-from replay.store.runs import get_run, list_runs
-from replay.store.samples import get_sample
-from replay.store.trace_record import trace_record
-from replay.store.trace_row import FACTS
-from replay.store.traces import read_traces
-from replay.store.where import guarded, selection
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Grade, Run
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
+from replaydiff.replay.store.runs import get_run, list_runs
+from replaydiff.replay.store.samples import get_sample
+from replaydiff.replay.store.trace_record import trace_record
+from replaydiff.replay.store.trace_row import FACTS
+from replaydiff.replay.store.traces import read_traces
+from replaydiff.replay.store.where import guarded, selection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

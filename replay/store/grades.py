@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from replay.model import Grade, GradeState, Lane, Vote
-from replay.store import bulk
-from replay.store.text import clean_text, encode
+from replaydiff.replay.model import Grade, GradeState, Lane, Vote
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replay.errors import InputError, UnknownNameError
+from replaydiff.replay.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

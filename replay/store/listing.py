@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from replay.model import Score
-from replay.store import bulk
-from replay.store.where import guarded, selection
+from replaydiff.replay.model import Score
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.where import guarded, selection
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

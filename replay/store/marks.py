@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from replay.model import JsonObject
-from replay.store.clock import utc_now
-from replay.store.text import encode
+from replaydiff.replay.model import JsonObject
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.text import encode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replay.model import Lane, ModelCall, ToolCall, Usage
-from replay.store import bulk
-from replay.store.text import clean_text, encode
+from replaydiff.replay.model import Lane, ModelCall, ToolCall, Usage
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -12,7 +12,7 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from replay.store import bulk
+from replaydiff.replay.store import bulk
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from replay.store import bulk
-from replay.store.clock import utc_now
-from replay.store.text import clean_text
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

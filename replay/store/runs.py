@@ -8,11 +8,11 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from replay.errors import InputError, UnknownNameError
-from replay.model import Item, Lane, Mode, Run, Version
-from replay.store import bulk
-from replay.store.ids import resolve
-from replay.store.text import clean_text, encode
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.model import Item, Lane, Mode, Run, Version
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.ids import resolve
+from replaydiff.replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from replay.errors import InputError, UnknownNameError
-from replay.model import Sample, SampleItem
-from replay.store import bulk
-from replay.store.text import clean_text
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.model import Sample, SampleItem
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from replay.model import Json
+from replaydiff.replay.model import Json
 
 _BAD = re.compile("[\ud800-\udfff\x00]")
 _encoder = msgspec.json.Encoder()

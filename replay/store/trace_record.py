@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from replay.model import Message, Step, ToolCall, Trace, Usage
+from replaydiff.replay.model import Message, Step, ToolCall, Trace, Usage
 
 
 def trace_record(trace: Trace) -> dict[str, Any]:

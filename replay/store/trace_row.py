@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from replay.model import Trace, TraceState
-from replay.store import bulk
-from replay.store.text import clean_text, encode
+from replaydiff.replay.model import Trace, TraceState
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.text import clean_text, encode
 
 COLUMNS = {
     "started_at": "TIMESTAMP",

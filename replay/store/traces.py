@@ -18,14 +18,14 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replay.errors import UnknownNameError
-from replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
-from replay.store import bulk
-from replay.store.bulk import json_type
-from replay.store.clock import utc_now
-from replay.store.connection import transaction
-from replay.store.ids import resolve
-from replay.store.trace_row import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.bulk import json_type
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.ids import resolve
+from replaydiff.replay.store.trace_row import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

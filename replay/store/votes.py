@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from replay.model import GradeState, Vote
-from replay.store import bulk
-from replay.store.text import clean_text
+from replaydiff.replay.model import GradeState, Vote
+from replaydiff.replay.store import bulk
+from replaydiff.replay.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from replay.errors import InputError, UnknownNameError
-from replay.store.condition import JSON_COLUMNS, LIST_COLUMNS, compile_condition, json_text, shown
-from replay.store.trace_row import FACTS
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.store.condition import JSON_COLUMNS, LIST_COLUMNS, compile_condition, json_text, shown
+from replaydiff.replay.store.trace_row import FACTS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -65,7 +65,7 @@ def matching_ids(
         InputError: the condition or the month cannot be used; says why.
     """
     if isinstance(store, Path):
-        from replay.store.connection import open_store
+        from replaydiff.replay.store.connection import open_store
 
         with open_store(store, read_only=True) as con:
             return matching_ids(con, where, month=month, order=order)

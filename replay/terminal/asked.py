@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from replay.gateway.answers import read_answer
-from replay.messages import read_messages
-from replay.model import ModelCall
+from replaydiff.replay.gateway.answers import read_answer
+from replaydiff.replay.messages import read_messages
+from replaydiff.replay.model import ModelCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

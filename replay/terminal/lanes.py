@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from replay.align import Call, align, same
-from replay.model import ServedCall, Trial
-from replay.tape import show_call
-from replay.terminal.plain import visible
-from replay.terminal.wrapping import wrapped
+from replaydiff.replay.align import Call, align, same
+from replaydiff.replay.model import ServedCall, Trial
+from replaydiff.replay.tape import show_call
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.replay.terminal.wrapping import wrapped
 
 BESIDE = 100
 """Columns from which two lanes have room beside each other."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from replay.terminal.plain import encodable, one_line
+from replaydiff.replay.terminal.plain import encodable, one_line
 
 _GAP = 2
 

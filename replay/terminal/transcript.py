@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from replay.model import Case, Item, Message, ModelCall, ServedCall, ToolCall, Trace, Trial
-from replay.terminal.asked import in_words
-from replay.terminal.plain import one_line
-from replay.terminal.wrapping import wrapped
-from replay.turns import user_turns
+from replaydiff.replay.model import Case, Item, Message, ModelCall, ServedCall, ToolCall, Trace, Trial
+from replaydiff.replay.terminal.asked import in_words
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.terminal.wrapping import wrapped
+from replaydiff.replay.turns import user_turns
 
 FOLDED = 12
 """Lines of one text that are shown unless everything is asked for."""

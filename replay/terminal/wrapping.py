@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from replay.terminal.plain import visible
+from replaydiff.replay.terminal.plain import visible
 
 
 def wrapped(text: str, width: int, limit: int | None = None) -> list[str]:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replay.worker import replies
+    from replaydiff.replay.worker import replies
 else:
     replies = sys.modules["_replaydiff_worker_replies"]
 

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
 if TYPE_CHECKING:
-    from replay.worker import calls, failures, network, patch, replies, shapes
+    from replaydiff.replay.worker import calls, failures, network, patch, replies, shapes
 else:
 
     def _neighbour(name: str) -> Any:

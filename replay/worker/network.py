@@ -17,7 +17,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replay.worker import calls
+    from replaydiff.replay.worker import calls
 else:
     calls = sys.modules["_replaydiff_worker_calls"]
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replay.worker import answers, calls, holders, replies, shapes
+    from replaydiff.replay.worker import answers, calls, holders, replies, shapes
 else:
     calls = sys.modules["_replaydiff_worker_calls"]
     answers = sys.modules["_replaydiff_worker_answers"]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replay.worker import failures
+    from replaydiff.replay.worker import failures
 else:
     failures = sys.modules["_replaydiff_worker_failures"]
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replay.worker import failures, replies
+    from replaydiff.replay.worker import failures, replies
 else:
     failures = sys.modules["_replaydiff_worker_failures"]
     replies = sys.modules["_replaydiff_worker_replies"]

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from diff.result import DiffResult, LaneSummary, MetricDelta, Verdict
-from replay.model import Lane
-from replay.terminal.plain import visible
-from reports import numbers, words
+from replaydiff.diff.result import DiffResult, LaneSummary, MetricDelta, Verdict
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.reports import numbers, words
 
 SIDE = 200.0
 """Side of a scatter's square, in units of its view box."""

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from diff.result import MetricDelta
-from reports import numbers
+from replaydiff.diff.result import MetricDelta
+from replaydiff.reports import numbers
 
 WIDTH = 240.0
 _EDGE = 8.0

@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from diff.result import Answer, DiffResult, ItemVerdict, Verdict
-from replay.model import Lane, Status
-from replay.terminal.plain import one_line, visible
-from reports import compared, numbers, words
-from reports.html import figures, plots, transcripts
+from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, Verdict
+from replaydiff.replay.model import Lane, Status
+from replaydiff.replay.terminal.plain import one_line, visible
+from replaydiff.reports import compared, numbers, words
+from replaydiff.reports.html import figures, plots, transcripts
 
 _HERE = Path(__file__).parent
 _CHOICES = 200

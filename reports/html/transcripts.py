@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
-from replay.align import Call, align, differing, same
-from replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
-from replay.terminal.plain import visible
-from reports import numbers, words
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
+from replaydiff.replay.align import Call, align, differing, same
+from replaydiff.replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.reports import numbers, words
 
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""

@@ -14,11 +14,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from replay.errors import InputError, ReplayError, StoreBusyError, StoreMissingError, UnknownNameError
-from reports.html import render
-from reports.view.guard import Guard
-from reports.view.pages import edit, labels, runs, traces, trends, triage
-from reports.view.site import Site, asset
+from replaydiff.replay.errors import (
+    InputError,
+    ReplayError,
+    StoreBusyError,
+    StoreMissingError,
+    UnknownNameError,
+)
+from replaydiff.reports.html import render
+from replaydiff.reports.view.guard import Guard
+from replaydiff.reports.view.pages import edit, labels, runs, traces, trends, triage
+from replaydiff.reports.view.site import Site, asset
 
 _MOST_BODY = 1_000_000
 _ASSETS: Mapping[str, tuple[Callable[[str], str], str]] = {

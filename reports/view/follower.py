@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from replay.engine.journal import waiting
-from replay.engine.tally import Told, running
-from replay.model import Lane, Rule, Status, Trial
-from replay.terminal.plain import one_line
-from reports import numbers
+from replaydiff.replay.engine.journal import waiting
+from replaydiff.replay.engine.tally import Told, running
+from replaydiff.replay.model import Lane, Rule, Status, Trial
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.reports import numbers
 
 _MOST_RUNS = 4
 _SHOWN = 60

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import uvicorn
 
-from replay.errors import InputError
-from reports.view.app import build
-from reports.view.site import Site
+from replaydiff.replay.errors import InputError
+from replaydiff.reports.view.app import build
+from replaydiff.reports.view.site import Site
 
 
 def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:

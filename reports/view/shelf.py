@@ -15,9 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from replay.errors import StoreBusyError
-from replay.store.clock import utc_now
-from replay.store.connection import open_store
+from replaydiff.replay.errors import StoreBusyError
+from replaydiff.replay.store.clock import utc_now
+from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.responses import HTMLResponse
 
-from replay.engine.tally import running
-from replay.settings import Settings
-from reports.html.render import environment
-from reports.view.follower import Follower
-from reports.view.shelf import Found, Shelf
+from replaydiff.replay.engine.tally import running
+from replaydiff.replay.settings import Settings
+from replaydiff.reports.html.render import environment
+from replaydiff.reports.view.follower import Follower
+from replaydiff.reports.view.shelf import Found, Shelf
 
 if TYPE_CHECKING:
-    from cases.desk import Desk
-    from diff.result import DiffResult
+    from replaydiff.cases.desk import Desk
+    from replaydiff.diff.result import DiffResult
 
 T = TypeVar("T")
 _HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ class Site:
 
     def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Found[T]:
         """What `make` makes of a run's result, kept under a kind; the run by a unique beginning of its id."""
-        from diff.compute import compute
+        from replaydiff.diff.compute import compute
 
         return self.shelf.read(kind, run, lambda con: make(compute(con, run, self.settings)))
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from replay.agents import Agent, Outcome, build
-from replay.model import Item, Json, JsonObject, ToolCall, Version, VersionKind
+from replaydiff.replay.agents import Agent, Outcome, build
+from replaydiff.replay.model import Item, Json, JsonObject, ToolCall, Version, VersionKind
 
 AGENTS = Path(__file__).parent.parent / "stand_ins" / "agents"
 BUILD = {"timeout_s", "concurrency", "on_miss", "ignore_args", "tools_settings", "network"}

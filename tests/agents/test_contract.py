@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from replay.agents import Agent, Outcome, attempt, build
-from replay.model import Item, Rule, Status, Version, VersionKind
-from replay.settings import Tool
+from replaydiff.replay.agents import Agent, Outcome, attempt, build
+from replaydiff.replay.model import Item, Rule, Status, Version, VersionKind
+from replaydiff.replay.settings import Tool
 from tests.agents.running import AGENTS, calls, recorded
 
 PROGRAM = (sys.executable, str(AGENTS / "talking.py"))

@@ -8,10 +8,10 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from replay.agents.attempt import Attempt
-from replay.agents.endpoint import Endpoint
-from replay.agents.rules import Rules
-from replay.model import Item, Rule
+from replaydiff.replay.agents.attempt import Attempt
+from replaydiff.replay.agents.endpoint import Endpoint
+from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.model import Item, Rule
 from tests.agents.running import recorded
 
 CALL = {"name": "look", "args": {"id": 1}}

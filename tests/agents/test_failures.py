@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.agents import Outcome, python
-from replay.model import Status
+from replaydiff.replay.agents import Outcome, python
+from replaydiff.replay.model import Status
 from tests.agents.running import AGENTS, run, run_one
 
 FAULTS = [

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from replay.agents import Outcome, build, exchange
-from replay.errors import VersionError
-from replay.model import Item, Message, Status, Version, VersionKind
+from replaydiff.replay.agents import Outcome, build, exchange
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Item, Message, Status, Version, VersionKind
 
 JSON = "application/json"
 SSE = "text/event-stream"

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from replay.agents import Agent, Outcome, build
-from replay.demo.stand_in import Fault, StandIn
-from replay.errors import CredentialsError, SettingsError, VersionError
-from replay.llm import anthropic
-from replay.model import Item, Message, Status, ToolCall, Version, VersionKind
-from replay.settings import Price
+from replaydiff.replay.agents import Agent, Outcome, build
+from replaydiff.replay.demo.stand_in import Fault, StandIn
+from replaydiff.replay.errors import CredentialsError, SettingsError, VersionError
+from replaydiff.replay.llm import anthropic
+from replaydiff.replay.model import Item, Message, Status, ToolCall, Version, VersionKind
+from replaydiff.replay.settings import Price
 from tests.agents.running import calls, recorded
 
 SYSTEM = "You help with orders. Always look up an order first before you answer."
@@ -257,7 +257,7 @@ def test_what_the_trace_lacks_is_named(stand_in: StandIn, fields: dict[str, Any]
 
 
 def test_a_model_that_asks_without_end_is_ended(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("replay.agents.messages.MOST_ROUNDS", 1)
+    monkeypatch.setattr("replaydiff.replay.agents.messages.MOST_ROUNDS", 1)
     [outcome] = run(stand_in.url, asked(SHIPPED))
     assert outcome.reason == "the model asked for tools 1 times and gave no answer"
 

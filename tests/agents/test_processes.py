@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.model import Item, Status
+from replaydiff.replay.model import Item, Status
 from tests.agents.conftest import processes_with
 from tests.agents.running import AGENTS, agent, run, run_one
 
@@ -176,7 +176,7 @@ def test_an_interrupted_program_leaves_nothing_behind() -> None:
 def test_workers_die_with_the_program_that_was_killed(tmp_path: Path) -> None:
     source = """
         import asyncio
-        from replay.model import Item
+        from replaydiff.replay.model import Item
         from tests.agents.running import agent
 
         async def main():

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from replay.agents import build, worker
-from replay.errors import VersionError
-from replay.model import Version, VersionKind
+from replaydiff.replay.agents import build, worker
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Version, VersionKind
 from tests.agents.running import AGENTS, agent
 
 GOOD = """

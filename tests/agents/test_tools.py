@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from replay.agents import attempt
-from replay.model import Rule, Status
-from replay.settings import Tool
+from replaydiff.replay.agents import attempt
+from replaydiff.replay.model import Rule, Status
+from replaydiff.replay.settings import Tool
 from tests.agents.running import calls, item, recorded, run, run_one
 
 SHOP = {"tools": ("shop:_exec",)}

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from replay.cli import COMMANDS, cli
+from replaydiff.replay.cli import COMMANDS, cli
 
-ENTRIES = {name: entry for section in COMMANDS.values() for name, entry in section.items()}
+SUMMARIES = {name: line for section in COMMANDS.values() for name, line in section.items()}
 
 
 def _command(name: str) -> click.Command:
@@ -21,20 +21,20 @@ def _command(name: str) -> click.Command:
     return found
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_summary_in_the_table_is_the_first_line_of_the_help(name: str) -> None:
     help_text = _command(name).help or ""
-    assert help_text.splitlines()[0] == ENTRIES[name].summary
+    assert help_text.splitlines()[0] == SUMMARIES[name]
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_every_command_has_help_with_an_example(name: str) -> None:
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0
     assert re.search(rf"^ +replay {name}\b", result.output, re.MULTILINE), "no example in the help"
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_every_command_takes_the_common_options(name: str) -> None:
     names = {option for parameter in _command(name).params for option in parameter.opts}
     assert {"--db", "--debug"} <= names
@@ -43,7 +43,7 @@ def test_every_command_takes_the_common_options(name: str) -> None:
 def test_help_imports_no_heavy_library() -> None:
     code = (
         "import sys\n"
-        "from replay.cli import main\n"
+        "from replaydiff.replay.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio'}\n"
@@ -53,11 +53,11 @@ def test_help_imports_no_heavy_library() -> None:
     assert done.stderr.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_help_of_a_command_starts_no_heavy_library(name: str) -> None:
     code = (
         "import sys\n"
-        "from replay.cli import main\n"
+        "from replaydiff.replay.cli import main\n"
         f"try: main(['{name}', '--help'])\n"
         "except SystemExit: pass\n"
         "heavy = {'anthropic', 'langfuse', 'scipy', 'duckdb'}\n"
@@ -69,7 +69,7 @@ def test_help_of_a_command_starts_no_heavy_library(name: str) -> None:
 
 def test_an_unknown_command_names_the_nearest() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "replay", "sampel"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "replaydiff", "sampel"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert "did you mean 'sample'?" in done.stderr

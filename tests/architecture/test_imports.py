@@ -15,7 +15,7 @@ def _modules() -> list[str]:
     files = (file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
     names = (file.relative_to(ROOT) for file in files)
     return sorted(
-        ".".join(name.with_suffix("").parts).removesuffix(".__init__")
+        ".".join(("replaydiff", *name.with_suffix("").parts)).removesuffix(".__init__")
         for name in names
         if not name.as_posix().startswith(NOT_OURS) and name.name != "__main__.py"
     )
@@ -24,11 +24,10 @@ def _modules() -> list[str]:
 CHECK = """
 import importlib, sys
 
-OURS = ("replay", "importers", "diff", "cases", "reports")
 known = set()
 
 def ours():
-    return [name for name in sys.modules if name.split(".")[0] in OURS]
+    return [name for name in sys.modules if name.split(".")[0] == "replaydiff"]
 
 def first(name):
     '''Import it with nothing of ours loaded but what imports alone, and needs nothing else of ours.'''
@@ -60,7 +59,10 @@ def test_every_module_imports_first_in_a_fresh_interpreter() -> None:
 
 def test_a_diff_is_there_before_the_whole_of_scipy_would_be() -> None:
     # scipy.stats takes half a second to load, more than a diff of fifty items takes to compute.
-    code = "import sys, diff.compute, diff.trend, cases.attention; sys.exit('scipy.stats' in sys.modules)"
+    code = (
+        "import sys, replaydiff.diff.compute, replaydiff.diff.trend, replaydiff.cases.attention; "
+        "sys.exit('scipy.stats' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

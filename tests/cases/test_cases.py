@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cases.lint import lint
+from replaydiff.cases.lint import lint
 
 GOOD: dict[str, Any] = {
     "id": "good",
@@ -25,7 +25,7 @@ TODAY = date(2026, 11, 21)
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "replay", *words], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "replaydiff", *words], cwd=folder, capture_output=True, text=True, check=False
     )
 
 

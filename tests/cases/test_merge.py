@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.golden import read_golden
+from replaydiff.replay.golden import read_golden
 from tests.commands.conftest import Replay, replay
 
 __all__ = ["replay"]
@@ -65,7 +65,9 @@ def test_git_merges_golden_sets_with_it(tmp_path: Path) -> None:
     golden = _write(tmp_path / "golden.jsonl", BASE)
     (tmp_path / ".gitattributes").write_text("golden.jsonl merge=golden\n")
     git("init", "-b", "main")
-    git("config", "merge.golden.driver", f"{sys.executable} -m replay cases merge --cases %A --base %O %B")
+    git(
+        "config", "merge.golden.driver", f"{sys.executable} -m replaydiff cases merge --cases %A --base %O %B"
+    )
     git("add", "-A")
     git("commit", "-m", "1")
     git("checkout", "-b", "side")

@@ -64,7 +64,7 @@ def shop(tmp_path: Path) -> Path:
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "replay", *words], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "replaydiff", *words], cwd=folder, capture_output=True, text=True, check=False
     )
 
 
@@ -181,7 +181,7 @@ def test_a_hostile_id_becomes_a_plain_case_id(shop: Path) -> None:
 def test_two_processes_at_once_lose_nothing(shop: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from cases.golden import add_cases; from replay.model import Case\n"
+        "from replaydiff.cases.golden import add_cases; from replaydiff.replay.model import Case\n"
         "for n in range(20):\n"
         "    name = f'{sys.argv[1]}{n}'\n"
         "    add_cases(Path('g.jsonl'), [Case(id=name, input=name)], force=True)"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from replay.cli import main
-from replay.model import (
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import (
     Grade,
     GradeState,
     Item,
@@ -27,11 +27,11 @@ from replay.model import (
     ToolCall,
     Trial,
 )
-from replay.store.connection import open_store
-from replay.store.grades import write_grades
-from replay.store.runs import create_run
-from replay.store.samples import write_sample
-from replay.store.trials import write_trials
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import write_grades
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.trials import write_trials
 from tests.stand_ins.langfuse import PUBLIC, SECRET, Langfuse, serving
 from tests.store.build import WHEN, run
 
@@ -336,7 +336,7 @@ def test_an_older_server_takes_one_score_at_a_time(langfuse: Langfuse, push: Pus
 def test_a_server_that_goes_down_ends_the_push_with_what_was_taken(
     langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cases.push_channel.RETRIES", 1)
+    monkeypatch.setattr("replaydiff.cases.push_channel.RETRIES", 1)
     langfuse.down_after = 2
     code, out, err = push("--cases", str(golden))
     assert code == 3
@@ -348,7 +348,7 @@ def test_a_server_that_goes_down_ends_the_push_with_what_was_taken(
 def test_a_server_that_never_answers_is_not_waited_for_for_ever(
     langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cases.push_channel.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("replaydiff.cases.push_channel.TIMEOUT_S", 0.3)
     langfuse.silent = True
     began = time.monotonic()
     code, out, err = push("--cases", str(golden))

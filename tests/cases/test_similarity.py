@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cases.similarity import groups, nearest, vectors
+from replaydiff.cases.similarity import groups, nearest, vectors
 
 TEXTS = st.lists(st.text(alphabet="abc déß12 ?", max_size=30), min_size=2, max_size=8)
 

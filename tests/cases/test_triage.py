@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.demo.stand_in import StandIn
+from replaydiff.replay.demo.stand_in import StandIn
 from tests.stand_ins.terminal import typed
 
 AGENT = """
@@ -98,7 +98,7 @@ def shop(run_once: Path, tmp_path: Path) -> Path:
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "replay", *words], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "replaydiff", *words], cwd=folder, capture_output=True, text=True, check=False
     )
 
 

@@ -59,7 +59,7 @@ class Runner:
         gh = tools / "gh"
         gh.write_text(GH.format(python=sys.executable, log=str(self.log), existing=existing))
         gh.chmod(0o755)
-        (tools / "replay").write_text(f'#!/bin/sh\nexec {sys.executable} -m replay "$@"\n')
+        (tools / "replay").write_text(f'#!/bin/sh\nexec {sys.executable} -m replaydiff "$@"\n')
         (tools / "replay").chmod(0o755)
         (tools / "python").symlink_to(sys.executable)
         self.path = f"{tools}:{os.environ['PATH']}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from replay.cli import main
+from replaydiff.replay.cli import main
 
 
 class Result(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from replay.store.connection import open_store
-from replay.store.samples import list_samples
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.samples import list_samples
 from tests.commands.conftest import Replay, Result
 from tests.engine.project import Project, order, two_revisions
 

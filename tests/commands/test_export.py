@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from importers.base import InputFile
-from importers.jsonl import read as read_record
-from replay.model import (
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.jsonl import read as read_record
+from replaydiff.replay.model import (
     Grade,
     GradeState,
     Lane,
@@ -37,13 +37,13 @@ from replay.model import (
     Trial,
     Usage,
 )
-from replay.store.connection import open_store
-from replay.store.grades import write_grades
-from replay.store.runs import create_run
-from replay.store.samples import write_sample
-from replay.store.trace_record import trace_record
-from replay.store.traces import get_trace, iter_traces, write_traces
-from replay.store.trials import write_trials
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import write_grades
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.trace_record import trace_record
+from replaydiff.replay.store.traces import get_trace, iter_traces, write_traces
+from replaydiff.replay.store.trials import write_trials
 from tests.commands.conftest import Replay
 from tests.store.build import WHEN, calls, items, rich_trace, run, trace
 
@@ -313,7 +313,7 @@ def test_what_the_rows_say(with_run: Replay) -> None:
 
 def _run(*args: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "replay", "export", *args],
+        [sys.executable, "-m", "replaydiff", "export", *args],
         capture_output=True,
         check=False,
         env={**os.environ, **env},
@@ -336,7 +336,10 @@ def test_a_reader_that_goes_away_is_no_error(replay: Replay) -> None:
     with open_store(STORE) as con:
         write_traces(con, [trace(f"t{n}", input="x" * 1000) for n in range(500)])
     done = subprocess.run(
-        f"{sys.executable} -m replay export traces | head -1", shell=True, capture_output=True, check=False
+        f"{sys.executable} -m replaydiff export traces | head -1",
+        shell=True,
+        capture_output=True,
+        check=False,
     )
     assert json.loads(done.stdout)["trace_id"] == "t0"
     assert b"Traceback" not in done.stderr

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from replay import settings
-from replay.cli import cli
+from replaydiff.replay import settings
+from replaydiff.replay.cli import cli
 
 
 def test_init_writes_settings_that_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from replay.engine import schedule
-from replay.model import Lane, Rule, Status
-from replay.store.connection import open_store
+from replaydiff.replay.engine import schedule
+from replaydiff.replay.model import Lane, Rule, Status
+from replaydiff.replay.store.connection import open_store
 from tests.commands.conftest import Replay
 from tests.engine.project import SETTINGS, Project, two_revisions
 
@@ -313,7 +313,7 @@ def test_secrets_of_the_environment_reach_the_agent_and_not_the_store(
 
 
 def test_v_logs_workers_and_trials_to_stderr(replay: Replay, project: Project) -> None:
-    log = logging.getLogger("replay")
+    log = logging.getLogger("replaydiff")
     before = (log.handlers[:], log.level, log.propagate)
     try:
         done = replay("run", "-v", "--new", "git:v1", "--json")

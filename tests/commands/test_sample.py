@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from replay.commands import sample as command
-from replay.model import Action, Decision
-from replay.store import clock
-from replay.store.connection import open_store
-from replay.store.decisions import add_decision
-from replay.store.samples import list_samples, sample_items
-from replay.store.traces import write_traces
+from replaydiff.replay.commands import sample as command
+from replaydiff.replay.model import Action, Decision
+from replaydiff.replay.store import clock
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.decisions import add_decision
+from replaydiff.replay.store.samples import list_samples, sample_items
+from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
 from tests.store.build import WHEN, calls, trace
 

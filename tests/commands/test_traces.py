@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.store.connection import open_store
-from replay.store.traces import write_traces
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
 from tests.store.build import WHEN, calls, rich_trace, trace
 
@@ -131,7 +131,7 @@ def test_an_empty_store(replay: Replay, tmp_path: Path) -> None:
 
 def test_a_terminal_that_knows_ascii_alone(store: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "replay", "traces", "--db", str(store)],
+        [sys.executable, "-m", "replaydiff", "traces", "--db", str(store)],
         capture_output=True,
         env={"PYTHONIOENCODING": "ascii", "COLUMNS": "80"},
         check=True,

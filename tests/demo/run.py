@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from replay.demo.stand_in import HOST
+from replaydiff.replay.demo.stand_in import HOST
 
-REPLAY = (sys.executable, "-m", "replay")
+REPLAY = (sys.executable, "-m", "replaydiff")
 SECRET = "sk-ant-a-real-key"
 
 GUARD = """

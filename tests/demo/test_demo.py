@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.demo import repository
-from replay.demo.stand_in import HOST, StandIn, answers_at
+from replaydiff.replay.demo import repository
+from replaydiff.replay.demo.stand_in import HOST, StandIn, answers_at
 from tests.demo.run import REPLAY, SECRET, DemoRun
 from tests.demo.run import environment as _environment
 from tests.demo.run import replay as _replay

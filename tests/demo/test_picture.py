@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
-from diff.compute import compute
-from replay import settings
-from replay.store.connection import open_store
-from replay.store.runs import chosen_run
-from reports import base
+from replaydiff.diff.compute import compute
+from replaydiff.replay import settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import chosen_run
+from replaydiff.reports import base
 from tests.demo.run import DemoRun
 from tests.docs.test_commands_in_docs import HASHED, ROOT
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from replay import settings
-from replay.demo import repository
-from replay.demo.repository import Judging
-from replay.errors import InputError, ReplayError
+from replaydiff.replay import settings
+from replaydiff.replay.demo import repository
+from replaydiff.replay.demo.repository import Judging
+from replaydiff.replay.errors import InputError, ReplayError
 
 JUDGING = Judging(model="claude-opus-5-5", votes=3)
 
@@ -114,7 +114,7 @@ def test_the_bundled_traces_are_what_the_generator_makes(tmp_path: Path) -> None
     """Agent, stand-in and recordings belong together: after a change of one the generator must be run."""
     environment = {**os.environ, "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
     done = subprocess.run(
-        [sys.executable, "-m", "replay.demo.make_traces", str(tmp_path)],
+        [sys.executable, "-m", "replaydiff.replay.demo.make_traces", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,

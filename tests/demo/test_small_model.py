@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from replay.demo import customers, small_judge, small_model
-from replay.demo.reading import read
-from replay.demo.repository import AGENT
-from replay.demo.small_model import Call
+from replaydiff.replay.demo import customers, small_judge, small_model
+from replaydiff.replay.demo.reading import read
+from replaydiff.replay.demo.repository import AGENT
+from replaydiff.replay.demo.small_model import Call
 
 SHOP = {
     "12345": {"item": "fern", "status": "shipped", "eta": "2026-12-01"},

@@ -9,8 +9,8 @@ from typing import Any
 import anthropic
 import pytest
 
-from replay.demo.stand_in import HOST, Fault, StandIn, answers_at
-from replay.errors import ReplayError
+from replaydiff.replay.demo.stand_in import HOST, Fault, StandIn, answers_at
+from replaydiff.replay.errors import ReplayError
 
 TOOLS: list[Any] = [
     {

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from replay.model import (
+from replaydiff.replay.model import (
     Expectation,
     ExpectedCall,
     Grade,
@@ -24,11 +24,11 @@ from replay.model import (
     Version,
     VersionKind,
 )
-from replay.settings import Settings
-from replay.store.connection import open_store
-from replay.store.grades import write_grades
-from replay.store.runs import create_run
-from replay.store.trials import write_trials
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import write_grades
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.trials import write_trials
 
 RUN_ID = "20261120-221305-ab12"
 WHEN = datetime(2026, 11, 20, 22, 13, 5)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from diff.graders.matching import match
-from replay.model import ExpectedCall, Match, ToolCall
+from replaydiff.diff.graders.matching import match
+from replaydiff.replay.model import ExpectedCall, Match, ToolCall
 
 agentevals = pytest.importorskip("agentevals.trajectory.match", reason="agentevals is not installed")
 

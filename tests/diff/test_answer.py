@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 import pytest
 
-from diff.answer import Evidence, decide
-from diff.compute import compute
-from diff.result import DiffResult
-from replay.cli import COMMANDS, cli
-from replay.model import Item
-from replay.settings import GateSection
-from replay.store.connection import open_store
+from replaydiff.diff.answer import Evidence, decide
+from replaydiff.diff.compute import compute
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.cli import COMMANDS, cli
+from replaydiff.replay.model import Item
+from replaydiff.replay.settings import GateSection
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import RUN_ID, case, item, settings, store, trials
 
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.graders.answer import close, numbers
-from diff.graders.base import free_grades
-from replay.model import Status
-from replay.settings import Settings
+from replaydiff.diff.graders.answer import close, numbers
+from replaydiff.diff.graders.base import free_grades
+from replaydiff.replay.model import Status
+from replaydiff.replay.settings import Settings
 from tests.diff.build import case, trial
 
 SETTINGS = Settings(root=Path())

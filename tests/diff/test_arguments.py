@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.graders.arguments import canonical, equal
-from diff.graders.matching import Matched, match
-from diff.graders.tool_calls import grade
-from replay.errors import InputError, ReplayError, SettingsError
-from replay.golden import case_to_json, read_golden
-from replay.messages import canonical_args
-from replay.model import ExpectedCall, Json, Match, PathRule, ToolCall, ToolMatch
-from replay.settings import MatchSection, Settings, Tool, load
+from replaydiff.diff.graders.arguments import canonical, equal
+from replaydiff.diff.graders.matching import Matched, match
+from replaydiff.diff.graders.tool_calls import grade
+from replaydiff.replay.errors import InputError, ReplayError, SettingsError
+from replaydiff.replay.golden import case_to_json, read_golden
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import ExpectedCall, Json, Match, PathRule, ToolCall, ToolMatch
+from replaydiff.replay.settings import MatchSection, Settings, Tool, load
 from tests.diff.build import case, item, trial
 
 

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from diff.calibration import judge_hash
-from diff.statistics.agreement import agreement
-from replay.cli import main
-from replay.model import Item, Lane
-from replay.store.connection import open_store
-from replay.store.runs import create_run, get_run
+from replaydiff.diff.calibration import judge_hash
+from replaydiff.diff.statistics.agreement import agreement
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Item, Lane
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run, get_run
 from tests.diff.build import RUN_ID, item, judged, store, trial
 from tests.stand_ins.terminal import typed
 

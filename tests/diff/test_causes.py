@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diff.causes import common
+from replaydiff.diff.causes import common
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,26 @@ from typing import Any
 import jsonschema
 import pytest
 
-from diff.calibration import judge_hash
-from diff.compute import compute
-from diff.document import to_json
-from diff.result import Answer, DiffResult, Noise, Verdict
-from replay.errors import UnknownNameError
-from replay.model import Grade, Item, Lane, Rule, Sample, SampleItem, Status, ToolCall, Trial, VersionKind
-from replay.settings import GateSection
-from replay.store.connection import open_store
-from replay.store.samples import write_sample
+from replaydiff.diff.calibration import judge_hash
+from replaydiff.diff.compute import compute
+from replaydiff.diff.document import to_json
+from replaydiff.diff.result import Answer, DiffResult, Noise, Verdict
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import (
+    Grade,
+    Item,
+    Lane,
+    Rule,
+    Sample,
+    SampleItem,
+    Status,
+    ToolCall,
+    Trial,
+    VersionKind,
+)
+from replaydiff.replay.settings import GateSection
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.samples import write_sample
 from tests.diff.build import RUN_ID, WHEN, case, item, judged, settings, store, trial, trials, version
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema/diff.schema.json").read_text())

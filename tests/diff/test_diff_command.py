@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from replay.cli import main
-from replay.store.connection import open_store
+from replaydiff.replay.cli import main
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import RUN_ID, item, store, trials
 
 Replay = Callable[..., "Done"]

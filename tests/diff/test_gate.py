@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from diff.compute import compute
-from diff.gate import check_form, exit_code
-from diff.result import DiffResult
-from replay.errors import ExitCode, SettingsError, UnknownNameError
-from replay.settings import GateSection, Settings
-from replay.store.connection import open_store
+from replaydiff.diff.compute import compute
+from replaydiff.diff.gate import check_form, exit_code
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.errors import ExitCode, SettingsError, UnknownNameError
+from replaydiff.replay.settings import GateSection, Settings
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import RUN_ID, item, settings, store, trials
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.graders.matching import Matched, can_still_match, match
-from replay.model import ExpectedCall, Match, ToolCall
+from replaydiff.diff.graders.matching import Matched, can_still_match, match
+from replaydiff.replay.model import ExpectedCall, Match, ToolCall
 
 STATUS = ExpectedCall(name="get_order_status", args={"order_id": "1"})
 CANCEL = ExpectedCall(name="cancel_order", args={"order_id": "1"})

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from diff.compute import compute
-from diff.graders.base import free_grades, graders
-from diff.result import Answer, DiffResult
-from replay.errors import SettingsError, UnknownNameError
-from replay.model import Grade, GradeState, Item, Lane, Status, ToolCall
-from replay.settings import GradingSection, Settings
-from replay.store.connection import open_store
+from replaydiff.diff.compute import compute
+from replaydiff.diff.graders.base import free_grades, graders
+from replaydiff.diff.result import Answer, DiffResult
+from replaydiff.replay.errors import SettingsError, UnknownNameError
+from replaydiff.replay.model import Grade, GradeState, Item, Lane, Status, ToolCall
+from replaydiff.replay.settings import GradingSection, Settings
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import CALLS, RUN_ID, case, item, store, trial
 
 GRADERS = """\

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from diff.compute import compute
-from diff.plan import Seen, effect, items_for, seen
-from replay.cli import main
-from replay.errors import ReplayError
-from replay.model import Item, Lane, Trial
-from replay.store.connection import open_store
+from replaydiff.diff.compute import compute
+from replaydiff.diff.plan import Seen, effect, items_for, seen
+from replaydiff.replay.cli import main
+from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.model import Item, Lane, Trial
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import item, settings, store, trial, trials
 
 SPREADS = st.floats(0, 1)

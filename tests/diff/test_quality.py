@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.graders.base import free_grades
-from diff.graders.quality import WEIGHTS, shows
-from replay.model import GradeState, Status, ToolCall
-from replay.settings import GradingSection, Settings
+from replaydiff.diff.graders.base import free_grades
+from replaydiff.diff.graders.quality import WEIGHTS, shows
+from replaydiff.replay.model import GradeState, Status, ToolCall
+from replaydiff.replay.settings import GradingSection, Settings
 from tests.diff.build import case, trial
 
 SETTINGS = Settings(root=Path())

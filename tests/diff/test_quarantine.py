@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from diff.document import to_json
-from diff.result import Verdict
-from replay.model import Quarantine
+from replaydiff.diff.document import to_json
+from replaydiff.diff.result import Verdict
+from replaydiff.replay.model import Quarantine
 from tests.diff.build import case, item, trials
 from tests.diff.test_compute import diffed
 

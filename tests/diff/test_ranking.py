@@ -9,13 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from diff.compute import compute
-from diff.document import to_json
-from diff.result import Answer, DiffResult
-from replay.errors import UnknownNameError
-from replay.model import Lane
-from replay.settings import GateSection
-from replay.store.connection import open_store
+from replaydiff.diff.compute import compute
+from replaydiff.diff.document import to_json
+from replaydiff.diff.result import Answer, DiffResult
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.model import Lane
+from replaydiff.replay.settings import GateSection
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import RUN_ID, item, settings, store, trials, version
 
 NAMES = {

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from diff.statistics.split import Lane, split
+from replaydiff.diff.statistics.split import Lane, split
 
 
 def _made(

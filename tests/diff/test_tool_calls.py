@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from diff.graders.base import free_grades
-from diff.graders.tool_calls import grade
-from replay.model import ExpectedCall, GradeState, Match, Rule, Status, ToolCall
-from replay.settings import Agent, MatchSection, Settings, Tool
+from replaydiff.diff.graders.base import free_grades
+from replaydiff.diff.graders.tool_calls import grade
+from replaydiff.replay.model import ExpectedCall, GradeState, Match, Rule, Status, ToolCall
+from replaydiff.replay.settings import Agent, MatchSection, Settings, Tool
 from tests.diff.build import CALLS, case, item, trial
 
 SETTINGS = Settings(root=Path())

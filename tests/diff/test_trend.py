@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from replay.cli import main
-from replay.model import Lane, Run, Sample, Trial
-from replay.store.connection import open_store
-from replay.store.runs import create_run
-from replay.store.samples import write_sample
-from replay.store.trials import write_trials
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Lane, Run, Sample, Trial
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.trials import write_trials
 from tests.diff.build import WHEN, item, trial, version
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.truth.agents import AGENTS, outcomes, unchanged
 from benchmarks.truth.runs import METRIC, diffed, items_of, run_of, simulate, trials_of
-from diff.compute import compute
-from diff.result import Answer, Verdict
-from replay.settings import Settings
-from replay.store.connection import open_store
-from replay.store.runs import create_run
-from replay.store.trials import write_trials
+from replaydiff.diff.compute import compute
+from replaydiff.diff.result import Answer, Verdict
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.trials import write_trials
 
 
 @pytest.mark.parametrize(("sessions", "judge"), [(False, False), (True, True)])

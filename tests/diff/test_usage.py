@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diff.compute import compute
-from diff.result import DiffResult, MissKind
-from diff.statistics import paired
-from diff.statistics.quantiles import quantile_changes
-from replay.model import Item, Lane, Rule, Sample, Status, ToolCall, Trial, Usage
-from replay.settings import DiffSection
-from replay.store.connection import open_store
-from replay.store.samples import write_sample
+from replaydiff.diff.compute import compute
+from replaydiff.diff.result import DiffResult, MissKind
+from replaydiff.diff.statistics import paired
+from replaydiff.diff.statistics.quantiles import quantile_changes
+from replaydiff.replay.model import Item, Lane, Rule, Sample, Status, ToolCall, Trial, Usage
+from replaydiff.replay.settings import DiffSection
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.samples import write_sample
 from tests.diff.build import CALLS, RUN_ID, WHEN, item, settings, store, trial
 
 

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.result import Verdict
-from diff.verdicts import SINGLE_TRIAL, Judged, Sample, Scale, combine, judge, judge_alone, null_model
+from replaydiff.diff.result import Verdict
+from replaydiff.diff.verdicts import (
+    SINGLE_TRIAL,
+    Judged,
+    Sample,
+    Scale,
+    combine,
+    judge,
+    judge_alone,
+    null_model,
+)
 
 SCALE = Scale()
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from diff.walk import by_item
-from replay.model import Item, Json, Lane, Rule, ServedCall, Status, ToolCall, Trial
-from replay.store.connection import open_store
-from replay.store.runs import create_run, get_run
-from replay.store.trials import iter_trials, write_trials
+from replaydiff.diff.walk import by_item
+from replaydiff.replay.model import Item, Json, Lane, Rule, ServedCall, Status, ToolCall, Trial
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run, get_run
+from replaydiff.replay.store.trials import iter_trials, write_trials
 from tests.store.build import run
 
 RECORDED: Json = {"order": 7, "lines": [1, 2.5, None, "socks"]}

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
-from diff.judge import prompt
-from diff.judge.judge import Judge
-from replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replay.model import (
+from replaydiff.diff.judge import prompt
+from replaydiff.diff.judge.judge import Judge
+from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.model import (
     Expectation,
     Item,
     JudgeId,
@@ -27,9 +27,9 @@ from replay.model import (
     Version,
     VersionKind,
 )
-from replay.store.connection import open_store
-from replay.store.runs import create_run
-from replay.store.trials import write_trials
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run
+from replaydiff.replay.store.trials import write_trials
 
 RUN = "20261120-120000-abcd"
 AT = datetime(2026, 11, 20, 12)

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from diff.judge import batch
-from replay.cli import main
-from replay.model import Grade, GradeState, Lane, VersionKind
-from replay.store.connection import open_store
-from replay.store.grades import iter_grades
+from replaydiff.diff.judge import batch
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Grade, GradeState, Lane, VersionKind
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import iter_grades
 from tests.diff_judge.records import RUN, item, store, trial
 from tests.stand_ins.batches import CUT, REFUSE, BatchServer, errored, good, message, serving
 
@@ -192,7 +192,7 @@ def _kill_at(path: Path, server: BatchServer, moment: str) -> None:
 
     server.at = at
     process = subprocess.Popen(
-        [sys.executable, "-m", "replay", "--db", str(path), "run", "--resume", RUN],
+        [sys.executable, "-m", "replaydiff", "--db", str(path), "run", "--resume", RUN],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from diff.compute import compute
-from diff.grading import GradingReport, Progress, grade_run
-from diff.judge.estimate import estimate
-from diff.judge.judge import Judge, judge_from
-from replay import settings
-from replay.demo.stand_in import Fault, StandIn
-from replay.errors import CredentialsError, ReplayError, SettingsError
-from replay.llm.base import ModelFailure, ModelRequest
-from replay.model import Grade, GradeState, Lane, Status
-from replay.store.connection import open_store
-from replay.store.grades import iter_grades
-from replay.store.runs import create_run, get_run, iter_items
-from replay.store.trials import iter_trials, write_trials
-from reports.words import metric_notes
+from replaydiff.diff.compute import compute
+from replaydiff.diff.grading import GradingReport, Progress, grade_run
+from replaydiff.diff.judge.estimate import estimate
+from replaydiff.diff.judge.judge import Judge, judge_from
+from replaydiff.replay import settings
+from replaydiff.replay.demo.stand_in import Fault, StandIn
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.llm.base import ModelFailure, ModelRequest
+from replaydiff.replay.model import Grade, GradeState, Lane, Status
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import iter_grades
+from replaydiff.replay.store.runs import create_run, get_run, iter_items
+from replaydiff.replay.store.trials import iter_trials, write_trials
+from replaydiff.reports.words import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from diff.judge import labels
-from replay.errors import InputError
-from replay.model import Lane
-from replay.settings import Settings
-from replay.store.connection import open_store
+from replaydiff.diff.judge import labels
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Lane
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 from tests.diff.build import RUN_ID, item, judged, store, trial
 
 

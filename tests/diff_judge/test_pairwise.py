@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from diff.compute import compute
-from diff.grading import GradingReport, grade_run
-from replay.llm.base import ModelFailure, ModelRequest
-from replay.model import Grade, GradeState, Lane, Status
-from replay.settings import GateSection, Settings
-from replay.store.connection import open_store
-from replay.store.grades import iter_grades
-from replay.store.trials import write_trials
+from replaydiff.diff.compute import compute
+from replaydiff.diff.grading import GradingReport, grade_run
+from replaydiff.replay.llm.base import ModelFailure, ModelRequest
+from replaydiff.replay.model import Grade, GradeState, Lane, Status
+from replaydiff.replay.settings import GateSection, Settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import iter_grades
+from replaydiff.replay.store.trials import write_trials
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 
 Say = Callable[[dict[str, Any]], Any]

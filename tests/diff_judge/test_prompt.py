@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.judge import pairwise, prompt
-from replay.model import (
+from replaydiff.diff.judge import pairwise, prompt
+from replaydiff.replay.model import (
     Expectation,
     Item,
     Json,

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from diff.judge import votes
-from diff.judge.votes import Tally, tally
-from replay.llm.base import ModelFailure, ModelRequest, Stop
-from replay.model import GradeState, Message, Vote
+from replaydiff.diff.judge import votes
+from replaydiff.diff.judge.votes import Tally, tally
+from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
+from replaydiff.replay.model import GradeState, Message, Vote
 from tests.diff_judge.records import Scripted, points
 
 REQUEST = ModelRequest(

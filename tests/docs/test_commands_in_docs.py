@@ -23,9 +23,9 @@ from pathlib import Path
 import click
 import pytest
 
-from replay.cli import cli
-from replay.demo.stand_in import answers_at
-from replay.options import App
+from replaydiff.replay.cli import cli
+from replaydiff.replay.demo.stand_in import answers_at
+from replaydiff.replay.options import App
 from tests.demo.run import DemoRun
 
 ROOT = Path(__file__).parents[2]
@@ -163,7 +163,7 @@ def demo(demo_run: DemoRun) -> Iterator[tuple[Path, str]]:
     run = re.search(r"^run (\d{8}-\d{6}-\w+)", demo_run.done.stdout, re.MULTILINE)
     assert run is not None, demo_run.done.stdout
     with subprocess.Popen(
-        [sys.executable, "-m", "replay", "demo", "--serve"],
+        [sys.executable, "-m", "replaydiff", "demo", "--serve"],
         cwd=demo_run.untouched.parent,
         env=environment(),
         stdout=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.store.connection import open_store
+from replaydiff.replay.store.connection import open_store
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
 from tests.engine.project import Project

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diff.graders.base import BUILTIN
+from replaydiff.diff.graders.base import BUILTIN
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
 

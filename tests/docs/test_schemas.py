@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from replay.golden import case_to_json, read_golden
+from replaydiff.replay.golden import case_to_json, read_golden
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "replay" / "demo"

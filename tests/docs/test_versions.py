@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from replay.agents import exchange
-from replay.agents.attempt import Attempt
-from replay.agents.endpoint import Endpoint
-from replay.agents.rules import Rules
-from replay.engine.starting import rules_of
-from replay.engine.versions import resolve
-from replay.llm.turns import read_tools
-from replay.model import Item, Message, Status, ToolCall, Version, VersionKind
-from replay.settings import load
+from replaydiff.replay.agents import exchange
+from replaydiff.replay.agents.attempt import Attempt
+from replaydiff.replay.agents.endpoint import Endpoint
+from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.engine.starting import rules_of
+from replaydiff.replay.engine.versions import resolve
+from replaydiff.replay.llm.turns import read_tools
+from replaydiff.replay.model import Item, Message, Status, ToolCall, Version, VersionKind
+from replaydiff.replay.settings import load
 from tests.engine.project import Project
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "versions.md").read_text()

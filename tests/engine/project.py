@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from replay.model import Run, ToolCall, Trace, Trial
-from replay.sampling import draw
-from replay.store.connection import open_store
-from replay.store.runs import get_run, latest_run, list_runs
-from replay.store.samples import write_sample
-from replay.store.traces import write_traces
-from replay.store.trials import iter_trials
+from replaydiff.replay.model import Run, ToolCall, Trace, Trial
+from replaydiff.replay.sampling import draw
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import get_run, latest_run, list_runs
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.traces import write_traces
+from replaydiff.replay.store.trials import iter_trials
 
 AGENT = """
 import os, time
@@ -109,7 +109,7 @@ class Project:
     def start(self, *args: str, **more: str) -> subprocess.Popen[str]:
         """`replay ARGS` as a process of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "replay", *args],
+            [sys.executable, "-m", "replaydiff", *args],
             cwd=self.folder,
             env=self.environment(**more),
             stdout=subprocess.PIPE,

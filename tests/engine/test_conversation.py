@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from replay.model import Message, Status, ToolCall, Trace, Turn
-from replay.sampling import draw
-from replay.store.connection import open_store
-from replay.store.samples import write_sample
-from replay.turns import user_turns
+from replaydiff.replay.model import Message, Status, ToolCall, Trace, Turn
+from replaydiff.replay.sampling import draw
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.turns import user_turns
 from tests.commands.conftest import Replay
 from tests.engine.project import WHEN, Project
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.model import Status, Trial
+from replaydiff.replay.model import Status, Trial
 from tests.agents.conftest import processes_with
 from tests.engine.project import Done, Project, ended, two_revisions
 
@@ -87,7 +87,7 @@ LARGE = "def call(name, args) -> str: return ''\ndef run_agent(text): return tex
 def test_a_full_disk_loses_no_finished_trial(project: Project) -> None:
     project.commit("v3", LARGE)
     limit = 4 * 1024 * 1024
-    command = [sys.executable, "-m", "replay", "run", "--new", "git:v3", "--trials", "8"]
+    command = [sys.executable, "-m", "replaydiff", "run", "--new", "git:v3", "--trials", "8"]
     # A file may not grow beyond its limit, which fails as a full disk does.
     limited = f"import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); " + (
         "os.execv(sys.executable, sys.argv[1:])"

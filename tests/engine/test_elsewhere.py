@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.demo.stand_in import Fault, StandIn
-from replay.model import Rule, Status, ToolCall, Trace, Trial
+from replaydiff.replay.demo.stand_in import Fault, StandIn
+from replaydiff.replay.model import Rule, Status, ToolCall, Trace, Trial
 from tests.commands.conftest import Replay
 from tests.engine.project import WHEN, Project, order
 

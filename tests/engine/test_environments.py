@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.engine.environments import Environment, environment
-from replay.errors import VersionError
+from replaydiff.replay.engine.environments import Environment, environment
+from replaydiff.replay.errors import VersionError
 from tests.commands.conftest import Replay
 from tests.engine.project import AGENT, SETTINGS, Project
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.demo.stand_in import StandIn
-from replay.model import Usage
+from replaydiff.replay.demo.stand_in import StandIn
+from replaydiff.replay.model import Usage
 from tests.commands.conftest import Replay
 from tests.engine.project import SETTINGS, Project, order, two_revisions
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.demo.stand_in import StandIn
-from replay.model import Lane, Status
+from replaydiff.replay.demo.stand_in import StandIn
+from replaydiff.replay.model import Lane, Status
 from tests.agents.running import AGENTS
 from tests.commands.conftest import Replay
 from tests.engine.project import Project, order

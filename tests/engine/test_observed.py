@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from replay.engine.items import from_golden, from_sample
-from replay.engine.run import execute
-from replay.engine.versions import resolve
-from replay.errors import ReplayError
-from replay.model import Lane, Rule, Status, Trace, Trial, Usage
-from replay.settings import Settings
-from replay.store.connection import open_store
+from replaydiff.replay.engine.items import from_golden, from_sample
+from replaydiff.replay.engine.run import execute
+from replaydiff.replay.engine.versions import resolve
+from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.model import Lane, Rule, Status, Trace, Trial, Usage
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
 from tests.engine.project import WHEN, Project, order
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.engine.plan import Slot, block, order
-from replay.model import Lane
+from replaydiff.replay.engine.plan import Slot, block, order
+from replaydiff.replay.model import Lane
 
 NAMES = st.lists(st.text(), unique=True)
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.agents import Outcome
-from replay.engine.schedule import LONGEST_WAIT_S, Pace, provider_of, waiting_time
-from replay.model import Status, Version, VersionKind
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.engine.schedule import LONGEST_WAIT_S, Pace, provider_of, waiting_time
+from replaydiff.replay.model import Status, Version, VersionKind
 
 
 def failed(reason: str = "", retry_after_s: float | None = None) -> Outcome:

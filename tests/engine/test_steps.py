@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from replay.demo.stand_in import Fault, StandIn
-from replay.engine.steps import decisions
-from replay.model import Lane, Message, Mode, Rule, Status, Step, StepKind, ToolCall, Trace
+from replaydiff.replay.demo.stand_in import Fault, StandIn
+from replaydiff.replay.engine.steps import decisions
+from replaydiff.replay.model import Lane, Message, Mode, Rule, Status, Step, StepKind, ToolCall, Trace
 from tests.commands.conftest import Replay
 from tests.engine.project import Project, order
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from replay.engine.versions import changes, resolve
-from replay.errors import ReplayError
-from replay.model import Version, VersionKind
-from replay.settings import load
+from replaydiff.replay.engine.versions import changes, resolve
+from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.model import Version, VersionKind
+from replaydiff.replay.settings import load
 from tests.engine.project import SETTINGS, Project, git
 
 FORMS = (

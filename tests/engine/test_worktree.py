@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.engine.worktree import checkout
-from replay.errors import VersionError
+from replaydiff.replay.engine.worktree import checkout
+from replaydiff.replay.errors import VersionError
 from tests.engine.project import Project, git, two_revisions
 
 

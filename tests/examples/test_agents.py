@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from replay.model import Lane, Trial
-from replay.store.connection import open_store
-from replay.store.runs import latest_run
-from replay.store.trials import iter_trials
+from replaydiff.replay.model import Lane, Trial
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import latest_run
+from replaydiff.replay.store.trials import iter_trials
 from tests.commands.conftest import Replay
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from replay.demo.stand_in import StandIn
+from replaydiff.replay.demo.stand_in import StandIn
 from tests.commands.conftest import Replay
 from tests.examples.test_agents import EXAMPLES
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cases.convert import NAMES, OWN, read, write
-from cases.formats import bridge
-from cases.formats.base import FORMATS, load
-from replay.golden import case_of, case_to_json, read_golden
+from replaydiff.cases.convert import NAMES, OWN, read, write
+from replaydiff.cases.formats import bridge
+from replaydiff.cases.formats.base import FORMATS, load
+from replaydiff.replay.golden import case_of, case_to_json, read_golden
 from tests.commands.conftest import Replay
 
 CASES: list[dict[str, Any]] = [

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found]
 
-with atheris.instrument_imports(include=["importers", "replay.messages"]):
-    from importers.base import BUILTIN, InputFile, Reject, importer
-    from replay.messages import conversation, read_messages, read_text
+with atheris.instrument_imports(include=["importers", "replaydiff.replay.messages"]):
+    from replaydiff.importers.base import BUILTIN, InputFile, Reject, importer
+    from replaydiff.replay.messages import conversation, read_messages, read_text
 
     CANDIDATES = [importer(each) for each in BUILTIN]
 

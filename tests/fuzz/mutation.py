@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from importers.base import BUILTIN
-from importers.collect import collected
-from importers.reading import Record, records
+from replaydiff.importers.base import BUILTIN
+from replaydiff.importers.collect import collected
+from replaydiff.importers.reading import Record, records
 from tests.importers.reading import SAMPLE_FILES
 
 ODD: list[Any] = [

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from importers.base import BUILTIN, Note, Reject, Skipped, importer
-from importers.collect import collected
-from replay.messages import conversation, read_messages, read_text
-from replay.model import Trace
-from replay.store.text import encode
+from replaydiff.importers.base import BUILTIN, Note, Reject, Skipped, importer
+from replaydiff.importers.collect import collected
+from replaydiff.replay.messages import conversation, read_messages, read_text
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.text import encode
 from tests.fuzz.mutation import ODD, mutated, samples
 
 RECORDS = 300

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from replay.model import Rule, Status, Trial, Usage
-from replay.store.connection import open_store
+from replaydiff.replay.model import Rule, Status, Trial, Usage
+from replaydiff.replay.store.connection import open_store
 from tests.commands.conftest import Replay
 from tests.engine.project import Project, order
 from tests.stand_ins.loopback import Request, serving

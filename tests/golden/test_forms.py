@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cases.golden import add_cases, take_back
-from replay.errors import InputError
-from replay.golden import case_of, csv_form, read_golden, yaml_form
-from replay.golden.reading import pieces_of
-from replay.golden.splicing import with_case, without
+from replaydiff.cases.golden import add_cases, take_back
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import case_of, csv_form, read_golden, yaml_form
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.splicing import with_case, without
 
 YAML = """\
 # The golden set of the shop.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.errors import InputError
-from replay.golden import case_to_json, content_id, item_of, read_golden
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import case_to_json, content_id, item_of, read_golden
 
 
 def _file(folder: Path, text: str) -> Path:

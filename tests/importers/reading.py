@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from importers.base import Item, importer
-from importers.collect import collected
-from replay.model import Trace
+from replaydiff.importers.base import Item, importer
+from replaydiff.importers.collect import collected
+from replaydiff.replay.model import Trace
 
 SAMPLES = Path(__file__).parent / "samples"
 SAMPLE_FILES = sorted(

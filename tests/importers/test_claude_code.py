@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from importers.base import Note, Reject, Skipped, importer
-from importers.collect import collected
-from importers.detect import detect
-from importers.ingest import Report, ingest
-from replay.model import Trace
-from replay.store.connection import open_store
-from replay.store.traces import iter_traces
+from replaydiff.importers.base import Note, Reject, Skipped, importer
+from replaydiff.importers.collect import collected
+from replaydiff.importers.detect import detect
+from replaydiff.importers.ingest import Report, ingest
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
 
 SESSION = SAMPLES / "claude-code" / "session.jsonl"

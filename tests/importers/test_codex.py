@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from importers.base import Reject, Skipped, importer
-from importers.collect import collected
-from importers.ingest import Report, ingest
-from replay.store.connection import open_store
-from replay.store.traces import iter_traces
+from replaydiff.importers.base import Reject, Skipped, importer
+from replaydiff.importers.collect import collected
+from replaydiff.importers.ingest import Report, ingest
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
 
 ROLLOUT = SAMPLES / "codex" / "rollout.jsonl"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from importers.base import BUILTIN
-from replay.store.connection import open_store
-from replay.store.traces import count_traces, get_trace
+from replaydiff.importers.base import BUILTIN
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import SAMPLES, good_record
 
 
 def replay(folder: Path, *args: str, stdin: bytes = b"") -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command run in `folder`."""
     done = subprocess.run(
-        [sys.executable, "-m", "replay", *args], cwd=folder, input=stdin, capture_output=True, check=False
+        [sys.executable, "-m", "replaydiff", *args], cwd=folder, input=stdin, capture_output=True, check=False
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from importers.base import BUILTIN, Reject, divided, importer
-from importers.collect import collected
-from importers.detect import detect
-from importers.ingest import Report, ingest
-from importers.redact import redactor
-from replay.settings import RedactSection
-from replay.store.connection import open_store
-from replay.store.redactions import Tokens
-from replay.store.rejects import list_rejects
-from replay.store.traces import iter_traces
+from replaydiff.importers.base import BUILTIN, Reject, divided, importer
+from replaydiff.importers.collect import collected
+from replaydiff.importers.detect import detect
+from replaydiff.importers.ingest import Report, ingest
+from replaydiff.importers.redact import redactor
+from replaydiff.replay.settings import RedactSection
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.redactions import Tokens
+from replaydiff.replay.store.rejects import list_rejects
+from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
 
 IN_PROCESSES = " in processes"
@@ -30,8 +30,8 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Each source; those that can be read in several processes also in that way."""
     name = str(request.param)
     if name.endswith(IN_PROCESSES):
-        monkeypatch.setattr("importers.ingest.ALONE_BYTES", 0)
-        monkeypatch.setattr("importers.parallel.cores", lambda: 2)
+        monkeypatch.setattr("replaydiff.importers.ingest.ALONE_BYTES", 0)
+        monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
     return name.removesuffix(IN_PROCESSES)
 
 

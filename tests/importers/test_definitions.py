@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from replay.llm.turns import read_tools
-from replay.messages.definitions import definitions
+from replaydiff.replay.llm.turns import read_tools
+from replaydiff.replay.messages.definitions import definitions
 from tests.importers.reading import traces
 
 SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}}

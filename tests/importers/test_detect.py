@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from importers.base import BUILTIN, importer
-from importers.collect import collected
-from importers.detect import APART, LOOKED_AT, detect
-from importers.reading import Record, records
-from replay.errors import InputError
+from replaydiff.importers.base import BUILTIN, importer
+from replaydiff.importers.collect import collected
+from replaydiff.importers.detect import APART, LOOKED_AT, detect
+from replaydiff.importers.reading import Record, records
+from replaydiff.replay.errors import InputError
 from tests.importers.reading import SAMPLE_FILES, SAMPLES
 
 REAL = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES") or "")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.store.connection import open_store
-from replay.store.traces import get_trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import get_trace
 from tests.importers.reading import good_record
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending" / "importers.md").read_text(encoding="utf-8")
@@ -48,7 +48,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def replay(folder: Path, *args: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "replay", *args], cwd=folder, capture_output=True, check=False
+        [sys.executable, "-m", "replaydiff", *args], cwd=folder, capture_output=True, check=False
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

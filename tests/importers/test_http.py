@@ -7,8 +7,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from importers.http import ATTEMPTS, LONGEST_WAIT_S, HttpError, JsonClient, read_url, wait_of
-from replay.errors import CredentialsError, SettingsError
+from replaydiff.importers.http import ATTEMPTS, LONGEST_WAIT_S, HttpError, JsonClient, read_url, wait_of
+from replaydiff.replay.errors import CredentialsError, SettingsError
 from tests.stand_ins.loopback import CUT, Loopback, serving
 
 KEY = "key-that-nobody-may-read"

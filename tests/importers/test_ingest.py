@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from importers import ingest as module
-from importers.base import importer
-from importers.collect import collected
-from replay.store.connection import open_store
-from replay.store.traces import count_traces, get_trace
+from replaydiff.importers import ingest as module
+from replaydiff.importers.base import importer
+from replaydiff.importers.collect import collected
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import good_record
 
 

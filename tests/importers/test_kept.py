@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.store.connection import open_store
-from replay.store.traces import get_trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import get_trace
 from tests.importers.reading import good_record
 from tests.importers.test_redact import run, write
 

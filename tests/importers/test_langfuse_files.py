@@ -14,8 +14,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from importers.base import Item, Note, Reject, Skipped
-from replay.model import Trace
+from replaydiff.importers.base import Item, Note, Reject, Skipped
+from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, items, others, traces
 
 Rows = Sequence[dict[str, Any]]
@@ -171,7 +171,7 @@ def test_every_format_of_an_export_gives_the_same_traces(suffix: str, tmp_path: 
 
 def test_auto_takes_a_whole_export(tmp_path: Path) -> None:
     _export(tmp_path, "parquet", {"scores": SCORES, "observations_v2": OBSERVATIONS})
-    command = [sys.executable, "-m", "replay", "import", "auto", "exports", "--json"]
+    command = [sys.executable, "-m", "replaydiff", "import", "auto", "exports", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

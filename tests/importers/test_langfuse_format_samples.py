@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from importers.base import Note, Skipped
-from replay.messages import canonical_args, decode, read_args, read_messages
-from replay.model import Message, ToolCall, Trace, Usage
+from replaydiff.importers.base import Note, Skipped
+from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages
+from replaydiff.replay.model import Message, ToolCall, Trace, Usage
 from tests.importers.reading import items, others, traces
 
 FOLDER = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES", "")) / "langfuse"

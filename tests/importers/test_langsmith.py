@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from importers import http
-from importers.base import Skipped
-from importers.langsmith import api
-from replay.cli import main
-from replay.model import Trace
-from replay.store.connection import open_store
-from replay.store.traces import iter_traces
+from replaydiff.importers import http
+from replaydiff.importers.base import Skipped
+from replaydiff.importers.langsmith import api
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import items, traces
 from tests.stand_ins.langsmith import KEY, PROJECT, PROJECT_ID, LangSmith, trace
 from tests.stand_ins.loopback import CUT, Loopback, serving

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from importers import http
-from importers.base import Reject
-from importers.mlflow import live
-from replay.cli import main
-from replay.model import Trace
-from replay.store.connection import open_store
-from replay.store.traces import iter_traces
+from replaydiff.importers import http
+from replaydiff.importers.base import Reject
+from replaydiff.importers.mlflow import live
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import items, traces
 from tests.stand_ins.loopback import CUT, Loopback, serving
 from tests.stand_ins.mlflow import EXPERIMENT, EXPERIMENT_ID, TOKEN, MLflow, trace

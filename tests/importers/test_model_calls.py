@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replay.model import Trace
+from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, traces
 
 LOOP = SAMPLES / "openai" / "agent-loop.jsonl"

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from importers.base import Note, Skipped
+from replaydiff.importers.base import Note, Skipped
 from tests.importers.reading import items, others, traces
 
 CHAT = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from importers.base import Note, Reject, Skipped
-from replay.model import Trace
+from replaydiff.importers.base import Note, Reject, Skipped
+from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, items, others, traces
 
 START = 1_793_527_200_000_000_000

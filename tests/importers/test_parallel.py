@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from importers.base import importer
-from importers.collect import collected
-from importers.ingest import ALONE_BYTES, ingest
-from replay.store.connection import open_store
-from replay.store.rejects import list_rejects
-from replay.store.traces import count_traces
+from replaydiff.importers.base import importer
+from replaydiff.importers.collect import collected
+from replaydiff.importers.ingest import ALONE_BYTES, ingest
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.rejects import list_rejects
+from replaydiff.replay.store.traces import count_traces
 from tests.importers.reading import good_record
 
 TRACES = 40_000
@@ -42,10 +42,10 @@ def test_blocks_give_what_the_whole_file_gives(
 ) -> None:
     file = _lines(tmp_path / "f.jsonl")
     found: list[Any] = []
-    monkeypatch.setattr("importers.parallel.cores", lambda: 2)
+    monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, block_bytes)):
-        monkeypatch.setattr("importers.ingest.ALONE_BYTES", alone_bytes)
-        monkeypatch.setattr("importers.reading.lines.BLOCK_BYTES", size)
+        monkeypatch.setattr("replaydiff.importers.ingest.ALONE_BYTES", alone_bytes)
+        monkeypatch.setattr("replaydiff.importers.reading.lines.BLOCK_BYTES", size)
         with collected([str(file)]) as files, open_store(tmp_path / f"{name}.duckdb") as con:
             report = ingest(con, importer("jsonl"), files)
             rows = con.execute("SELECT * EXCLUDE imported_at FROM traces ORDER BY rowid").fetchall()
@@ -70,7 +70,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _begin(folder: Path, source: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "replay", "--db", "s.duckdb", "import", "jsonl", str(source)],
+        [sys.executable, "-m", "replaydiff", "--db", "s.duckdb", "import", "jsonl", str(source)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

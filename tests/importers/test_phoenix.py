@@ -10,12 +10,12 @@ from typing import Any
 import duckdb
 import pytest
 
-from importers.base import Note, Reject, Skipped
-from replay.cli import main
-from replay.model import Trace
-from replay.store.connection import open_store
-from replay.store.rejects import list_rejects
-from replay.store.traces import iter_traces
+from replaydiff.importers.base import Note, Reject, Skipped
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.rejects import list_rejects
+from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
 from tests.stand_ins.phoenix import PhoenixServer, phoenix
 
@@ -176,7 +176,7 @@ def test_since_last_takes_what_went_on_after_it_was_read(server: PhoenixServer, 
 def test_a_server_that_stumbles_is_asked_again(
     server: PhoenixServer, replay: Import, faults: list[int | str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importers.http.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("replaydiff.importers.http.FIRST_WAIT_S", 0.01)
     filled(server, 3)
     server.faults = faults
     code, out, _ = replay(*DAY)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from importers.base import InputFile
-from importers.collect import collected
-from importers.reading import Broken, Record, records
-from replay.errors import InputError
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.collect import collected
+from replaydiff.importers.reading import Broken, Record, records
+from replaydiff.replay.errors import InputError
 
 ROWS = [{"id": n, "text": "ä\n\"'[{" * n, "list": [1, {"a": None}]} for n in range(4)]
 

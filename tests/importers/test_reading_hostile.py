@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from importers.base import InputFile
-from importers.collect import collected
-from importers.reading import RECORD_BYTES, Broken, Record, records
-from replay.errors import InputError
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.collect import collected
+from replaydiff.importers.reading import RECORD_BYTES, Broken, Record, records
+from replaydiff.replay.errors import InputError
 
 MB = 1_000_000
 A, B, C = '{"a": 1}', '{"b": 2}', '{"c": 3}'

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from importers.base import Reject
-from replay.messages import conversation, read_messages
-from replay.model import Trace
+from replaydiff.importers.base import Reject
+from replaydiff.replay.messages import conversation, read_messages
+from replaydiff.replay.model import Trace
 from tests.importers.reading import items
 
 FOLDER = os.environ.get("REPLAY_TEST_FORMAT_SAMPLES")

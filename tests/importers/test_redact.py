@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from importers.redact import Redactor, redactor
-from importers.redact.accounts import luhn
-from replay.cli import main
-from replay.model import Trace
-from replay.settings import RedactSection
-from replay.store.connection import open_store
-from replay.store.redactions import Tokens
-from replay.store.rejects import list_rejects
-from replay.store.traces import get_trace
+from replaydiff.importers.redact import Redactor, redactor
+from replaydiff.importers.redact.accounts import luhn
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Trace
+from replaydiff.replay.settings import RedactSection
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.redactions import Tokens
+from replaydiff.replay.store.rejects import list_rejects
+from replaydiff.replay.store.traces import get_trace
 
 ON = "[import.redact]\n"
 
@@ -401,7 +401,7 @@ def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
 def test_a_text_that_cannot_be_searched_is_not_stored(
     lines: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importers.redact.own.SECONDS", 0.2)
+    monkeypatch.setattr("replaydiff.importers.redact.own.SECONDS", 0.2)
     (folder / "own.py").write_text(
         "def fails(text): raise ValueError('no')\n"
         "def wrong(text): return [(0, 99, 'NAME')]\n"

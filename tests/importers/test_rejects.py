@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from importers import ingest as module
-from importers import jsonl
-from importers.base import KEPT_CHARACTERS, RecordError
-from replay.model import JsonObject, Trace
-from replay.store.connection import open_store
-from replay.store.rejects import StoredReject, list_rejects
-from replay.store.traces import count_traces, get_trace
+from replaydiff.importers import ingest as module
+from replaydiff.importers import jsonl
+from replaydiff.importers.base import KEPT_CHARACTERS, RecordError
+from replaydiff.replay.model import JsonObject, Trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.rejects import StoredReject, list_rejects
+from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import good_record
 from tests.importers.test_redact import run, write
 
@@ -72,7 +72,7 @@ def test_what_was_rejected_is_tried_again_after_an_upgrade(
         return real(found)
 
     with monkeypatch.context() as older:
-        older.setattr("importers.jsonl._trace", too_old)
+        older.setattr("replaydiff.importers.jsonl._trace", too_old)
         assert run("import", "jsonl", "f.jsonl").exit_code == 3
     assert [(reject.line, reject.reason) for reject in rejects()] == [
         (1, "started_at is missing"),

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from importers.base import Skipped
-from importers.collect import collected
-from importers.detect import detect
-from replay.model import Trace, Usage
+from replaydiff.importers.base import Skipped
+from replaydiff.importers.collect import collected
+from replaydiff.importers.detect import detect
+from replaydiff.replay.model import Trace, Usage
 from tests.importers.reading import items, traces
 
 FOLDER = Path(os.environ.get("REPLAY_TEST_FORMAT_SAMPLES", ""))

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from replay.store.connection import open_store
-from replay.store.traces import count_traces
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import count_traces
 from tests.importers.test_redact import run, write
 
 TRACES = 9_000
@@ -49,7 +49,7 @@ def begin(folder: Path, source: Path, limit: int | None = None) -> subprocess.Po
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.Popen(
-        [sys.executable, "-m", "replay", "import", "jsonl", str(source)],
+        [sys.executable, "-m", "replaydiff", "import", "jsonl", str(source)],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from replay.demo.stand_in import Fault, StandIn
-from replay.errors import CredentialsError, ReplayError, SettingsError
-from replay.llm import anthropic, backoff
-from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
-from replay.model import Message
+from replaydiff.replay.demo.stand_in import Fault, StandIn
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.llm import anthropic, backoff
+from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.model import Message
 
 SCHEMA = {"type": "object", "properties": {"score": {"type": "integer"}}, "additionalProperties": False}
 

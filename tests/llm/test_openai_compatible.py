@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from diff.grading import grade_run
-from diff.judge.judge import judge_from
-from replay.errors import CredentialsError, ReplayError, SettingsError
-from replay.llm import openai_compatible as openai
-from replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
-from replay.model import GradeState, Message
-from replay.settings import JudgeSection, Price, Settings, load
-from replay.store.connection import open_store
-from replay.store.grades import iter_grades
+from replaydiff.diff.grading import grade_run
+from replaydiff.diff.judge.judge import judge_from
+from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.llm import openai_compatible as openai
+from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
+from replaydiff.replay.model import GradeState, Message
+from replaydiff.replay.settings import JudgeSection, Price, Settings, load
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.grades import iter_grades
 from tests.diff_judge import records
 from tests.stand_ins.chat_completions import Chat, chat, completion, error
 from tests.stand_ins.loopback import CUT

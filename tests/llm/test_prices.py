@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replay.llm import prices
-from replay.model import Usage
-from replay.settings import Price
+from replaydiff.replay.llm import prices
+from replaydiff.replay.model import Usage
+from replaydiff.replay.settings import Price
 
 MILLION = 1_000_000
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.messages import canonical_args
+from replaydiff.replay.messages import canonical_args
 from tests.messages.test_decode import objects, storable
 
 

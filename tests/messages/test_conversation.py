@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.messages import conversation
-from replay.model import Message, ToolCall
+from replaydiff.replay.messages import conversation
+from replaydiff.replay.model import Message, ToolCall
 
 
 def call(name: str, call_id: str | None = None) -> ToolCall:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.messages import RAW, decode, parse, read_args
+from replaydiff.replay.messages import RAW, decode, parse, read_args
 
 storable = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
 objects = st.recursive(

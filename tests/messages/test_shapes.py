@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from replay.messages import conversation, read_messages, read_text
-from replay.model import Message, ToolCall
+from replaydiff.replay.messages import conversation, read_messages, read_text
+from replaydiff.replay.model import Message, ToolCall
 from tests.messages.test_decode import objects
 
 ARGS = {"city": "Oslo"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from diff.result import (
+from replaydiff.diff.result import (
     Answer,
     Counts,
     DiffResult,
@@ -22,7 +22,7 @@ from diff.result import (
     Slice,
     Verdict,
 )
-from replay.model import (
+from replaydiff.replay.model import (
     Expectation,
     ExpectedCall,
     Grade,

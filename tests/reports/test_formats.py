@@ -14,9 +14,9 @@ import duckdb
 import jsonschema
 import pytest
 
-from diff.result import DiffResult
-from replay.errors import UnknownNameError
-from reports import base
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.reports import base
 from tests.reports import results, snapshots
 
 DRAWN = {name: make() for name, make in results.ALL.items()}

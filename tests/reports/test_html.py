@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from reports import base
-from reports.html import figures, plots, transcripts
-from reports.html.transcripts import case, text_limit
+from replaydiff.reports import base
+from replaydiff.reports.html import figures, plots, transcripts
+from replaydiff.reports.html.transcripts import case, text_limit
 from tests.reports import results
 from tests.reports.browser import Browser, browser, in_browser
 

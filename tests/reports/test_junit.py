@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from reports import base
+from replaydiff.reports import base
 from tests.reports import results
 
 

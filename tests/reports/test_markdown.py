@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diff.result import Verdict
-from reports import base, markdown
+from replaydiff.diff.result import Verdict
+from replaydiff.reports import base, markdown
 from tests.reports import results
 
 OURS = re.compile(r"</?(details|summary|b|sub|br)>|<!-- replaydiff -->")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports import numbers
+from replaydiff.reports import numbers
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,24 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from replay.cli import main
-from replay.errors import InputError
-from replay.model import Item, Lane, Rule, Run, ServedCall, Status, ToolCall, Trial, Version, VersionKind
-from replay.store.connection import open_store
-from replay.store.runs import create_run, finish_run
-from replay.store.trials import write_trials
-from reports import files
+from replaydiff.replay.cli import main
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import (
+    Item,
+    Lane,
+    Rule,
+    Run,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+    Version,
+    VersionKind,
+)
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run, finish_run
+from replaydiff.replay.store.trials import write_trials
+from replaydiff.reports import files
 
 RUN = "20261120-221305-ab12"
 
@@ -175,7 +186,7 @@ def test_diff_and_report_take_a_width(folder: Path) -> None:
 def test_a_pipe_gets_plain_text_and_a_reader_beside_it_is_no_obstacle(folder: Path) -> None:
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True):
         done = subprocess.run(
-            [sys.executable, "-m", "replay", "report", "--width", "80"],
+            [sys.executable, "-m", "replaydiff", "report", "--width", "80"],
             capture_output=True,
             text=True,
             check=True,

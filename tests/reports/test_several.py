@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from diff.compute import compute
-from diff.result import DiffResult
-from replay.model import Lane, Rule, Status, Usage
-from replay.store.connection import open_store
-from reports import base
+from replaydiff.diff.compute import compute
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.model import Lane, Rule, Status, Usage
+from replaydiff.replay.store.connection import open_store
+from replaydiff.reports import base
 from tests.diff.build import RUN_ID, item, settings, store, trial, version
 
 HOSTILE = "model=<img src=x onerror=alert(1)>|`[a](http://b)`\n@all"

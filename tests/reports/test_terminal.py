@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from diff.result import DiffResult, Verdict
-from reports import base, terminal
-from reports.numbers import change, interval, score
+from replaydiff.diff.result import DiffResult, Verdict
+from replaydiff.reports import base, terminal
+from replaydiff.reports.numbers import change, interval, score
 from tests.reports import results
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

@@ -18,12 +18,12 @@ from typing import Any
 import httpx
 import pytest
 
-from cases.desk import Desk
-from replay.engine.journal import path_of
-from replay.engine.report import Progress
-from replay.engine.tally import Tally
-from replay.errors import InputError
-from replay.model import (
+from replaydiff.cases.desk import Desk
+from replaydiff.replay.engine.journal import path_of
+from replaydiff.replay.engine.report import Progress
+from replaydiff.replay.engine.tally import Tally
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import (
     Item,
     Lane,
     Message,
@@ -34,12 +34,12 @@ from replay.model import (
     Trace,
     Trial,
 )
-from replay.store.connection import open_store
-from replay.store.decisions import decisions
-from replay.store.text import encode
-from replay.store.traces import write_traces
-from reports.view.pages.traces import parts
-from reports.view.shelf import Shelf
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.decisions import decisions
+from replaydiff.replay.store.text import encode
+from replaydiff.replay.store.traces import write_traces
+from replaydiff.reports.view.pages.traces import parts
+from replaydiff.reports.view.shelf import Shelf
 from tests.diff import build
 from tests.diff.build import CALLS, RUN_ID, WHEN, item, judged, store, trial
 from tests.engine.project import two_revisions
@@ -80,7 +80,7 @@ class Server:
 def serving(folder: Path, *args: str) -> Iterator[Server]:
     """The command in a folder, until the context ends as a person ends it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "replay", "view", "--no-browser", *args],
+        [sys.executable, "-m", "replaydiff", "view", "--no-browser", *args],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -278,7 +278,7 @@ def test_the_way_in_never_leads_elsewhere(server: Server) -> None:
 def test_a_port_that_is_taken_and_a_store_that_is_not_there_are_said_in_a_sentence(shop: Path) -> None:
     def view(*args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "replay", "view", "--no-browser", *args],
+            [sys.executable, "-m", "replaydiff", "view", "--no-browser", *args],
             cwd=shop, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
 
@@ -299,7 +299,7 @@ def test_a_port_that_is_taken_and_a_store_that_is_not_there_are_said_in_a_senten
 WRITER = """
 import sys, time
 from pathlib import Path
-from replay.store.connection import open_store
+from replaydiff.replay.store.connection import open_store
 with open_store(Path(sys.argv[1])) as con:
     print("held", flush=True)
     sys.stdin.readline()
@@ -653,7 +653,7 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     ]
     # The terminal knows of it.
     done = subprocess.run(
-        [sys.executable, "-m", "replay", "triage", RUN_ID, "--json"],
+        [sys.executable, "-m", "replaydiff", "triage", RUN_ID, "--json"],
         cwd=server.folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     listed = json.loads(done.stdout)
@@ -766,7 +766,7 @@ def test_labels_are_given_blind_with_the_keyboard_and_calibrate_reads_them(
     assert [row["label"] for row in rows] == ["3", "1", "2", "3"]
     assert rows[2]["note"] == "not 1 of the best"
     done = subprocess.run(
-        [sys.executable, "-m", "replay", "calibrate", RUN_ID, "--read", str(path), "--json"],
+        [sys.executable, "-m", "replaydiff", "calibrate", RUN_ID, "--read", str(path), "--json"],
         cwd=server.folder, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["labels"] == 4

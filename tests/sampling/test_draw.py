@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replay.errors import InputError, UnknownNameError
-from replay.sampling import Draw, draw
-from replay.store.connection import open_store
-from replay.store.traces import write_traces
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.sampling import Draw, draw
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import write_traces
 from tests.store.build import calls, trace
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from replay import settings
-from replay.errors import SettingsError
+from replaydiff.replay import settings
+from replaydiff.replay.errors import SettingsError
 
 
 def _write(folder: Path, text: str) -> Path:

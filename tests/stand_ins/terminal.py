@@ -16,7 +16,7 @@ def typed(folder: Path, keys: Sequence[tuple[str, str]], *words: str, **env: str
     """Run `replay WORDS` on a terminal of 80 columns; each key is sent once its text was seen."""
     own, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "replay", *words],
+        [sys.executable, "-m", "replaydiff", *words],
         cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "50", **env},
     )  # fmt: skip

@@ -5,8 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from replay.model import Item, Lane, Run, Step, StepKind, ToolCall, Trace, Usage, Version, VersionKind
-from replay.model.trace import Message
+from replaydiff.replay.model import (
+    Item,
+    Lane,
+    Run,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+    Usage,
+    Version,
+    VersionKind,
+)
+from replaydiff.replay.model.trace import Message
 
 WHEN = datetime(2026, 10, 3, 14, 22, 5, 123456)
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from replay.cli import main
-from replay.model import Action, Decision, GradeState, Lane, Sample, SampleItem, Trace, Vote
-from replay.store.connection import open_store
-from replay.store.decisions import add_decision, decisions
-from replay.store.samples import write_sample
-from replay.store.traces import iter_traces, write_traces
-from replay.store.votes import KeptVote, read_votes, write_votes
+from replaydiff.replay.cli import main
+from replaydiff.replay.model import Action, Decision, GradeState, Lane, Sample, SampleItem, Trace, Vote
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.decisions import add_decision, decisions
+from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.traces import iter_traces, write_traces
+from replaydiff.replay.store.votes import KeptVote, read_votes, write_votes
 from tests.diff.build import RUN_ID, item, store, trial
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from replay import __version__
-from replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
-from replay.store import migrate
-from replay.store.connection import open_store
-from replay.store.traces import count_traces, write_traces
+from replaydiff import __version__
+from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
+from replaydiff.replay.store import migrate
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import count_traces, write_traces
 from tests.store.build import trace
 
 
@@ -164,7 +164,7 @@ def test_a_folder_without_permission_is_one_sentence(tmp_path: Path) -> None:
 HOLD = """
     import sys, time
     from pathlib import Path
-    from replay.store.connection import open_store
+    from replaydiff.replay.store.connection import open_store
     with open_store(Path(sys.argv[1])) as con:
         print("open", flush=True)
         time.sleep(float(sys.argv[2]))
@@ -207,8 +207,8 @@ def test_the_other_mode_within_one_process_is_one_sentence(tmp_path: Path) -> No
 WRITE = """
     import sys
     from pathlib import Path
-    from replay.store.connection import open_store
-    from replay.store.traces import write_traces
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.traces import write_traces
     from tests.store.build import trace
     with open_store(Path(sys.argv[1])) as con:
         for batch in range(10**6):

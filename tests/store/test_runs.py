@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from duckdb import DuckDBPyConnection
 
-from replay.errors import InputError, UnknownNameError
-from replay.model import (
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.model import (
     Action,
     Decision,
     Expectation,
@@ -30,13 +30,21 @@ from replay.model import (
     Usage,
     Vote,
 )
-from replay.store.connection import open_store
-from replay.store.decisions import add_decision, decisions
-from replay.store.grades import iter_grades, write_grades
-from replay.store.rejects import list_rejects, write_rejects
-from replay.store.runs import create_run, finish_run, get_item, get_run, iter_items, latest_run, list_runs
-from replay.store.samples import get_sample, list_samples, sample_items, write_sample
-from replay.store.trials import finished_keys, iter_trials, trials_of, write_trials
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.decisions import add_decision, decisions
+from replaydiff.replay.store.grades import iter_grades, write_grades
+from replaydiff.replay.store.rejects import list_rejects, write_rejects
+from replaydiff.replay.store.runs import (
+    create_run,
+    finish_run,
+    get_item,
+    get_run,
+    iter_items,
+    latest_run,
+    list_runs,
+)
+from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
+from replaydiff.replay.store.trials import finished_keys, iter_trials, trials_of, write_trials
 from tests.store.build import WHEN, calls, items, run
 
 RUN = "20261003-142205-ab12"

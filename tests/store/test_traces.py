@@ -13,10 +13,17 @@ from duckdb import DuckDBPyConnection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replay.errors import InputError, UnknownNameError
-from replay.model import Message, Step, StepKind, ToolCall, Trace, TraceState, Usage
-from replay.store.connection import open_store
-from replay.store.traces import Written, count_traces, get_trace, iter_traces, trace_months, write_traces
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.model import Message, Step, StepKind, ToolCall, Trace, TraceState, Usage
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import (
+    Written,
+    count_traces,
+    get_trace,
+    iter_traces,
+    trace_months,
+    write_traces,
+)
 from tests.store.build import calls, rich_trace, trace
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from duckdb import DuckDBPyConnection
 
-from replay.errors import InputError, StoreMissingError, UnknownNameError
-from replay.store import where as where_module
-from replay.store.connection import open_store
-from replay.store.listing import list_traces
-from replay.store.traces import count_traces, write_traces
-from replay.store.where import field_text, matching_ids, month_range
+from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
+from replaydiff.replay.store import where as where_module
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.listing import list_traces
+from replaydiff.replay.store.traces import count_traces, write_traces
+from replaydiff.replay.store.where import field_text, matching_ids, month_range
 from tests.store.build import calls, trace
 
 TRACES = [

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replay.messages import canonical_args
-from replay.model import Rule, ToolCall
-from replay.tape import Tape
+from replaydiff.replay.messages import canonical_args
+from replaydiff.replay.model import Rule, ToolCall
+from replaydiff.replay.tape import Tape
 
 
 def call(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from replay.model import Lane, Rule, ServedCall, Status, ToolCall, Trial
-from replay.terminal.lanes import FIRST, lanes, pairs
+from replaydiff.replay.model import Lane, Rule, ServedCall, Status, ToolCall, Trial
+from replaydiff.replay.terminal.lanes import FIRST, lanes, pairs
 
 CALLS = st.lists(
     st.builds(

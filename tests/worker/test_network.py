@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from replay.agents import build
-from replay.agents.network import PROVIDERS, model_hosts
-from replay.errors import VersionError
-from replay.model import Status, Version, VersionKind
+from replaydiff.replay.agents import build
+from replaydiff.replay.agents.network import PROVIDERS, model_hosts
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Status, Version, VersionKind
 from tests.agents.running import calls, item, recorded, run, run_one
 from tests.agents.test_starting import refusal
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from replay.agents import Outcome
-from replay.errors import VersionError
-from replay.model import Status
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Status
 from tests.agents.running import calls, item, recorded, run, run_one
 
 TOOLS = '''

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replay.model import Item, Message, Status, ToolCall, Usage
+from replaydiff.replay.model import Item, Message, Status, ToolCall, Usage
 from tests.agents.running import calls, run_one
 from tests.agents.test_starting import refusal
 

@@ -8,19 +8,19 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cases.attention import Entry
-from cases.duplicates import DuplicateError
-from cases.promote import RECORDING, better
-from cases.queue import Queue
-from replay.errors import InputError, ReplayError, StoreBusyError
-from replay.model import Case
-from reports.view.pages import triage
-from reports.view.site import Site
+from replaydiff.cases.attention import Entry
+from replaydiff.cases.duplicates import DuplicateError
+from replaydiff.cases.promote import RECORDING, better
+from replaydiff.cases.queue import Queue
+from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
+from replaydiff.replay.model import Case
+from replaydiff.reports.view.pages import triage
+from replaydiff.reports.view.site import Site
 
 
 def form(site: Site, request: Request) -> Response:
     """The case that an entry would become, as a text."""
-    from cases.editing import text_of
+    from replaydiff.cases.editing import text_of
 
     fields = dict(request.query_params)
     queue, one, _ = triage.asked(site, request, fields)
@@ -32,7 +32,7 @@ def form(site: Site, request: Request) -> Response:
 
 def save(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Add the case as it was edited; where it is none, the text comes back with what is wrong."""
-    from cases.editing import EditError, read_case
+    from replaydiff.cases.editing import EditError, read_case
 
     queue, one, following = triage.asked(site, request, fields)
     text = fields.get("text", "").replace("\r\n", "\n")
@@ -50,7 +50,7 @@ def again(
     site: Site, queue: Queue, one: Entry, fields: Mapping[str, str], case: Case, wrong: DuplicateError
 ) -> Response:
     """A case that was not added, since one like it is there: to change, or to add all the same."""
-    from cases.editing import text_of
+    from replaydiff.cases.editing import text_of
 
     return _page(site, queue, one, fields, text=text_of(case), wrong=wrong)
 

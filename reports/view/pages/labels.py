@@ -14,16 +14,16 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from diff.judge import labels
-from replay.errors import InputError
-from replay.terminal.plain import visible
-from reports.view.pages.triage import LABELS
-from reports.view.site import Site
+from replaydiff.diff.judge import labels
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.reports.view.pages.triage import LABELS
+from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from diff.judge.sheet import Judged
+    from replaydiff.diff.judge.sheet import Judged
 
 _LONGEST_NAME = 80
 
@@ -120,7 +120,7 @@ def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
 
 def _run(site: Site, request: Request) -> str:
     """The run's full id, which names the file: never a text of the address alone."""
-    from replay.store.runs import get_run
+    from replaydiff.replay.store.runs import get_run
 
     asked = request.path_params["run"]
     return site.shelf.read("run", asked, lambda con: get_run(con, asked)).value.id

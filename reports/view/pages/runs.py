@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from replay.engine.tally import running
-from replay.model import Lane, Run
-from replay.terminal.plain import one_line
-from reports import words
-from reports.html import render
-from reports.view.site import Site
+from replaydiff.replay.engine.tally import running
+from replaydiff.replay.model import Lane, Run
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.reports import words
+from replaydiff.reports.html import render
+from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from diff.result import DiffResult
+    from replaydiff.diff.result import DiffResult
 
 _PAGE = 25
 
@@ -106,7 +106,7 @@ def _file(result: DiffResult) -> tuple[str, str]:
 
 
 def _lines(con: DuckDBPyConnection) -> list[Line]:
-    from replay.store.runs import list_runs
+    from replaydiff.replay.store.runs import list_runs
 
     items = dict(con.execute("SELECT run_id, count(*) FROM run_items GROUP BY run_id").fetchall())
     return [

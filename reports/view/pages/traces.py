@@ -12,16 +12,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from replay.errors import InputError
-from replay.model import Json, ToolCall, Trace, TraceState
-from replay.terminal.plain import visible
-from reports import numbers
-from reports.view.site import Site
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Json, ToolCall, Trace, TraceState
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.reports import numbers
+from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replay.store.listing import Listed
+    from replaydiff.replay.store.listing import Listed
 
 _PAGE = 50
 _MOST = 100_000
@@ -50,7 +50,7 @@ def listed(site: Site, request: Request) -> Response:
     found = months = None
 
     def find(con: DuckDBPyConnection) -> tuple[list[Listed], int]:
-        from replay.store.listing import list_traces
+        from replaydiff.replay.store.listing import list_traces
 
         return list_traces(
             con,
@@ -62,7 +62,7 @@ def listed(site: Site, request: Request) -> Response:
         )
 
     def find_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
-        from replay.store.traces import trace_months
+        from replaydiff.replay.store.traces import trace_months
 
         return trace_months(con)
 
@@ -98,7 +98,7 @@ def one(site: Site, request: Request) -> Response:
         raise HTTPException(404)
 
     def find(con: DuckDBPyConnection) -> Trace:
-        from replay.store.traces import get_trace
+        from replaydiff.replay.store.traces import get_trace
 
         return get_trace(con, trace_id)
 

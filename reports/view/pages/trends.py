@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from diff.trend import Point, kind, trend
-from replay.model import Lane
-from replay.terminal.plain import visible
-from reports import numbers
-from reports.view.site import Site
+from replaydiff.diff.trend import Point, kind, trend
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.reports import numbers
+from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -52,8 +52,8 @@ def trends(site: Site, request: Request) -> Response:
     lane = lane if lane in [one.value for one in Lane] else "new"
 
     def find(con: DuckDBPyConnection) -> _Found:
-        from diff.compute import compute
-        from replay.store.runs import list_runs
+        from replaydiff.diff.compute import compute
+        from replaydiff.replay.store.runs import list_runs
 
         runs = [run for run in list_runs(con) if run.finished_at is not None]
         kinds = list(dict.fromkeys(kind(run) for run in reversed(runs)))

@@ -9,15 +9,15 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from cases.attention import Entry, subject
-from cases.promote import RECORDING, better
-from cases.queue import Queue, kind
-from diff.stored import JUDGE
-from replay.errors import InputError
-from replay.model import Action, Case, Lane, Status
-from reports.html import render, transcripts
-from reports.view.shelf import Found
-from reports.view.site import Site
+from replaydiff.cases.attention import Entry, subject
+from replaydiff.cases.promote import RECORDING, better
+from replaydiff.cases.queue import Queue, kind
+from replaydiff.diff.stored import JUDGE
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Action, Case, Lane, Status
+from replaydiff.reports.html import render, transcripts
+from replaydiff.reports.view.shelf import Found
+from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -63,8 +63,8 @@ def entry(site: Site, request: Request) -> Response:
 
 def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Make the entry a case of the golden set."""
-    from cases.duplicates import DuplicateError
-    from reports.view.pages import edit
+    from replaydiff.cases.duplicates import DuplicateError
+    from replaydiff.reports.view.pages import edit
 
     queue, one, following = asked(site, request, fields)
     case = proposed(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
@@ -82,8 +82,8 @@ def proposed(site: Site, queue: Queue, one: Entry, expect: str, trait: str) -> C
     Raises:
         InputError: the lane whose calls are to be expected has no trial that ended well.
     """
-    from cases.golden import free_id
-    from cases.promote import now, propose
+    from replaydiff.cases.golden import free_id
+    from replaydiff.cases.promote import now, propose
 
     return propose(
         one.item.item,
@@ -154,7 +154,7 @@ _SAID = {
 
 
 def _queue(site: Site, run: str, *, again: bool) -> Found[Queue]:
-    from cases.queue import queue
+    from replaydiff.cases.queue import queue
 
     def find(con: DuckDBPyConnection) -> Queue:
         return queue(con, run, site.settings, everything=False, again=again)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from replay.model import Trace
-from replay.store.connection import open_store
-from replay.store.traces import iter_traces
+from replaydiff.replay.model import Trace
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import iter_traces
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, Langfuse
 
 OCTOBER = ("--month", "2026-10")
@@ -40,7 +40,7 @@ class Done:
 
 def command(*args: str) -> list[str]:
     """The command line of an import."""
-    return [sys.executable, "-m", "replay", "import", "langfuse", *args]
+    return [sys.executable, "-m", "replaydiff", "import", "langfuse", *args]
 
 
 def ask(folder: Path, stand_in: Langfuse, *args: str, **others: str) -> Done:

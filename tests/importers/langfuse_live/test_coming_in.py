@@ -183,7 +183,7 @@ def test_a_persons_correction_is_what_a_promoted_case_expects(generation: str, t
     assert stored(tmp_path)["t"].scores == {}
     (tmp_path / "replay.toml").write_text('[agent]\nentrypoint = "a:b"\n')
     done = subprocess.run(
-        [sys.executable, "-m", "replay", "promote", "t", "u", "v"],
+        [sys.executable, "-m", "replaydiff", "promote", "t", "u", "v"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from replay.model import Trace
+from replaydiff.replay.model import Trace
 from tests.importers.langfuse_live.asking import OCTOBER, ask, stored
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, Langfuse
 

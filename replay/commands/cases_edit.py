@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.errors import InputError, UnknownNameError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from cases.rewriting import Opened
+    from replaydiff.cases.rewriting import Opened
 
 _path = click.option(
     "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
@@ -34,10 +34,10 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
     Example:
       replay cases show cancel-17
     """
-    from replay.golden import case_to_json, read_golden, yaml_form
-    from replay.terminal.table import show as put
-    from replay.terminal.table import terminal_width
-    from replay.terminal.transcript import Transcript
+    from replaydiff.replay.golden import case_to_json, read_golden, yaml_form
+    from replaydiff.replay.terminal.table import show as put
+    from replaydiff.replay.terminal.table import terminal_width
+    from replaydiff.replay.terminal.transcript import Transcript
 
     golden = golden_set(app, path)
     cases = {case.id: case for case in read_golden(golden)}
@@ -75,8 +75,8 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
       replay cases edit cancel-17 --as yaml
       replay cases edit cancel-17 --from /tmp/replay-edit-x1/cancel-17.json
     """
-    from cases.rewriting import open_case
-    from replay.golden.text import read_text
+    from replaydiff.cases.rewriting import open_case
+    from replaydiff.replay.golden.text import read_text
 
     golden = golden_set(app, path)
     if source is not None and kind is None:
@@ -106,8 +106,8 @@ def golden_set(app: App, path: Path | None) -> Path:
 
 def _edited(opened: Opened, file: Path) -> bool:
     """Edit until it is a case, or the person gives up; whether the file is needed no more."""
-    from cases.editing import EditError, read_record
-    from replay.golden.text import read_text
+    from replaydiff.cases.editing import EditError, read_record
+    from replaydiff.replay.golden.text import read_text
 
     while True:
         try:
@@ -138,9 +138,9 @@ def _edited(opened: Opened, file: Path) -> bool:
 def _save(opened: Opened, text: str, file: Path) -> None:
     from datetime import UTC, datetime
 
-    from cases.editing import EditError
-    from cases.rewriting import save
-    from replay.golden import content_id
+    from replaydiff.cases.editing import EditError
+    from replaydiff.cases.rewriting import save
+    from replaydiff.replay.golden import content_id
 
     try:
         case = save(opened, text, datetime.now(UTC).date())

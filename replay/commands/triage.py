@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from replay.options import App, command, json_option, print_json
+from replaydiff.replay.options import App, command, json_option, print_json
 
 
 @command("triage")
@@ -31,13 +31,13 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
       replay triage
       replay triage 20261120-221305-ab12 --list
     """
-    from cases.desk import Desk
-    from cases.promote import person
-    from cases.queue import document, queue, text
-    from cases.session import Session
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
-    from replay.terminal.table import show, terminal_width
+    from replaydiff.cases.desk import Desk
+    from replaydiff.cases.promote import person
+    from replaydiff.cases.queue import document, queue, text
+    from replaydiff.cases.session import Session
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+    from replaydiff.replay.terminal.table import show, terminal_width
 
     with open_store(app.store_path, read_only=True) as con:
         run = chosen_run(con, run).id

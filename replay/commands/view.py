@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replay.options import App, command
+from replaydiff.replay.options import App, command
 
 
 @command("view")
@@ -26,13 +26,13 @@ def view(app: App, port: int, no_browser: bool) -> None:
     import threading
     import webbrowser
 
-    from cases.desk import Desk
-    from cases.promote import person
-    from replay.errors import StoreMissingError
-    from reports.view.follower import Follower
-    from reports.view.server import serve
-    from reports.view.shelf import Shelf
-    from reports.view.site import Site
+    from replaydiff.cases.desk import Desk
+    from replaydiff.cases.promote import person
+    from replaydiff.replay.errors import StoreMissingError
+    from replaydiff.reports.view.follower import Follower
+    from replaydiff.reports.view.server import serve
+    from replaydiff.reports.view.shelf import Shelf
+    from replaydiff.reports.view.site import Site
 
     store, settings = app.store_path, app.settings
     if not store.exists():

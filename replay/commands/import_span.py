@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from importers.base import LiveImporter, Query, RecordError
-from importers.fields import parse_time
-from importers.ingest import asked
-from replay.errors import InputError
-from replay.store import clock
-from replay.store.marks import last_read
-from replay.store.where import month_range
+from replaydiff.importers.base import LiveImporter, Query, RecordError
+from replaydiff.importers.fields import parse_time
+from replaydiff.importers.ingest import asked
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.store import clock
+from replaydiff.replay.store.marks import last_read
+from replaydiff.replay.store.where import month_range
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

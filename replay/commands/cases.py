@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cases.commands.cases_convert import convert
-from cases.commands.cases_edit import edit, golden_set, show
-from replay.errors import ExitCode, InputError, StoreError
-from replay.options import App, command, common_options, json_option, print_json, say
+from replaydiff.replay.commands.cases_convert import convert
+from replaydiff.replay.commands.cases_edit import edit, golden_set, show
+from replaydiff.replay.errors import ExitCode, InputError, StoreError
+from replaydiff.replay.options import App, command, common_options, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from cases.coverage import Coverage
-    from cases.lint import Finding
-    from replay.model import Case
+    from replaydiff.cases.coverage import Coverage
+    from replaydiff.cases.lint import Finding
+    from replaydiff.replay.model import Case
 
 _SHOWN = 15
 _path = click.option(
@@ -40,7 +40,7 @@ def cases() -> None:
 
 
 def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
-    from replay.golden import read_golden
+    from replaydiff.replay.golden import read_golden
 
     golden = golden_set(app, path)
     return golden, read_golden(golden)
@@ -52,9 +52,9 @@ def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
 @json_option
 def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
     """List the cases: what each expects, its tags, when it was reviewed."""
-    from cases.coverage import path_of
-    from replay.golden import case_to_json
-    from replay.terminal.table import Column, show, table, terminal_width
+    from replaydiff.cases.coverage import path_of
+    from replaydiff.replay.golden import case_to_json
+    from replaydiff.replay.terminal.table import Column, show, table, terminal_width
 
     _, found = _read(app, path)
     chosen = [case for case in found if not tags or set(tags) & set(case.tags)]
@@ -104,8 +104,8 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
     """
     from datetime import UTC, datetime
 
-    from cases.lint import Level
-    from cases.lint import lint as check
+    from replaydiff.cases.lint import Level
+    from replaydiff.cases.lint import lint as check
 
     golden = golden_set(app, path)
     days = stale_days or app.settings.cases.stale_days
@@ -122,10 +122,10 @@ def _flaky(app: App, golden: Path) -> dict[str, str]:
     """What stored runs say of the cases; nothing where there is no store, or it cannot be read now."""
     if not app.store_path.exists():
         return {}
-    from cases.flaky import flaky
-    from replay.golden import each_case
-    from replay.model import Case
-    from replay.store.connection import open_store
+    from replaydiff.cases.flaky import flaky
+    from replaydiff.replay.golden import each_case
+    from replaydiff.replay.model import Case
+    from replaydiff.replay.store.connection import open_store
 
     ids = {found.id for _, found in each_case(golden) if isinstance(found, Case)}
     try:
@@ -137,8 +137,8 @@ def _flaky(app: App, golden: Path) -> dict[str, str]:
 
 
 def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
-    from replay.terminal.plain import one_line
-    from replay.terminal.table import show
+    from replaydiff.replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.table import show
 
     for one in findings:
         named = f" {one_line(one.case, 40)}" if one.case else ""
@@ -158,10 +158,10 @@ def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None
     Example:
       replay cases stats --month 2026-10
     """
-    from cases.coverage import counted, coverage
-    from replay.store.connection import open_store
-    from replay.store.traces import trace_months
-    from replay.store.where import month_range
+    from replaydiff.cases.coverage import counted, coverage
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.traces import trace_months
+    from replaydiff.replay.store.where import month_range
 
     _, found = _read(app, path)
     covered = None
@@ -181,8 +181,8 @@ def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None
 
 
 def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: Coverage | None) -> None:
-    from replay.terminal.plain import one_line
-    from replay.terminal.table import Column, show, table, terminal_width
+    from replaydiff.replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.table import Column, show, table, terminal_width
 
     click.echo(f"{len(found)} cases")
     for name, counts in by.items():
@@ -220,8 +220,8 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
     Example:
       replay cases retire cancel-17 --reason "we no longer ship to Norway"
     """
-    from cases.golden import retire_cases
-    from cases.promote import now, person
+    from replaydiff.cases.golden import retire_cases
+    from replaydiff.cases.promote import now, person
 
     golden, _ = _read(app, path)
     kept = retire_cases(golden, ids, reason=reason, by=person(app.settings.root), at=now())
@@ -250,8 +250,8 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
       replay cases merge ../checkout/cases/golden.jsonl
       replay cases merge theirs.jsonl --base base.jsonl
     """
-    from cases.golden import add_cases
-    from replay.golden import content_id, read_golden
+    from replaydiff.cases.golden import add_cases
+    from replaydiff.replay.golden import content_id, read_golden
 
     golden = path or app.settings.golden_path
     if base is not None:
@@ -276,7 +276,7 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
 
 
 def _merge_branches(golden: Path, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
-    from cases.merging import merge_branches
+    from replaydiff.cases.merging import merge_branches
 
     if len(files) != 1:
         raise InputError("--base is what two sides came from; name one FILE")

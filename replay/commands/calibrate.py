@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from replay.errors import ExitCode, InputError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 _SHOWN = 10
 _OWN = ""
@@ -90,9 +90,9 @@ def calibrate(
 
 
 def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
-    from diff.judge import labels
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
+    from replaydiff.diff.judge import labels
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
 
     with open_store(app.store_path, read_only=True) as con:
         drawn = labels.draw_blind(con, app.settings, chosen_run(con, run).id, size=size, seed=seed)
@@ -104,11 +104,11 @@ def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
 
 
 def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
-    from cases.promote import person
-    from diff.judge import labels
-    from diff.judge.booth import Booth
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
+    from replaydiff.cases.promote import person
+    from replaydiff.diff.judge import labels
+    from replaydiff.diff.judge.booth import Booth
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
 
     if not sys.stdin.isatty():
         raise InputError(
@@ -134,11 +134,11 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
 
 
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
-    from diff.calibration import judge_hash
-    from diff.judge import labels
-    from diff.judge.calibrating import IDENTITY, calibration
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
+    from replaydiff.diff.calibration import judge_hash
+    from replaydiff.diff.judge import labels
+    from replaydiff.diff.judge.calibrating import IDENTITY, calibration
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
 
     paths = [Path(name) for name in filled if name != _OWN]
     with open_store(app.store_path, read_only=True) as con:
@@ -161,16 +161,16 @@ def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, 
 def _write(target: Path, document: Mapping[str, Any]) -> None:
     import json
 
-    from reports.files import write_whole
+    from replaydiff.reports.files import write_whole
 
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
 def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
-    from replay.terminal.plain import one_line
-    from replay.terminal.table import Column, show, table, terminal_width
-    from reports import numbers
+    from replaydiff.replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.table import Column, show, table, terminal_width
+    from replaydiff.reports import numbers
 
     gate = app.settings.gate
     kappa = numbers.score(document["kappa"])

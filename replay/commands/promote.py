@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.errors import SettingsError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from cases.items import Found
-    from cases.promote import Proposal
-    from diff.judge.judge import Judge
+    from replaydiff.cases.items import Found
+    from replaydiff.cases.promote import Proposal
+    from replaydiff.diff.judge.judge import Judge
 
 
 @command("promote")
@@ -64,15 +64,15 @@ def promote(
     Example:
       replay promote 3f9a21 --run 20261120-221305-ab12 --trait "asks before it cancels"
     """
-    from cases.desk import Desk
-    from cases.drafting import drafts_of
-    from cases.golden import free_id
-    from cases.items import better_of, find_item
-    from cases.promote import BETTER, now, person, propose
-    from replay.errors import InputError
-    from replay.store.connection import open_store
-    from replay.terminal.plain import one_line
-    from replay.terminal.table import show
+    from replaydiff.cases.desk import Desk
+    from replaydiff.cases.drafting import drafts_of
+    from replaydiff.cases.golden import free_id
+    from replaydiff.cases.items import better_of, find_item
+    from replaydiff.cases.promote import BETTER, now, person, propose
+    from replaydiff.replay.errors import InputError
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.table import show
 
     if case_id is not None and len(ids) > 1:
         raise InputError("--id names one case, and several items were given; promote them one by one")
@@ -124,7 +124,7 @@ def promote(
 
 
 def _judge(app: App) -> Judge:
-    from diff.judge.judge import judge_from
+    from replaydiff.diff.judge.judge import judge_from
 
     judge = judge_from(app.settings)
     if judge is None:
@@ -133,7 +133,7 @@ def _judge(app: App) -> Judge:
 
 
 def _drafted(judge: Judge, found: Found, proposal: Proposal) -> Proposal:
-    from cases.drafting import draft, with_drafts
+    from replaydiff.cases.drafting import draft, with_drafts
 
     drafts = draft(judge, found.item, found.trials, proposal.expected_from)
     cost = "" if drafts.cost_usd is None else f" for ${drafts.cost_usd:.4f}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replay.options import App, command
+from replaydiff.replay.options import App, command
 
 
 @command("dismiss")
@@ -20,10 +20,10 @@ def dismiss(app: App, ids: tuple[str, ...], reason: str, run_id: str | None) -> 
     Example:
       replay dismiss 3f9a21 --reason "the order system was down"
     """
-    from cases.desk import Desk
-    from cases.items import find_item
-    from cases.promote import person
-    from replay.store.connection import open_store
+    from replaydiff.cases.desk import Desk
+    from replaydiff.cases.items import find_item
+    from replaydiff.cases.promote import person
+    from replaydiff.replay.store.connection import open_store
 
     with open_store(app.store_path, read_only=True) as con:
         found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from replay.options import App, candidate_option, command, metrics_option, say, width_option
+from replaydiff.replay.options import App, candidate_option, command, metrics_option, say, width_option
 
 _EPILOG = """\b
 Examples:
@@ -52,12 +52,12 @@ def report(
     that opens from disk, without a network. Markdown fits a pull request's comment and begins with a marker,
     by which a later run finds and updates it. CSV and Parquet have a row a case.
     """
-    from diff.compute import compute
-    from diff.ranking import new_lane
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
-    from replay.terminal.plain import encodable
-    from reports import base, files, terminal
+    from replaydiff.diff.compute import compute
+    from replaydiff.diff.ranking import new_lane
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+    from replaydiff.replay.terminal.plain import encodable
+    from replaydiff.reports import base, files, terminal
 
     write = base.find(format_)
     if output not in (None, "-"):

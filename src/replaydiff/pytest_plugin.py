@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from replay.agents import Agent
-    from replay.model import Case, Item, Trial
-    from replay.settings import Settings
+    from replaydiff.replay.agents import Agent
+    from replaydiff.replay.model import Case, Item, Trial
+    from replaydiff.replay.settings import Settings
 
 T = TypeVar("T")
 
@@ -78,9 +78,9 @@ class GoldenSet(pytest.File):
         Raises:
             CollectError: the file cannot be read; names the line.
         """
-        from diff.alone import quarantined
-        from replay.errors import ReplayError
-        from replay.golden import item_of, read_golden
+        from replaydiff.diff.alone import quarantined
+        from replaydiff.replay.errors import ReplayError
+        from replaydiff.replay.golden import item_of, read_golden
 
         try:
             cases = read_golden(self.path)
@@ -113,11 +113,11 @@ class Stage:
     """One version of the agent, running on a loop of its own."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from replay import settings as settings_module
-        from replay.commands.replaying import Asked, choose_lanes
-        from replay.engine.starting import crew_of, rules_of, start_crew
-        from replay.model import Lane, Run
-        from replay.store.clock import utc_now
+        from replaydiff.replay import settings as settings_module
+        from replaydiff.replay.commands.replaying import Asked, choose_lanes
+        from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
+        from replaydiff.replay.model import Lane, Run
+        from replaydiff.replay.store.clock import utc_now
 
         asked = Asked(new=(config.getoption("agent"),))
         self.settings: Settings = asked.settings(settings_module.load())
@@ -138,9 +138,9 @@ class Stage:
 
     def trial(self, item: Item, index: int) -> Trial:
         """One trial of an item."""
-        from replay.engine.conversation import converse
-        from replay.engine.costs import cost_of
-        from replay.model import Lane
+        from replaydiff.replay.engine.conversation import converse
+        from replaydiff.replay.engine.costs import cost_of
+        from replaydiff.replay.model import Lane
 
         outcome = self._call(converse(self._agent, item, index))
         cost = cost_of(self._version, outcome, self.settings.prices)
@@ -172,10 +172,10 @@ class CaseTest(pytest.Item):
         Raises:
             CaseFailure: a trial did not pass; where the case has a threshold, too many did not.
         """
-        from diff.alone import threshold_of
-        from diff.graders.base import free_grades
-        from replay.golden import item_of
-        from replay.model import Status
+        from replaydiff.diff.alone import threshold_of
+        from replaydiff.diff.graders.base import free_grades
+        from replaydiff.replay.golden import item_of
+        from replaydiff.replay.model import Status
 
         assert isinstance(self.parent, GoldenSet)  # noqa: S101 - who collected it
         stage = self.parent.stage()
@@ -202,7 +202,7 @@ class CaseTest(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What was asked, expected and done; for an error of ours its one sentence."""
-        from replay.errors import ReplayError
+        from replaydiff.replay.errors import ReplayError
 
         if isinstance(excinfo.value, CaseFailure | ReplayError):
             return str(excinfo.value)
@@ -214,8 +214,8 @@ class CaseTest(pytest.Item):
 
 
 def _report(case: Case, trial: Trial, wrong: list[str], trials: int) -> str:
-    from replay.tape import show_call
-    from replay.terminal.plain import one_line, visible
+    from replaydiff.replay.tape import show_call
+    from replaydiff.replay.terminal.plain import one_line, visible
 
     expected = case.expectation.tool_calls
     calls = [show_call(one.call.name, one.call.args) for one in trial.served]
@@ -234,8 +234,8 @@ def _report(case: Case, trial: Trial, wrong: list[str], trials: int) -> str:
 
 
 def _tags(path: Path) -> set[str]:
-    from replay.errors import ReplayError
-    from replay.golden import read_golden
+    from replaydiff.replay.errors import ReplayError
+    from replaydiff.replay.golden import read_golden
 
     try:
         return {_marker(tag) for case in read_golden(path) for tag in case.tags}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from replay.errors import ExitCode
-from replay.options import (
+from replaydiff.replay.errors import ExitCode
+from replaydiff.replay.options import (
     App,
     candidate_option,
     command,
@@ -57,14 +57,14 @@ def diff(
     Without --gate (or a [gate] in replay.toml) the exit code is 0, or 3 where trials errored. With one it is
     0 where the gate held, 1 where it did not, and 4 where it could not be decided.
     """
-    from diff import gate as gates
-    from diff.compute import compute
-    from diff.document import to_json
-    from diff.ranking import new_lane
-    from replay.errors import worst_exit
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
-    from reports import terminal
+    from replaydiff.diff import gate as gates
+    from replaydiff.diff.compute import compute
+    from replaydiff.diff.document import to_json
+    from replaydiff.diff.ranking import new_lane
+    from replaydiff.replay.errors import worst_exit
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+    from replaydiff.reports import terminal
 
     gates.check_form(gate)
     with open_store(app.store_path, read_only=True) as con:

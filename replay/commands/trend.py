@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.options import App, command, json_option, print_json
+from replaydiff.replay.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from diff.trend import Point
+    from replaydiff.diff.trend import Point
 
 _PLOT = 24
 
@@ -44,13 +44,13 @@ def trend(
     """
     from dataclasses import asdict
 
-    from diff.trend import kind, series
-    from diff.trend import trend as follow
-    from replay.errors import InputError, UnknownNameError
-    from replay.model import Lane
-    from replay.store.connection import open_store
-    from replay.store.runs import list_runs
-    from replay.terminal.table import show, terminal_width
+    from replaydiff.diff.trend import kind, series
+    from replaydiff.diff.trend import trend as follow
+    from replaydiff.replay.errors import InputError, UnknownNameError
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import list_runs
+    from replaydiff.replay.terminal.table import show, terminal_width
 
     if lane not in {known.value for known in Lane}:
         raise UnknownNameError("lane", lane, [known.value for known in Lane])
@@ -77,8 +77,8 @@ def trend(
 
 
 def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) -> str:
-    from replay.terminal.table import Column, table
-    from reports import numbers
+    from replaydiff.replay.terminal.table import Column, table
+    from replaydiff.reports import numbers
 
     low, high = min(point.low for point in points), max(point.high for point in points)
     columns = [

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.options import App, command, json_option, print_json
+from replaydiff.replay.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from diff.plan import Seen, Size
+    from replaydiff.diff.plan import Seen, Size
 
 _ITEMS = (20, 50, 100, 200, 500)
 
@@ -65,13 +65,13 @@ def plan(
       replay plan --candidates 3 --trials 3
       replay plan 20261120-221305-ab12 --metric judge --effect 0.03 --power 0.9
     """
-    from diff.compute import compute
-    from diff.plan import items_for, seen, size
-    from diff.statistics.paired import simultaneous
-    from replay.errors import InputError
-    from replay.store.connection import open_store
-    from replay.store.runs import chosen_run
-    from replay.terminal.table import show, terminal_width
+    from replaydiff.diff.compute import compute
+    from replaydiff.diff.plan import items_for, seen, size
+    from replaydiff.diff.statistics.paired import simultaneous
+    from replaydiff.replay.errors import InputError
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+    from replaydiff.replay.terminal.table import show, terminal_width
 
     wanted = app.settings.gate.tolerance if effect is None else effect
     if wanted <= 0:
@@ -129,8 +129,8 @@ def _text(
     needed: Sequence[Size | None],
     width: int,
 ) -> str:
-    from replay.terminal.table import Column, table
-    from reports import numbers
+    from replaydiff.replay.terminal.table import Column, table
+    from replaydiff.reports import numbers
 
     noise = "unknown (no version was tried twice)" if known.noise is None else numbers.score(known.noise)
     lines = [
@@ -164,7 +164,7 @@ def _text(
 
 
 def _cell(effect: str, cost_usd: float | None) -> str:
-    from reports import numbers
+    from replaydiff.reports import numbers
 
     return f"{effect} {numbers.dollars(cost_usd)}" if cost_usd else effect
 

@@ -16,11 +16,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from importers.base import InputFile
-from importers.base import Told as Words
-from importers.ingest import Progress as Told
-from replay.options import say
-from replay.terminal.plain import one_line
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.base import Told as Words
+from replaydiff.importers.ingest import Progress as Told
+from replaydiff.replay.options import say
+from replaydiff.replay.terminal.plain import one_line
 
 _SECONDS_BETWEEN_LINES = 5
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from replay.errors import InputError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 _NAMES = "jsonl, json, yaml, csv, promptfoo, inspect, deepeval, pydantic-evals, langfuse or openai-evals"
 
@@ -42,8 +42,8 @@ def convert(
       replay cases convert cases/golden.jsonl tests.yaml --to promptfoo
       replay cases convert goldens.json cases/golden.jsonl --from deepeval
     """
-    from cases import convert as converting
-    from replay.files import replacing
+    from replaydiff.cases import convert as converting
+    from replaydiff.replay.files import replacing
 
     for named in (from_, to):
         if named is not None and named not in converting.NAMES:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.errors import ExitCode, InputError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from cases.push import Pushed
-    from cases.push_records import DatasetItem
-    from diff.result import DiffResult
+    from replaydiff.cases.push import Pushed
+    from replaydiff.cases.push_records import DatasetItem
+    from replaydiff.diff.result import DiffResult
 
 _EPILOG = """\b
 Examples:
@@ -53,9 +53,9 @@ def push(
 
     Exit code 3 says that a part was not taken; sending again goes on with it.
     """
-    from cases.push import push as send
-    from cases.push_channel import address, open_channel
-    from replay.langfuse_keys import LangfuseKeys
+    from replaydiff.cases.push import push as send
+    from replaydiff.cases.push_channel import address, open_channel
+    from replaydiff.replay.langfuse_keys import LangfuseKeys
 
     keys = LangfuseKeys.from_environment()
     shown = address(keys)
@@ -73,8 +73,8 @@ def push(
 
 
 def _result(app: App, run: str) -> DiffResult:
-    from diff.compute import compute
-    from replay.store.connection import open_store
+    from replaydiff.diff.compute import compute
+    from replaydiff.replay.store.connection import open_store
 
     with open_store(app.store_path, read_only=True) as con:
         return compute(con, run, app.settings)
@@ -84,8 +84,8 @@ def _rows(
     app: App, result: DiffResult | None, dataset: str | None, path: Path | None
 ) -> tuple[str, list[DatasetItem]]:
     """The dataset's name and items: the golden set as it is now, and what a run replayed beside it."""
-    from cases.push_records import of_case, of_item
-    from replay.golden import read_golden
+    from replaydiff.cases.push_records import of_case, of_item
+    from replaydiff.replay.golden import read_golden
 
     if result is None:
         golden = path or app.settings.golden_path
@@ -108,7 +108,7 @@ def _rows(
 
 
 def _tell(shown: str, dataset: str, pushed: Pushed) -> None:
-    from replay.terminal.plain import one_line
+    from replaydiff.replay.terminal.plain import one_line
 
     sent = ", ".join(f"{count:,} {what}" for what, count in pushed.sent.items())
     there = ", ".join(f"{count:,} {what}" for what, count in pushed.unchanged.items())

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from importers.content import TURNED_ON_BY
-from importers.ingest import Report, place
-from replay.model import TraceState
-from replay.terminal.plain import one_line
+from replaydiff.importers.content import TURNED_ON_BY
+from replaydiff.importers.ingest import Report, place
+from replaydiff.replay.model import TraceState
+from replaydiff.replay.terminal.plain import one_line
 
 if TYPE_CHECKING:
-    from replay.store.rejects import StoredReject
+    from replaydiff.replay.store.rejects import StoredReject
 
 _LISTED = 50
 ADVICE = (

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from replay.errors import ExitCode, InputError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from duckdb import DuckDBPyConnection
 
-    from importers.base import Importer, InputFile
-    from importers.ingest import Progress, Report
-    from importers.redact import Redactor
+    from replaydiff.importers.base import Importer, InputFile
+    from replaydiff.importers.ingest import Progress, Report
+    from replaydiff.importers.redact import Redactor
 
 AUTO = "auto"
 _NAMED = 5
@@ -121,40 +121,40 @@ def import_(
 
 def _told(app: App, as_json: bool, reports: Sequence[Report], first: bool) -> ExitCode:
     """Say what was done; `first` where the store had no traces before."""
-    from importers.commands import summary
+    from replaydiff.replay.commands import import_summary
 
     redacted = app.settings.import_.redaction is not None
     if as_json:
-        print_json(summary.document(reports, redacted=redacted))
+        print_json(import_summary.document(reports, redacted=redacted))
     else:
         for report in reports:
-            summary.show(report)
+            import_summary.show(report)
         if first and not redacted and any(report.traces for report in reports):
-            summary.echo(summary.ADVICE)
+            import_summary.echo(import_summary.ADVICE)
     return ExitCode.PARTIAL if any(report.rejected for report in reports) else ExitCode.OK
 
 
 def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
     from dataclasses import asdict
 
-    from importers.commands import summary
-    from replay.store.connection import open_store
-    from replay.store.rejects import list_rejects
+    from replaydiff.replay.commands import import_summary
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.rejects import list_rejects
 
     with open_store(app.store_path, read_only=True) as con:
         found = list_rejects(con, source)
     if as_json:
         print_json([{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in found])
     elif found:
-        summary.show_rejects(found)
+        import_summary.show_rejects(found)
     else:
         say("no record was rejected" + (f" by {source}" if source else ""))
     return ExitCode.OK
 
 
 def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
-    from importers.base import importer
-    from importers.ingest import ingest_rejects
+    from replaydiff.importers.base import importer
+    from replaydiff.importers.ingest import ingest_rejects
 
     with _store(app) as (con, redactor):
         reports = ingest_rejects(con, importer, source, redactor)
@@ -166,21 +166,21 @@ def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
 @contextmanager
 def _store(app: App) -> Iterator[tuple[DuckDBPyConnection, Redactor | None]]:
     """The store, and what redacts on the way into it, where the settings ask for that."""
-    from replay.store.connection import open_store
+    from replaydiff.replay.store.connection import open_store
 
     section = app.settings.import_.redaction
     with open_store(app.store_path) as con:
         if section is None:
             yield con, None
             return
-        from importers.redact import redactor
-        from replay.store.redactions import Tokens
+        from replaydiff.importers.redact import redactor
+        from replaydiff.replay.store.redactions import Tokens
 
         yield con, redactor(section, app.settings.root, Tokens(con))
 
 
 def _is_empty(con: DuckDBPyConnection) -> bool:
-    from replay.store.traces import count_traces
+    from replaydiff.replay.store.traces import count_traces
 
     return count_traces(con) == 0
 
@@ -193,11 +193,11 @@ def _flag(name: str) -> str:
 def _from_files(
     app: App, source: str, paths: Sequence[str], strict: bool, all_environments: bool
 ) -> tuple[list[Report], bool]:
-    from importers.base import importer
-    from importers.collect import collected
-    from importers.detect import detect
-    from importers.ingest import check, ingest
-    from replay.terminal.plain import one_line
+    from replaydiff.importers.base import importer
+    from replaydiff.importers.collect import collected
+    from replaydiff.importers.detect import detect
+    from replaydiff.importers.ingest import check, ingest
+    from replaydiff.replay.terminal.plain import one_line
 
     chosen = None if source == AUTO else importer(source)
     with collected(paths) as files:
@@ -229,10 +229,10 @@ def _tell(reader: Importer, names: Sequence[str]) -> None:
 def _live(
     app: App, source: str, spans: dict[str, str | None], filters: dict[str, Any], strict: bool
 ) -> tuple[list[Report], bool]:
-    from importers.base import importer, live
-    from importers.commands.progress import status
-    from importers.commands.span import live_id, span
-    from importers.ingest import begun, ingest_live
+    from replaydiff.importers.base import importer, live
+    from replaydiff.importers.ingest import begun, ingest_live
+    from replaydiff.replay.commands.import_progress import status
+    from replaydiff.replay.commands.import_span import live_id, span
 
     reader = None if source == AUTO else live(importer(source))
     if reader is None:
@@ -261,6 +261,6 @@ def _progress(files: Sequence[InputFile]) -> AbstractContextManager[Progress | N
 
     if not sys.stderr.isatty():
         return nullcontext()
-    from importers.commands.progress import bar
+    from replaydiff.replay.commands.import_progress import bar
 
     return bar(files)

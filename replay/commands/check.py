@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replay.commands import replaying
-from replay.commands.replaying import Asked, some_run_options
-from replay.errors import ExitCode, InputError, Interrupted, SettingsError
-from replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands import replaying
+from replaydiff.replay.commands.replaying import Asked, some_run_options
+from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError
+from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from cases.check import Checked
-    from replay.commands.telling import Done
-    from replay.settings import Settings
+    from replaydiff.cases.check import Checked
+    from replaydiff.replay.commands.telling import Done
+    from replaydiff.replay.settings import Settings
 
 LATEST = ""
 """`--resume` without a run, `--changed` without a revision."""
@@ -87,12 +87,12 @@ def check(
       replay check --changed origin/main -o report.html
       replay check --old git:main --trials 3
     """
-    from cases import check as checking
-    from cases.check_text import text
-    from diff import gate as gates
-    from replay.errors import worst_exit
-    from replay.settings import override
-    from replay.terminal.table import show, terminal_width
+    from replaydiff.cases import check as checking
+    from replaydiff.cases.check_text import text
+    from replaydiff.diff import gate as gates
+    from replaydiff.replay.errors import worst_exit
+    from replaydiff.replay.settings import override
+    from replaydiff.replay.terminal.table import show, terminal_width
 
     targets = _targets(junit, markdown, outputs)
     asked = replace(asked, old=old, new=() if new is None else (new,))
@@ -126,7 +126,7 @@ def check(
 
 def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) -> list[tuple[Path, str]]:
     """The files to write and their formats, refused before anything is spent where they cannot be written."""
-    from reports import base, files
+    from replaydiff.reports import base, files
 
     suffixes = {known.suffix: name for name, known in base.BUILTIN.items()}
     found = [(Path(file), name) for file, name in ((junit, "junit"), (markdown, "markdown")) if file]
@@ -148,8 +148,8 @@ def _begun(
     changed: str | None,
 ) -> Done | None:
     """A new check; None where no case is to be checked."""
-    from cases.choosing import choose
-    from replay.model import Lane
+    from replaydiff.cases.choosing import choose
+    from replaydiff.replay.model import Lane
 
     judging = replaying.choose_judge(asked, settings)
     lanes = replaying.choose_lanes(asked, settings)
@@ -167,10 +167,10 @@ def _begun(
 
 
 def _resumed(app: App, asked: Asked, settings: Settings, run_id: str) -> Done:
-    from replay.engine.run import resume
-    from replay.model import Lane
-    from replay.store.connection import open_store
-    from replay.store.runs import get_run, latest_run
+    from replaydiff.replay.engine.run import resume
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import get_run, latest_run
 
     asked.refuse_beside_resume()
     with open_store(app.store_path, read_only=True) as con:
@@ -203,9 +203,9 @@ class _told_as_check:  # noqa: N801 - read as a statement
 
 
 def _write(targets: list[tuple[Path, str]], checked: Checked) -> None:
-    from cases.check import written
-    from cases.check_text import text
-    from reports import base, files
+    from replaydiff.cases.check import written
+    from replaydiff.cases.check_text import text
+    from replaydiff.reports import base, files
 
     for file, name in targets:
         report: str | bytes

@@ -1,1 +1,0 @@
-"""Commands: parse, call, print. They may import anything; nothing imports a command."""
