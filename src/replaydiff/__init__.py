@@ -1,3 +1,47 @@
-"""Replay production traces of tool-calling agents against two versions, and report what changed."""
+"""Replay production traces of tool-calling agents against two versions, and report what changed.
+
+    import replaydiff as rd
+
+    project = rd.open(".")
+    project.import_("traces.jsonl")
+    sample = project.sample(month="2026-10", size=50)
+    run = project.run(sample, old="git:main", new=".", trials=3)
+    print(run.diff().answer)
+
+Every public name is here; nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.errors import ReplayError as ReplayError
+    from replaydiff.replay.model import Grade as Grade
+    from replaydiff.replay.model import Item as Item
+    from replaydiff.replay.model import ToolCall as ToolCall
+    from replaydiff.replay.model import Trace as Trace
+    from replaydiff.replay.model import Trial as Trial
 
 __version__ = "0.1.0"
+
+_EXPORTS = {
+    "Grade": "replaydiff.replay.model",
+    "Item": "replaydiff.replay.model",
+    "ReplayError": "replaydiff.replay.errors",
+    "ToolCall": "replaydiff.replay.model",
+    "Trace": "replaydiff.replay.model",
+    "Trial": "replaydiff.replay.model",
+}
+"""Public name → the module that defines it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'replaydiff' has no attribute {name!r}")
+    return getattr(import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTS])
