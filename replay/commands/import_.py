@@ -231,8 +231,8 @@ def _live(
 ) -> tuple[list[Report], bool]:
     from replaydiff.importers.base import importer, live
     from replaydiff.importers.ingest import begun, ingest_live
+    from replaydiff.importers.query import live_id, span
     from replaydiff.replay.commands.import_progress import status
-    from replaydiff.replay.commands.import_span import live_id, span
 
     reader = None if source == AUTO else live(importer(source))
     if reader is None:

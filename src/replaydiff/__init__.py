@@ -17,6 +17,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from replaydiff.replay.api.options import RunOptions as RunOptions
+    from replaydiff.replay.api.project import Project as Project
+    from replaydiff.replay.api.project import open as open  # noqa: A004
+    from replaydiff.replay.api.results import Check as Check
+    from replaydiff.replay.api.results import Diff as Diff
+    from replaydiff.replay.api.results import ImportReport as ImportReport
+    from replaydiff.replay.api.results import Run as Run
+    from replaydiff.replay.api.results import Sample as Sample
     from replaydiff.replay.errors import ReplayError as ReplayError
     from replaydiff.replay.model import Grade as Grade
     from replaydiff.replay.model import Item as Item
@@ -27,6 +35,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Check": "replaydiff.replay.api.results",
+    "Diff": "replaydiff.replay.api.results",
+    "ImportReport": "replaydiff.replay.api.results",
+    "Project": "replaydiff.replay.api.project",
+    "Run": "replaydiff.replay.api.results",
+    "RunOptions": "replaydiff.replay.api.options",
+    "Sample": "replaydiff.replay.api.results",
+    "open": "replaydiff.replay.api.project",
     "Grade": "replaydiff.replay.model",
     "Item": "replaydiff.replay.model",
     "ReplayError": "replaydiff.replay.errors",

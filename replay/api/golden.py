@@ -1,0 +1,282 @@
+"""Upkeep of a golden set, and sending it or a run's results to a platform."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaydiff.replay.errors import InputError, StoreError
+from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from replaydiff.cases.coverage import Coverage
+    from replaydiff.cases.lint import Finding
+    from replaydiff.cases.merging import Merged
+    from replaydiff.cases.push import Pushed
+    from replaydiff.cases.push_records import DatasetItem
+    from replaydiff.cases.rewriting import Opened
+    from replaydiff.diff.result import DiffResult
+    from replaydiff.replay.model import Case
+
+
+class GoldenSet:
+    """A golden set: a file under version control."""
+
+    def __init__(self, path: Path, store: Path, settings: Settings) -> None:
+        self.path = path
+        self._store, self._settings = store, settings
+
+    def existing(self) -> GoldenSet:
+        """Return it.
+
+        Raises:
+            InputError: the file is not there.
+        """
+        if not self.path.exists():
+            raise InputError(
+                f"there is no golden set {self.path}; `replay init` or `replay promote` makes one"
+            )
+        return self
+
+    def cases(self) -> list[Case]:
+        """Return the cases, in the order of the file.
+
+        Raises:
+            InputError: the file is not there, or a line of it is not a case.
+        """
+        from replaydiff.replay.golden import read_golden
+
+        return read_golden(self.existing().path)
+
+    def lint(self, message: Callable[[str], None], *, stale_days: int | None = None) -> list[Finding]:
+        """Return what is wrong with it, line by line."""
+        from replaydiff.cases.lint import lint
+
+        days = stale_days or self._settings.cases.stale_days
+        return lint(self.existing().path, datetime.now(UTC).date(), days, self._flaky(message))
+
+    def _flaky(self, message: Callable[[str], None]) -> dict[str, str]:
+        """Return what stored runs report of the cases; nothing where the store cannot be read now."""
+        if not self._store.exists():
+            return {}
+        from replaydiff.cases.flaky import flaky
+        from replaydiff.replay.golden import each_case
+        from replaydiff.replay.model import Case
+        from replaydiff.replay.store.connection import open_store
+
+        ids = {found.id for _, found in each_case(self.path) if isinstance(found, Case)}
+        try:
+            with open_store(self._store, read_only=True) as con:
+                return flaky(con, self._settings, ids)
+        except StoreError as error:
+            message(f"flaky cases are not looked for: {error}")
+            return {}
+
+    def coverage(self, month: str | None = None) -> Coverage | None:
+        """Return which tool paths of a month's traces no case expects; None without traces.
+
+        Args:
+            month: `YYYY-MM`; default the latest month that has traces.
+        """
+        from replaydiff.cases.coverage import coverage
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.traces import trace_months
+        from replaydiff.replay.store.where import month_range
+
+        cases = self.cases()
+        if not self._store.exists():
+            return None
+        with open_store(self._store, read_only=True) as con:
+            months = [name for name, _ in trace_months(con)]
+            if month is not None:
+                month_range(month)
+            chosen = month or (months[-1] if months else None)
+            return None if chosen is None else coverage(con, cases, chosen)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return the number of cases by category, difficulty and tag."""
+        from replaydiff.cases.coverage import counted
+
+        return counted(self.cases())
+
+    def retire(self, ids: Sequence[str], *, reason: str) -> Path:
+        """Move cases to retired.jsonl beside the golden set; return its path."""
+        from replaydiff.cases.golden import retire_cases
+        from replaydiff.cases.promote import now, person
+
+        self.cases()
+        return retire_cases(self.path, ids, reason=reason, by=person(self._settings.root), at=now())
+
+    def merge(self, files: Sequence[Path]) -> tuple[list[str], int]:
+        """Add the cases of other golden sets; return the ids added, and how many were there already.
+
+        Raises:
+            InputError: another case has the id of one; nothing is changed then.
+        """
+        from replaydiff.cases.golden import add_cases
+        from replaydiff.replay.golden import content_id, read_golden
+
+        present = {content_id(case) for case in read_golden(self.path)} if self.path.exists() else set()
+        added: list[Case] = []
+        total = 0
+        for file in files:
+            for case in read_golden(file):
+                total += 1
+                if content_id(case) not in present:
+                    present.add(content_id(case))
+                    added.append(case)
+        add_cases(self.path, added, force=True)
+        return [case.id for case in added], total - len(added)
+
+    def merge_branch(self, theirs: Path, base: Path) -> Merged:
+        """Merge another branch's golden set, with what both branches came from."""
+        from replaydiff.cases.merging import merge_branches
+
+        return merge_branches(self.existing().path, base, theirs)
+
+    def open_case(self, name: str, kind: str | None = None) -> Opened:
+        """Return a case as text to edit (`yaml` or `json`; default as the file is written)."""
+        from replaydiff.cases.rewriting import open_case
+
+        return open_case(self.existing().path, name, kind)
+
+
+def save_case(opened: Opened, text: str) -> tuple[Case, bool]:
+    """Write an edited case; return it, and whether its input or expectation changed.
+
+    Raises:
+        EditError: the text is not a case.
+        InputError: the golden set changed meanwhile.
+    """
+    from replaydiff.cases.rewriting import save
+    from replaydiff.replay.golden import content_id
+
+    case = save(opened, text, datetime.now(UTC).date())
+    return case, content_id(case) != content_id(opened.case)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """A golden set in another format."""
+
+    cases: int
+    source: str
+    """The format it was read as."""
+    text: str
+    remarks: Counter[str]
+    """What either format has no field for: sentence → how often."""
+
+
+def convert(source: Path, target: Path, *, from_: str | None, to: str | None, force: bool) -> Conversion:
+    """Write a golden set in another format; `-` as the target writes nothing.
+
+    Raises:
+        InputError: the format is not known, the target exists (without `force`), or there is no case.
+    """
+    from replaydiff.cases import convert as converting
+    from replaydiff.replay.files import replacing
+
+    for named in (from_, to):
+        if named is not None and named not in converting.NAMES:
+            raise InputError(f"there is no format {named!r}; known are {', '.join(converting.NAMES)}")
+    stdout = str(target) == "-"
+    if not stdout and target.is_file() and not force:
+        raise InputError(f"{target} exists already; --force replaces it, or name another file")
+    taken = converting.read(source, from_)
+    if not taken.cases:
+        raise InputError(f"{source} has no cases; name a file that has some, or its format with --from")
+    text, remarks = converting.write(taken.cases, Path() if stdout else target, to)
+    if not stdout:
+        with replacing(target, "golden.jsonl") as file:
+            file.write_bytes(text.encode("utf-8"))
+    return Conversion(
+        cases=len(taken.cases), source=taken.source, text=text, remarks=Counter(taken.told) + remarks
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushResult:
+    """What was sent to a platform."""
+
+    address: str
+    dataset: str
+    run: str | None
+    pushed: Pushed
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {
+            "target": "langfuse",
+            "address": self.address,
+            "dataset": self.dataset,
+            "run": self.run,
+            "experiments": self.pushed.experiments,
+            "sent": {what.replace(" ", "_"): count for what, count in self.pushed.sent.items()},
+            "unchanged": {what.replace(" ", "_"): count for what, count in self.pushed.unchanged.items()},
+            "not_taken": [{"what": what, "why": why} for what, why in self.pushed.refused],
+            "stopped": self.pushed.stopped,
+        }
+
+
+def push_langfuse(
+    settings: Settings, result: DiffResult | None, *, dataset: str | None, golden: Path | None
+) -> PushResult:
+    """Send the golden set, or what a run replayed and its results, to Langfuse.
+
+    Raises:
+        CredentialsError: a key is not set.
+        InputError: there is nothing to send.
+    """
+    from replaydiff.cases.push import push
+    from replaydiff.cases.push_channel import address, open_channel
+    from replaydiff.replay.langfuse_keys import LangfuseKeys
+
+    keys = LangfuseKeys.from_environment()
+    shown = address(keys)
+    name, rows = _dataset(settings, result, dataset, golden)
+    with open_channel(keys) as channel:
+        pushed = push(channel, name, rows, result)
+    return PushResult(address=shown, dataset=name, run=result.run.id if result else None, pushed=pushed)
+
+
+def _dataset(
+    settings: Settings, result: DiffResult | None, dataset: str | None, golden: Path | None
+) -> tuple[str, list[DatasetItem]]:
+    """Return the dataset's name and items: the golden set as it is now, and what a run replayed beside it."""
+    from replaydiff.cases.push_records import of_case, of_item
+    from replaydiff.replay.golden import read_golden
+
+    if result is None:
+        path = golden or settings.golden_path
+        cases = read_golden(path)
+        if not cases:
+            raise InputError(f"{path} has no cases; make some with `replay promote`")
+        name = dataset or f"replay-{path.stem}"
+        return name, [of_case(name, case) for case in cases]
+    if not result.items:
+        raise InputError(f"run {result.run.id} has no finished item to send; `replay run --resume` goes on")
+    replayed = Path(result.run.golden_path) if result.run.golden_path else None
+    name = dataset or f"replay-{replayed.stem if replayed else result.run.sample or result.run.id}"
+    compared = golden or replayed
+    cases = read_golden(compared) if compared and compared.exists() else []
+    known = {case.id: of_case(name, case) for case in cases}
+    return name, [
+        (known.get(verdict.item.case_id) if verdict.item.case_id else None) or of_item(name, verdict.item)
+        for verdict in result.items
+    ]
+
+
+def editing_folder() -> Path:
+    """Return a new private folder for a case that is being edited."""
+    return Path(tempfile.mkdtemp(prefix="replay-edit-"))
+
+
+def discard(folder: Path) -> None:
+    """Delete such a folder."""
+    shutil.rmtree(folder, ignore_errors=True)

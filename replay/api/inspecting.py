@@ -1,0 +1,426 @@
+"""Read the store: lists, transcripts, plans, trends, exports; care for its file."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
+from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from replaydiff.diff.plan import Seen, Size
+    from replaydiff.diff.trend import Point
+    from replaydiff.replay.model import Case, Grade, Item, ModelCall, Trace, Trial
+    from replaydiff.replay.store.export import Export, Wanted
+    from replaydiff.replay.store.listing import Listed
+
+PLANNED_ITEMS = (20, 50, 100, 200, 500)
+PLANNED_TRIALS = (1, 3, 5)
+EXPORTS = {
+    "traces": "traces",
+    "samples": "sample items",
+    "runs": "trials",
+    "grades": "grades",
+    "model-calls": "requests",
+}
+"""What can be exported, and the noun for one row of it."""
+
+
+def traces(store: Path, *, where: str | None, month: str | None, limit: int) -> tuple[list[Listed], int]:
+    """Return the newest traces that fit, and how many fit in all."""
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.listing import list_traces
+
+    with open_store(store, read_only=True) as con:
+        return list_traces(con, where, month=month, limit=limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedItem:
+    """An item of a run, with its trials."""
+
+    run: str
+    item: Item
+    trials: tuple[Trial, ...]
+    grades: tuple[Grade, ...]
+    """Grades that are stored: those of the judge."""
+    model_calls: tuple[ModelCall, ...]
+    """What the trials asked their models, where that was recorded."""
+
+
+def find(
+    store: Path,
+    settings: Settings,
+    name: str,
+    *,
+    run_id: str | None,
+    lane: str | None,
+    trial: int | None,
+    golden: Path | None,
+) -> Trace | Case | ReplayedItem:
+    """Return an item of a run (`run_id`; empty: the latest), else a trace of the store, else a case.
+
+    Args:
+        store: path of the store.
+        settings: the settings.
+        name: its id, or a unique beginning of it.
+        run_id: the run.
+        lane: only trials of this lane.
+        trial: only the trial of this number, from 1.
+        golden: look in this golden set alone.
+
+    Raises:
+        UnknownNameError: there is none of this name.
+    """
+    from replaydiff.replay.golden import read_golden
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.traces import get_trace
+
+    if run_id is not None:
+        with open_store(store, read_only=True) as con:
+            return _item(con, name, run_id, lane, trial)
+    path = golden or settings.golden_path
+    cases = {case.id: case for case in read_golden(path)} if path.exists() else {}
+    missing: Exception | None = None
+    if golden is None:
+        try:
+            with open_store(store, read_only=True) as con:
+                return get_trace(con, name)
+        except (UnknownNameError, StoreMissingError) as error:
+            missing = error
+    if name in cases:
+        return cases[name]
+    raise missing or UnknownNameError("case", name, cases)
+
+
+def _item(
+    con: DuckDBPyConnection, name: str, run_id: str, lane: str | None, trial: int | None
+) -> ReplayedItem:
+    from replaydiff.replay.store.grades import iter_grades
+    from replaydiff.replay.store.model_calls import model_calls_of
+    from replaydiff.replay.store.runs import chosen_run, get_item
+    from replaydiff.replay.store.trials import trials_of
+
+    run = chosen_run(con, run_id)
+    item = get_item(con, run.id, name)
+    trials = tuple(
+        one
+        for one in trials_of(con, run.id, item.id)
+        if lane in (None, one.lane.value) and trial in (None, one.index + 1)
+    )
+    grades = tuple(grade for grade in iter_grades(con, run.id) if grade.item_id == item.id)
+    kept = {(one.lane, one.index) for one in trials}
+    calls = tuple(call for call in model_calls_of(con, run.id, item.id) if (call.lane, call.trial) in kept)
+    return ReplayedItem(run=run.id, item=item, trials=trials, grades=grades, model_calls=calls)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many items and trials show a change, at what price."""
+
+    run: str
+    """The run whose noise and prices it uses."""
+    seen: Seen
+    effect: float
+    power: float
+    lanes: int
+    trials: tuple[int, ...]
+    table: tuple[tuple[Size, ...], ...]
+    """A row for each number of items in `PLANNED_ITEMS`, a column for each of `trials`."""
+    needed: tuple[Size | None, ...]
+    """What shows `effect`, for each of `trials`; None: more than a million items."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {
+            "run": self.run,
+            "seen": asdict(self.seen),
+            "effect": self.effect,
+            "power": self.power,
+            "lanes": self.lanes,
+            "needed": [None if one is None else asdict(one) for one in self.needed],
+            "table": [asdict(one) for row in self.table for one in row],
+        }
+
+
+def plan(
+    store: Path,
+    settings: Settings,
+    run: str | None,
+    *,
+    metric: str,
+    effect: float | None,
+    power: float,
+    trials: Sequence[int],
+    candidates: int,
+    aa: bool,
+) -> Plan:
+    """Return the sizes that show a change of a metric, from the noise of a run (None: the latest).
+
+    Raises:
+        InputError: the effect is not above 0.
+    """
+    from replaydiff.diff.compute import compute
+    from replaydiff.diff.plan import items_for, seen, size
+    from replaydiff.diff.statistics.paired import simultaneous
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+
+    wanted = settings.gate.tolerance if effect is None else effect
+    if wanted <= 0:
+        raise InputError(f"--effect must be above 0, not {wanted:g}")
+    with open_store(store, read_only=True) as con:
+        run = chosen_run(con, run).id
+        known = seen(compute(con, run, settings, metrics=(metric,)), metric)
+    lanes, confidence = 1 + aa + candidates, simultaneous(settings.gate.confidence, candidates)
+    given = tuple(sorted(set(trials))) or PLANNED_TRIALS
+
+    def sized(items: int, k: int) -> Size:
+        return size(known, items, k, lanes, confidence=confidence, power=power)
+
+    enough = [items_for(known, wanted, k, confidence=confidence, power=power) for k in given]
+    return Plan(
+        run=run,
+        seen=known,
+        effect=wanted,
+        power=power,
+        lanes=lanes,
+        trials=given,
+        table=tuple(tuple(sized(items, k) for k in given) for items in PLANNED_ITEMS),
+        needed=tuple(
+            None if items is None else sized(items, k) for items, k in zip(enough, given, strict=True)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """A metric over runs."""
+
+    metric: str
+    lane: str
+    series: str
+    """What the runs have in common: their golden set, or that they are of monthly samples."""
+    points: tuple[Point, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {
+            "metric": self.metric,
+            "lane": self.lane,
+            "of": self.series,
+            "runs": [asdict(point) | {"drift": point.drift, "slow": point.slow} for point in self.points],
+        }
+
+
+def trend(
+    store: Path, settings: Settings, *, metric: str, lane: str, cases: str | None, samples: bool, last: int
+) -> Trend:
+    """Return a metric over the last runs of one golden set, or of monthly samples.
+
+    Raises:
+        InputError: no run has this metric, or two series were named.
+        UnknownNameError: there is no such lane.
+    """
+    from replaydiff.diff.trend import kind, series
+    from replaydiff.diff.trend import trend as follow
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import list_runs
+
+    chosen = check_lane(lane)
+    if cases and samples:
+        raise InputError("--cases and --samples are two series; give one of them")
+    with open_store(store, read_only=True) as con:
+        runs = series(list_runs(con), cases, samples=samples)
+        if not runs:
+            raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
+        points = follow(con, runs[-last:], metric, Lane(chosen), settings)
+    if not points:
+        raise InputError(f"no run of {kind(runs[-1])} has a {metric} score in lane {lane}")
+    return Trend(metric=metric, lane=lane, series=kind(runs[-1]), points=tuple(points))
+
+
+def check_lane(lane: str) -> str:
+    """Return the lane's name.
+
+    Raises:
+        UnknownNameError: no lane has this name.
+    """
+    from replaydiff.replay.model import Lane
+
+    if lane not in {known.value for known in Lane}:
+        raise UnknownNameError("lane", lane, [known.value for known in Lane])
+    return lane
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What to export."""
+
+    what: str
+    """One of `EXPORTS`."""
+    parquet: bool = False
+    """As Parquet; else JSON Lines."""
+    where: str | None = None
+    month: str | None = None
+    sample: str | None = None
+    run: str | None = None
+
+
+def export_to_file(
+    store: Path, settings: Settings, request: ExportRequest, target: Path, channel: Channel
+) -> int:
+    """Write an export, whole or not at all; return its number of rows. `.gz` names are compressed.
+
+    Raises:
+        InputError: the target is the store itself, or cannot be written.
+    """
+    from replaydiff.replay.files import replacing
+
+    here = target.resolve()
+    if here in (store.resolve(), store.resolve().with_name(store.name + ".wal")):
+        raise InputError(f"{target} is the store itself; name another file with -o")
+    suffix = "parquet" if request.parquet else "jsonl"
+    with replacing(target, f"{request.what}.{suffix}") as file:
+        return _write(store, settings, request, file, channel, zipped=target.name.lower().endswith(".gz"))
+
+
+def export_lines(
+    store: Path, settings: Settings, request: ExportRequest, out: BinaryIO, channel: Channel
+) -> int:
+    """Write an export as JSON Lines to an open file; return its number of rows."""
+    with _opened(store, settings, request, None) as found:
+        _write_lines(found, out, channel)
+    return found.rows
+
+
+def _write(
+    store: Path, settings: Settings, request: ExportRequest, file: Path, channel: Channel, *, zipped: bool
+) -> int:
+    from replaydiff.replay.store.export import write_parquet
+
+    with _opened(store, settings, request, file) as found:
+        if request.parquet:
+            with channel.showing("exporting", EXPORTS[request.what]) as update:
+                write_parquet(found, file, lambda done, total: update(_Progress(done, total)))
+        else:
+            with file.open("wb") as plain:
+                if zipped:
+                    # Neither name nor time: the same traces give the same file.
+                    with gzip.GzipFile(filename="", mode="wb", fileobj=plain, mtime=0) as packed:
+                        _write_lines(found, cast("BinaryIO", packed), channel)
+                else:
+                    _write_lines(found, plain, channel)
+    return found.rows
+
+
+def _write_lines(found: Export, file: BinaryIO, channel: Channel) -> None:
+    from replaydiff.replay.store.export import write_jsonl
+
+    with channel.showing("exporting", EXPORTS[found.kind]) as update:
+        write_jsonl(found, file, lambda done, total: update(_Progress(done, total)))
+
+
+@dataclass(slots=True)
+class _Progress:
+    done: int
+    total: int
+    spent_usd: float = 0.0
+
+
+@contextmanager
+def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path | None) -> Iterator[Export]:
+    """Select the rows; `file` is where Parquet will go."""
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.export import Kind, prepare, wanted
+
+    with open_store(store, read_only=True, export_to=file if request.parquet else None) as con:
+        chosen = wanted(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
+        computed = _computed_grades(con, settings, chosen) if request.what == Kind.GRADES else ()
+        yield prepare(con, Kind(request.what), chosen, computed)
+
+
+def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Wanted) -> Iterator[Grade]:
+    from replaydiff.diff.walk import computed_grades
+    from replaydiff.replay.store.export import runs_of
+
+    for run in runs_of(con, chosen):
+        yield from computed_grades(con, run, settings)
+
+
+class StoreFile:
+    """The store as a file: what is in it, merge, prune, compact."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def rows(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        from replaydiff.replay.store.care import contents
+        from replaydiff.replay.store.connection import open_store
+
+        with open_store(self.path, read_only=True) as con:
+            return contents(con)
+
+    def merge(self, other: Path) -> dict[str, int]:
+        """Copy what another store has and this one has not; return the rows taken from each table.
+
+        Raises:
+            InputError: the other store is this one.
+        """
+        from replaydiff.replay.store.care import merge
+        from replaydiff.replay.store.connection import open_store
+
+        if other.absolute() == self.path.absolute():
+            raise InputError(f"{other} is this store itself; name another")
+        with open_store(other, read_only=True) as theirs, open_store(self.path) as con:
+            return merge(con, theirs)
+
+    def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
+        """Delete traces (and runs) that are older than a month or time; return what goes.
+
+        Raises:
+            InputError: `before` is not a time.
+        """
+        from replaydiff.replay.store.care import prune
+        from replaydiff.replay.store.connection import open_store
+
+        moment = _moment(before)
+        with open_store(self.path) as con:
+            return asdict(prune(con, moment, runs=runs, really=really))
+
+    def compact(self) -> tuple[int, int]:
+        """Rewrite the file without the space of deleted rows; return its bytes before and after.
+
+        Raises:
+            StoreMissingError: there is no store.
+        """
+        from replaydiff.replay.store.care import compact
+
+        if not self.path.exists():
+            raise StoreMissingError(f"there is no store at {self.path}")
+        return compact(self.path)
+
+
+def _moment(text: str) -> datetime:
+    from replaydiff.replay.store.where import month_range
+
+    if len(text) == len("2026-06"):
+        return month_range(text)[0]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(
+            f"--before is not a time: {text[:40]!r}; write it as 2026-06 or 2026-06-15"
+        ) from None
+    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found

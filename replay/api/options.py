@@ -1,0 +1,107 @@
+"""The options of a run, as keyword arguments and as flags of the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypedDict
+
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.model import Mode
+from replaydiff.replay.settings import JudgeSection, RunSection, Settings, override
+
+
+class RunOptions(TypedDict, total=False):
+    """How to run; an option that is absent or None leaves what replay.toml says."""
+
+    old: str | None
+    """The version in use: a name of [versions], `git:REF`, a folder, `observed`, …"""
+    new: str | Sequence[str] | None
+    """The version to compare with it, or several, which are ranked."""
+    trials: int | None
+    """Trials for each item and lane."""
+    aa: bool | None
+    """Run the old version a second time to measure the noise."""
+    mode: str | None
+    """`rollout` (the whole agent) or `step` (each recorded decision of the model)."""
+    pair_by: str | None
+    """The field that pairs observed traces with items, such as `metadata.task_id`."""
+    concurrency: int | None
+    """Trials in flight at once."""
+    timeout: float | None
+    """Seconds for one trial."""
+    retries: int | None
+    """Attempts after infrastructure errors."""
+    seed: int | None
+    budget: float | None
+    """US dollars; no new item starts once they are spent."""
+    max_tokens: int | None
+    """No new item starts once the agents have read and written as many."""
+    on_miss: str | None
+    """`stop`, `error` or `simulate`: what happens at a tool call that was never recorded."""
+    no_network: bool | None
+    record: bool | None
+    """Record the agents' requests to their models."""
+    replay_model: str | None
+    """Answer the agents' models from what this run recorded."""
+    judge: bool | None
+    """Grade with the judge; by default where it has a model."""
+    batch: bool | None
+    """Send the judge's requests as a message batch."""
+    pairwise: bool | None
+    """Have the judge also compare old and new responses side by side."""
+
+
+RESUMABLE = ("concurrency", "budget", "max_tokens", "retries", "judge", "batch", "pairwise")
+"""Options that a resumed run may change; everything else goes on as it began."""
+_RUN_FIELDS = {field.name for field in fields(RunSection)}
+_JUDGE_FIELDS = {field.name for field in fields(JudgeSection)}
+
+
+def settings_with(base: Settings, options: RunOptions) -> Settings:
+    """Return the settings with these options laid over `[run]` and `[judge]`.
+
+    Raises:
+        SettingsError: a value is out of its range.
+    """
+    given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
+    run = {name: value for name, value in given.items() if name in _RUN_FIELDS}
+    judge = {name: value for name, value in given.items() if name in _JUDGE_FIELDS}
+    return replace(base, run=override(base.run, **run), judge=override(base.judge, **judge))
+
+
+def resumed_settings(base: Settings, options: RunOptions) -> Settings:
+    """Return the settings for a run that goes on: limits in replay.toml are for new runs.
+
+    Raises:
+        SettingsError: an option is given that only a new run can take.
+    """
+    for name, value in options.items():
+        if name not in RESUMABLE and value not in (None, ()):
+            raise SettingsError(
+                f"--{name.replace('_', '-')} cannot be given with --resume: the run goes on as it began; "
+                "leave it out, or start a new run"
+            )
+    settings = settings_with(base, options)
+    run = replace(settings.run, budget=options.get("budget"), max_tokens=options.get("max_tokens"))
+    return replace(settings, run=run)
+
+
+def new_versions(options: RunOptions) -> tuple[str, ...]:
+    """Return the names of the new versions, in their order."""
+    new = options.get("new")
+    if new is None:
+        return ()
+    return (new,) if isinstance(new, str) else tuple(new)
+
+
+def mode_of(options: RunOptions) -> Mode:
+    """Return what is replayed of an item.
+
+    Raises:
+        SettingsError: no mode has this name.
+    """
+    mode = options.get("mode")
+    if mode not in (None, *(str(known) for known in Mode)):
+        raise SettingsError(f"mode must be rollout or step, not {mode!r}")
+    return Mode.STEP if mode == "step" else Mode.ROLLOUT

@@ -1,0 +1,698 @@
+"""`Project`: everything that the commands do, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
+
+from replaydiff.replay import settings as settings_module
+from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.options import (
+    RunOptions,
+    mode_of,
+    resumed_settings,
+    settings_with,
+)
+from replaydiff.replay.api.results import Check, Diff, ImportReport, Run, Sample
+from replaydiff.replay.api.sampling import LATEST, SampleOptions
+from replaydiff.replay.api.threads import in_thread
+from replaydiff.replay.errors import InputError, SettingsError
+
+if TYPE_CHECKING:
+    from replaydiff.cases.queue import Queue
+    from replaydiff.replay.api.calibrating import Calibration
+    from replaydiff.replay.api.golden import GoldenSet, PushResult
+    from replaydiff.replay.api.importing import Display, LiveOptions
+    from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
+    from replaydiff.replay.api.reviewing import Promotion
+    from replaydiff.replay.api.running import Ended
+    from replaydiff.replay.engine.items import Source
+    from replaydiff.replay.model import Case, Trace
+    from replaydiff.replay.settings import Settings
+    from replaydiff.replay.store.listing import Listed
+    from replaydiff.replay.store.rejects import StoredReject
+
+
+def open(path: str | Path = ".", *, db: str | Path | None = None) -> Project:  # noqa: A001
+    """Open a project: the settings of the nearest replay.toml, and the store beside it.
+
+    Args:
+        path: the folder to look in, then its parents. Without a replay.toml there are only defaults.
+        db: the store, where it is not `.replay/replay.duckdb` beside replay.toml. It need not exist yet.
+
+    Raises:
+        SettingsError: replay.toml or an environment variable is wrong.
+    """
+    from replaydiff.replay.terminal.progress import progress
+
+    settings = settings_module.load(Path(path))
+    store = Path(db) if db is not None else settings.store_path
+    return Project(settings, store, channel=Channel(progress=progress))
+
+
+class Project:
+    """A replay.toml and its store.
+
+    Every method that blocks has an asynchronous twin whose name begins with `a`: `await project.arun(…)`.
+    The plain methods work inside a running event loop, too, as in a notebook. Errors are `ReplayError`s:
+    one sentence on what is wrong, where, and what to do.
+    """
+
+    def __init__(self, settings: Settings, store: Path, *, channel: Channel | None = None) -> None:
+        self.settings = settings
+        self.store = store
+        """Path of the DuckDB file."""
+        self.channel = channel or Channel()
+
+    # --- traces in ---
+
+    def import_(
+        self,
+        *paths: str | Path,
+        source: str = "auto",
+        strict: bool = False,
+        display: Display | None = None,
+        **options: Unpack[LiveOptions],
+    ) -> ImportReport:
+        """Import production traces: from files and folders, or without any over the source's API.
+
+        Args:
+            paths: files, folders, or `-` for standard input.
+            source: what they are, such as `langfuse` or `jsonl`; `auto` detects it from the first records.
+            strict: read everything first; a record that cannot be imported stops the import.
+            display: how progress is shown.
+            options: which traces to fetch over the API.
+
+        Raises:
+            InputError: a file cannot be read, or no source was named.
+        """
+        from replaydiff.replay.api import importing
+
+        shown = display or importing.Display()
+        if paths:
+            reports, first = importing.import_files(
+                self.store,
+                self.settings,
+                source,
+                [str(path) for path in paths],
+                self.channel,
+                shown,
+                strict=strict,
+                all_environments=bool(options.get("all_environments")),
+            )
+        else:
+            reports, first = importing.import_live(
+                self.store, self.settings, source, options, self.channel, shown, strict=strict
+            )
+        return self._import_report(reports, first)
+
+    aimport_ = in_thread(import_)
+
+    def retry_rejects(self, source: str | None = None) -> ImportReport:
+        """Import rejected records again, after an upgrade or a corrected setting."""
+        from replaydiff.replay.api import importing
+
+        return self._import_report(importing.retry(self.store, self.settings, source), first=False)
+
+    aretry_rejects = in_thread(retry_rejects)
+
+    def rejects(self, source: str | None = None) -> list[StoredReject]:
+        """Return the records that could not be imported, with the reasons."""
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.rejects import list_rejects
+
+        with open_store(self.store, read_only=True) as con:
+            return list_rejects(con, source)
+
+    arejects = in_thread(rejects)
+
+    def _import_report(self, reports: Sequence[Any], first: bool) -> ImportReport:
+        return ImportReport(reports, redacted=self.settings.import_.redaction is not None, first=first)
+
+    # --- look ---
+
+    def traces(
+        self, *, where: str | None = None, month: str | None = None, limit: int = 20
+    ) -> tuple[list[Listed], int]:
+        """Return the newest traces that fit a condition, and how many fit in all."""
+        from replaydiff.replay.api import inspecting
+
+        return inspecting.traces(self.store, where=where, month=month, limit=limit)
+
+    atraces = in_thread(traces)
+
+    def find(
+        self,
+        name: str,
+        *,
+        run: str | None = None,
+        lane: str | None = None,
+        trial: int | None = None,
+        cases: str | Path | None = None,
+    ) -> Trace | Case | ReplayedItem:
+        """Return a trace of the store, else a case of the golden set; with `run` an item of that run.
+
+        Args:
+            name: its id, or a unique beginning of it.
+            run: the run; an empty text is the latest.
+            lane: only trials of this lane.
+            trial: only the trial of this number, from 1.
+            cases: look in this golden set alone.
+
+        Raises:
+            UnknownNameError: there is none of this name.
+        """
+        from replaydiff.replay.api import inspecting
+
+        if lane is not None:
+            inspecting.check_lane(lane)
+        chosen = run if run is not None else ("" if lane or trial else None)
+        golden = None if cases is None else Path(cases)
+        return inspecting.find(
+            self.store, self.settings, name, run_id=chosen, lane=lane, trial=trial, golden=golden
+        )
+
+    afind = in_thread(find)
+
+    # --- sample and run ---
+
+    def sample(self, **options: Unpack[SampleOptions]) -> Sample:
+        """Draw a stratified, reproducible sample of traces and store it.
+
+        Raises:
+            InputError: nothing can be drawn, or another sample has the name.
+        """
+        from replaydiff.replay.api.sampling import draw_sample
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.samples import get_sample, write_sample
+
+        drawn = draw_sample(self.store, self.settings, options, self.channel)
+        with open_store(self.store) as con:
+            created = write_sample(con, drawn.sample, drawn.items)
+            kept = get_sample(con, drawn.sample.name)
+        return Sample(kept, drawn.items, warnings=drawn.warnings, created=created)
+
+    asample = in_thread(sample)
+
+    def run(
+        self,
+        sample: Sample | str | None = None,
+        *,
+        cases: str | Path | bool | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Run:
+        """Replay a sample or golden set in two versions, tools answered from recordings; then judge.
+
+        Args:
+            sample: a sample, or its name; default the sample drawn last.
+            cases: a golden set instead; True: that of the settings.
+            options: versions, trials, limits, … (`RunOptions`).
+
+        Raises:
+            VersionError: a version does not start. Nothing was run.
+            Interrupted: by a signal; `resume` continues.
+        """
+        from replaydiff.replay.api import running
+
+        settings = settings_with(self.settings, options)
+        judge = running.judge_of(options, settings)
+        lanes = running.lanes_of(options, settings)
+        source = running.items_of(
+            self.store,
+            options,
+            self.channel,
+            sample=sample.name if isinstance(sample, Sample) else sample,
+            golden=self._golden(cases),
+        )
+        start = running.start(self.store, settings, options, source, lanes)
+        return self._ended(running.replay_and_judge(self.store, settings, judge, start, self.channel))
+
+    arun = in_thread(run)
+
+    def resume(self, run: str | None = None, **options: Unpack[RunOptions]) -> Run:
+        """Continue a run that was interrupted or stopped by its budget (default the latest such run).
+
+        Raises:
+            InputError: no run is unfinished.
+            SettingsError: an option is given that only a new run can take.
+        """
+        from replaydiff.replay.api import running
+
+        settings = resumed_settings(self.settings, options)
+        judge = running.judge_of(options, settings)
+        resume = running.resume(self.store, settings, run)
+        return self._ended(running.replay_and_judge(self.store, settings, judge, resume, self.channel))
+
+    aresume = in_thread(resume)
+
+    def compare(
+        self,
+        sample: Sample | str | None = None,
+        *,
+        cases: str | Path | bool | None = None,
+        draw: SampleOptions | None = None,
+        metrics: Sequence[str] = (),
+        gate: Sequence[str] = (),
+        **options: Unpack[RunOptions],
+    ) -> tuple[Run, Diff]:
+        """Draw a sample (unless one or a golden set is given), run it in both versions, and diff.
+
+        Args:
+            sample: a sample, or its name.
+            cases: a golden set instead; True: that of the settings.
+            draw: what to draw where neither is given; default the latest complete month.
+            metrics: as for `diff`.
+            gate: as for `diff`.
+            options: versions, trials, limits, … (`RunOptions`).
+
+        Raises:
+            InputError: `draw` beside a sample or golden set.
+        """
+        from replaydiff.diff import gate as gates
+        from replaydiff.replay.api import running
+        from replaydiff.replay.api.sampling import draw_sample
+
+        gates.check_form(gate)
+        settings = settings_with(self.settings, options)
+        judge = running.judge_of(options, settings)
+        lanes = running.lanes_of(options, settings)
+        given = {name: value for name, value in (draw or {}).items() if value}
+        source: Source
+        if sample is not None or cases:
+            for name in given:
+                raise SettingsError(
+                    f"--{name.replace('_', '-')} is for drawing a sample; leave it out beside "
+                    f"--{'sample' if sample is not None else 'cases'}"
+                )
+            source = running.items_of(
+                self.store,
+                options,
+                self.channel,
+                sample=sample.name if isinstance(sample, Sample) else sample,
+                golden=self._golden(cases),
+            )
+        else:
+            chosen: SampleOptions = {"month": LATEST, "seed": options.get("seed"), **(draw or {})}
+            if chosen.get("month") is None:
+                chosen["month"] = LATEST
+            drawn = draw_sample(self.store, self.settings, chosen, self.channel)
+            unsaved = running.unsaved_sample(self.store, drawn, named=chosen.get("name") is not None)
+            source = running.in_mode(self.store, mode_of(options), unsaved, self.channel)
+        start = running.start(self.store, settings, options, source, lanes)
+        run = self._ended(running.replay_and_judge(self.store, settings, judge, start, self.channel))
+        return run, run.diff(metrics=metrics, gate=gate)
+
+    acompare = in_thread(compare)
+
+    def _ended(self, ended: Ended) -> Run:
+        return Run(self, ended)
+
+    def _golden(self, cases: str | Path | bool | None) -> Path | None:
+        if cases is None or cases is False:
+            return None
+        return self.settings.golden_path if cases is True else Path(cases)
+
+    def divergences(self, run: Run) -> list[Any]:
+        """Return, in step mode, the first decision at which the lanes of a run differ, trace by trace."""
+        from replaydiff.replay.engine.steps import partings
+        from replaydiff.replay.model import Mode
+        from replaydiff.replay.store.connection import open_store
+
+        if run.ended.report.run.mode is not Mode.STEP:
+            return []
+        with open_store(self.store, read_only=True) as con:
+            return list(partings(con, run.ended.report.run))
+
+    # --- what changed ---
+
+    def diff(
+        self,
+        run: str | None = None,
+        *,
+        metrics: Sequence[str] = (),
+        gate: Sequence[str] = (),
+        lane: str | None = None,
+    ) -> Diff:
+        """Compute what changed between the lanes of a run, and whether to ship.
+
+        Args:
+            run: its id, or a unique beginning of it; default the latest run.
+            metrics: only these, such as `tool_calls`, `judge`, `score:NAME`; default all that have grades.
+            gate: `default`, or conditions such as `regressed<=2`.
+            lane: of several new versions the one to compare; default the one that ranks first.
+
+        Raises:
+            UnknownNameError: there is no such run, metric or lane.
+        """
+        from replaydiff.diff import gate as gates
+        from replaydiff.diff.compute import compute
+        from replaydiff.diff.ranking import new_lane
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import chosen_run
+
+        gates.check_form(gate)
+        with open_store(self.store, read_only=True) as con:
+            run_id = chosen_run(con, run).id
+            return Diff(
+                compute(
+                    con,
+                    run_id,
+                    self.settings,
+                    metrics=tuple(metrics),
+                    gate=tuple(gate) or None,
+                    candidate=new_lane(lane),
+                )
+            )
+
+    adiff = in_thread(diff)
+
+    def report(
+        self,
+        run: str | None = None,
+        format: str = "terminal",  # noqa: A002
+        *,
+        output: str | Path | None = None,
+        metrics: Sequence[str] = (),
+        lane: str | None = None,
+        width: int = 100,
+    ) -> str | bytes:
+        """Return a run's report in a format, and write it to `output` where that is given.
+
+        Args:
+            run: its id, or a unique beginning of it; default the latest run.
+            format: terminal, markdown, json, csv, parquet, junit, html, or a plugin's.
+            output: a file to write as well.
+            metrics: as for `diff`.
+            lane: as for `diff`.
+            width: columns, for the formats that a terminal shows.
+
+        Raises:
+            UnknownNameError: no format has this name.
+        """
+        from replaydiff.reports.base import find
+        from replaydiff.reports.files import check_target, write_whole
+
+        find(format)
+        if output is not None:
+            check_target(Path(output))
+        content = self.diff(run, metrics=metrics, lane=lane).report(format, width=width)
+        if output is not None:
+            write_whole(Path(output), content)
+        return content
+
+    areport = in_thread(report)
+
+    def plan(
+        self,
+        run: str | None = None,
+        *,
+        metric: str = "tool_calls",
+        effect: float | None = None,
+        power: float = 0.8,
+        trials: Sequence[int] = (),
+        candidates: int = 1,
+        aa: bool = True,
+    ) -> Plan:
+        """Return how many items and trials show a change, at what price, from the noise of a run.
+
+        Args:
+            run: the pilot run; default the latest.
+            metric: what is to be seen.
+            effect: the change to see; default [gate] tolerance.
+            power: the chance to see it where it exists.
+            trials: trials per lane to consider; default 1, 3 and 5.
+            candidates: new versions in one run.
+            aa: whether the old version runs twice.
+
+        Raises:
+            InputError: the effect is not above 0.
+        """
+        from replaydiff.replay.api import inspecting
+
+        return inspecting.plan(
+            self.store,
+            self.settings,
+            run,
+            metric=metric,
+            effect=effect,
+            power=power,
+            trials=trials,
+            candidates=candidates,
+            aa=aa,
+        )
+
+    aplan = in_thread(plan)
+
+    def trend(
+        self,
+        *,
+        metric: str = "tool_calls",
+        lane: str = "new",
+        cases: str | None = None,
+        samples: bool = False,
+        last: int = 12,
+    ) -> Trend:
+        """Return a metric over the last runs of one golden set, or of monthly samples.
+
+        Raises:
+            InputError: no run has this metric.
+        """
+        from replaydiff.replay.api import inspecting
+
+        return inspecting.trend(
+            self.store, self.settings, metric=metric, lane=lane, cases=cases, samples=samples, last=last
+        )
+
+    atrend = in_thread(trend)
+
+    # --- cases ---
+
+    def triage(self, run: str | None = None, *, everything: bool = False, again: bool = False) -> Queue:
+        """Return what a person should look at in a run, in that order, with the reasons.
+
+        Args:
+            run: default the latest run.
+            everything: also the items that no signal points at.
+            again: also what was skipped before.
+        """
+        from replaydiff.cases.queue import queue
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import chosen_run
+
+        with open_store(self.store, read_only=True) as con:
+            run_id = chosen_run(con, run).id
+            return queue(con, run_id, self.settings, everything=everything, again=again)
+
+    atriage = in_thread(triage)
+
+    def promote(
+        self,
+        *ids: str,
+        run: str | None = None,
+        expect: str = "recording",
+        traits: Sequence[str] = (),
+        draft_traits: bool = False,
+        tags: Sequence[str] = (),
+        case_id: str | None = None,
+        cases: str | Path | None = None,
+        force: bool = False,
+    ) -> list[Promotion]:
+        """Turn items of a run, or traces, into cases of the golden set.
+
+        Args:
+            ids: their ids.
+            run: default the latest run.
+            expect: whose tool calls the case expects: `recording`, `old`, `new` or `better`.
+            traits: what the response must show.
+            draft_traits: have the judge's model draft traits.
+            tags: tags of the case.
+            case_id: the case's id, for a single item.
+            cases: the golden set; default that of the settings.
+            force: add a case although there is one like it.
+
+        Raises:
+            DuplicateError: there is a case like it.
+            InputError: an item is not there.
+        """
+        from replaydiff.replay.api import reviewing
+
+        return reviewing.promote(
+            self.store,
+            self.settings,
+            ids,
+            self.channel.message,
+            run_id=run,
+            golden=self._golden(cases) or self.settings.golden_path,
+            expect=expect,
+            traits=tuple(traits),
+            draft_traits=draft_traits,
+            tags=tuple(tags),
+            case_id=case_id,
+            force=force,
+        )
+
+    apromote = in_thread(promote)
+
+    def dismiss(self, *ids: str, reason: str, run: str | None = None) -> list[str]:
+        """Set items aside, with a reason; return their ids.
+
+        Raises:
+            InputError: an item is not there.
+        """
+        from replaydiff.replay.api import reviewing
+
+        return reviewing.dismiss(self.store, self.settings, ids, reason=reason, run_id=run)
+
+    adismiss = in_thread(dismiss)
+
+    def golden_set(self, path: str | Path | None = None) -> GoldenSet:
+        """Return a golden set; default that of the settings."""
+        from replaydiff.replay.api.golden import GoldenSet
+
+        return GoldenSet(self._golden(path) or self.settings.golden_path, self.store, self.settings)
+
+    def check(
+        self,
+        cases: str | Path | None = None,
+        *,
+        tags: Sequence[str] = (),
+        changed: str | None = None,
+        threshold: float | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Check:
+        """Check a version (`new`, default the working tree) against the golden set.
+
+        Args:
+            cases: the golden set; default that of the settings.
+            tags: only cases with one of these tags.
+            changed: only cases that a change since this revision affects; an empty text: since the default
+                branch.
+            threshold: the share of cases that must pass; default that of the settings.
+            options: versions, trials, limits, … (`RunOptions`).
+
+        Raises:
+            InputError: there is no golden set, or no case has such a tag.
+        """
+        from replaydiff.replay.api import checking
+
+        found = checking.check(
+            self.store,
+            self.settings,
+            options,
+            self.channel,
+            golden=self._golden(cases) or self.settings.golden_path,
+            tags=tags,
+            changed=changed,
+            threshold=threshold,
+        )
+        return Check(None, None) if found is None else Check(*found)
+
+    acheck = in_thread(check)
+
+    def resume_check(self, run: str | None = None, **options: Unpack[RunOptions]) -> Check:
+        """Continue a check that was interrupted or stopped by its budget (default the latest such run)."""
+        from replaydiff.replay.api import checking
+
+        return Check(*checking.resume_check(self.store, self.settings, options, self.channel, run))
+
+    aresume_check = in_thread(resume_check)
+
+    # --- the judge ---
+
+    def draw_labels(self, path: str | Path, *, run: str | None = None, size: int = 50, seed: int = 0) -> int:
+        """Write a blind sheet of graded responses to label; return how many rows it has.
+
+        Raises:
+            InputError: the sheet exists already, or the judge graded nothing.
+        """
+        from replaydiff.replay.api import calibrating
+
+        return calibrating.draw_sheet(self.store, self.settings, run, Path(path), size=size, seed=seed)
+
+    adraw_labels = in_thread(draw_labels)
+
+    def calibrate(
+        self,
+        *sheets: str | Path,
+        run: str | None = None,
+        own: bool = False,
+        output: str | Path | None = None,
+    ) -> Calibration:
+        """Compare the judge with labelled sheets, and write the calibration.
+
+        Args:
+            sheets: filled sheets, one for each person.
+            run: with `own`: the run; default the latest.
+            own: also the sheets that were labelled here, of everyone. The default where no sheet is named.
+            output: where the calibration goes; default a file for this judge in [judge] calibration.
+
+        Raises:
+            InputError: nobody has labelled, or a sheet cannot be read.
+        """
+        from replaydiff.replay.api import calibrating
+
+        return calibrating.calibrate(
+            self.store,
+            self.settings,
+            run,
+            [Path(sheet) for sheet in sheets],
+            own=own or not sheets,
+            output=None if output is None else Path(output),
+        )
+
+    acalibrate = in_thread(calibrate)
+
+    # --- data out ---
+
+    def export(self, request: ExportRequest, output: str | Path | BinaryIO) -> int:
+        """Write traces, samples, runs, grades or recorded model calls; return the number of rows.
+
+        Args:
+            request: what, and in which format.
+            output: a file's path, or an open binary file for JSON Lines.
+
+        Raises:
+            InputError: the file is the store, or cannot be written.
+        """
+        from replaydiff.replay.api import inspecting
+
+        if isinstance(output, str | Path):
+            return inspecting.export_to_file(self.store, self.settings, request, Path(output), self.channel)
+        if request.parquet:
+            raise InputError("Parquet needs a file's path")
+        return inspecting.export_lines(self.store, self.settings, request, output, self.channel)
+
+    aexport = in_thread(export)
+
+    def push(
+        self,
+        run: str | None = None,
+        *,
+        dataset: str | None = None,
+        cases: str | Path | None = None,
+    ) -> PushResult:
+        """Send the golden set, or with `run` what it replayed and its results, to Langfuse.
+
+        Raises:
+            CredentialsError: a key is not set.
+            InputError: there is nothing to send.
+        """
+        from replaydiff.replay.api import golden
+
+        result = None if run is None else self.diff(run).result
+        return golden.push_langfuse(self.settings, result, dataset=dataset, golden=self._golden(cases))
+
+    apush = in_thread(push)
+
+    def store_file(self) -> StoreFile:
+        """Return the store as a file: what is in it, merge, prune, compact."""
+        from replaydiff.replay.api.inspecting import StoreFile
+
+        return StoreFile(self.store)
+
+    def __repr__(self) -> str:
+        return f"Project({str(self.settings.root)!r})"
+
+
+__all__ = ["Project", "open"]

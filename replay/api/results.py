@@ -1,0 +1,450 @@
+"""What the methods of `Project` return: typed, as a JSON document, as a table, as a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaydiff.replay.errors import ExitCode, InputError, worst_exit
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+    from replaydiff.cases.check import Checked
+    from replaydiff.diff.result import DiffResult, Gate, ItemVerdict, LaneSummary, MetricDelta
+    from replaydiff.importers.ingest import Report
+    from replaydiff.replay.api.project import Project
+    from replaydiff.replay.api.running import Ended
+    from replaydiff.replay.model import Lane, SampleItem, Status, Version
+    from replaydiff.replay.model import Sample as SampleRecord
+
+NOTEBOOK_ITEMS = 20
+
+
+class ImportReport:
+    """What an import did."""
+
+    def __init__(self, reports: Sequence[Report], *, redacted: bool, first: bool) -> None:
+        self.reports = tuple(reports)
+        """One for each source."""
+        self.redacted = redacted
+        """Whether personal data was replaced on the way into the store."""
+        self.first = first
+        """Whether the store held no trace before."""
+
+    @property
+    def new(self) -> int:
+        """Traces that the store did not hold."""
+        return sum(report.new for report in self.reports)
+
+    @property
+    def updated(self) -> int:
+        """Traces that the store held in an earlier state."""
+        return sum(report.updated for report in self.reports)
+
+    @property
+    def unchanged(self) -> int:
+        """Traces that the store held as they are."""
+        return sum(report.unchanged for report in self.reports)
+
+    @property
+    def rejected(self) -> int:
+        """Records that could not be imported; `Project.rejects` lists them."""
+        return sum(report.rejected for report in self.reports)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 where a record was rejected, else 0."""
+        return ExitCode.PARTIAL if self.rejected else ExitCode.OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        from replaydiff.replay.model import TraceState
+
+        skipped: Counter[str] = sum((report.skipped for report in self.reports), Counter())
+        notes: Counter[str] = sum((report.notes for report in self.reports), Counter())
+        states: Counter[TraceState] = sum((report.states for report in self.reports), Counter())
+        return {
+            "source": ",".join(report.source for report in self.reports),
+            "files": sum(report.files for report in self.reports),
+            "traces": {"new": self.new, "updated": self.updated, "unchanged": self.unchanged},
+            "tool_calls": sum(report.tool_calls for report in self.reports),
+            "rejected": self.rejected,
+            "skipped": sum(skipped.values()),
+            "duplicates": sum(report.duplicates for report in self.reports),
+            "older": sum(report.older for report in self.reports),
+            "no_content": states[TraceState.NO_CONTENT],
+            "incomplete": states[TraceState.INCOMPLETE],
+            "redacted": self.redacted,
+            "skipped_because": dict(skipped),
+            "notes": dict(notes),
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"ImportReport(new={self.new}, updated={self.updated}, unchanged={self.unchanged}, "
+            f"rejected={self.rejected})"
+        )
+
+
+class Sample:
+    """A named, reproducible selection of traces."""
+
+    def __init__(
+        self,
+        record: SampleRecord,
+        items: Sequence[SampleItem],
+        *,
+        warnings: Sequence[str] = (),
+        created: bool = True,
+    ) -> None:
+        self.record = record
+        self.items = tuple(items)
+        """Each with its trace's id, stratum and weight: how many traces it stands for."""
+        self.warnings = tuple(warnings)
+        self.created = created
+        """False where the same sample was stored before."""
+
+    @property
+    def name(self) -> str:
+        """The sample's name."""
+        return self.record.name
+
+    @property
+    def population(self) -> int:
+        """How many traces it was drawn from."""
+        return self.record.population
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __iter__(self) -> Iterator[SampleItem]:
+        return iter(self.items)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        return {
+            **asdict(self.record),
+            "created_at": self.record.created_at.isoformat(),
+            "created": self.created,
+            "warnings": list(self.warnings),
+            "items": [
+                {
+                    "trace_id": item.trace_id,
+                    "position": item.position,
+                    "stratum": item.stratum,
+                    "weight": item.weight,
+                }
+                for item in self.items
+            ],
+        }
+
+    def __repr__(self) -> str:
+        return f"Sample({self.name!r}, {len(self)} of {self.population} traces)"
+
+
+class Run:
+    """A run that has ended, and what can be asked of it."""
+
+    def __init__(self, project: Project, ended: Ended) -> None:
+        self._project = project
+        self.ended = ended
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.ended.report.run.id
+
+    @property
+    def lanes(self) -> dict[Lane, Version]:
+        """The version of each lane."""
+        return self.ended.report.run.lanes
+
+    @property
+    def statuses(self) -> dict[Lane, dict[Status, int]]:
+        """How the trials of each lane ended."""
+        return self.ended.report.statuses
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the agents cost, as far as it is known; None where nothing is."""
+        return self.ended.report.cost_usd
+
+    @property
+    def finished(self) -> bool:
+        """False where trials are missing, because the budget was spent; `Project.resume` continues."""
+        return not self.ended.report.missing
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know about it, in sentences."""
+        return self.ended.notes
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 where a trial ended in an error or the judge failed, else 0."""
+        return self.ended.exit_code
+
+    def diff(self, *, metrics: Sequence[str] = (), gate: Sequence[str] = (), lane: str | None = None) -> Diff:
+        """Compute what changed; see `Project.diff`."""
+        return self._project.diff(self.id, metrics=metrics, gate=gate, lane=lane)
+
+    async def adiff(
+        self, *, metrics: Sequence[str] = (), gate: Sequence[str] = (), lane: str | None = None
+    ) -> Diff:
+        """Run `diff` without blocking the event loop; see there."""
+        return await self._project.adiff(self.id, metrics=metrics, gate=gate, lane=lane)
+
+    def divergences(self) -> list[Any]:
+        """In step mode, return the first decision at which the lanes differ, for each trace where they do."""
+        return self._project.divergences(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        report, grading = self.ended.report, self.ended.grading
+        run = report.run
+        return {
+            "run": run.id,
+            "sample": run.sample,
+            "cases": run.golden_path,
+            "mode": run.mode.value,
+            "partings": [
+                {
+                    "trace_id": one.trace_id,
+                    "decision": one.decision,
+                    "actions": {lane.value: action for lane, action in one.actions.items()},
+                }
+                for one in self.divergences()
+            ],
+            "created_at": run.created_at.isoformat(),
+            "finished": run.finished_at is not None,
+            "trials": run.trials,
+            "lanes": {
+                lane.value: {
+                    "version": version.name,
+                    "commit": version.commit,
+                    "statuses": {status.value: n for status, n in report.statuses.get(lane, {}).items()},
+                }
+                for lane, version in run.lanes.items()
+            },
+            "missing": report.missing,
+            "forecast": None if report.forecast is None else report.forecast.document(),
+            "cost_usd": report.cost_usd,
+            "paid_usd": report.paid_usd,
+            "tokens": report.tokens,
+            "recorded": None
+            if report.recorded is None
+            else {lane.value: count for lane, count in report.recorded.items()},
+            "judge": None
+            if grading is None
+            else {
+                "graded": grading.graded,
+                "kept": grading.kept,
+                "pairs": grading.pairs,
+                "left": grading.left,
+                "states": {state.value: count for state, count in grading.states.items()},
+                "cost_usd": grading.cost_usd,
+            },
+            "next": f"replay diff {run.id}",
+        }
+
+    def __repr__(self) -> str:
+        lanes = ", ".join(f"{lane.value}={version.name!r}" for lane, version in self.lanes.items())
+        return f"Run({self.id!r}, {lanes})"
+
+
+class Diff:
+    """What changed between the lanes of a run, and whether to ship."""
+
+    def __init__(self, result: DiffResult) -> None:
+        self.result = result
+        """Everything that was computed."""
+
+    @property
+    def answer(self) -> str:
+        """`SHIP`, `HOLD` or `CAN'T TELL`."""
+        return self.result.answer.value
+
+    @property
+    def reason(self) -> str:
+        """Why, in one sentence."""
+        return self.result.reason
+
+    @property
+    def next(self) -> str:
+        """The next command to type."""
+        return self.result.next
+
+    @property
+    def run_id(self) -> str:
+        """The run it was computed from."""
+        return self.result.run.id
+
+    @property
+    def metrics(self) -> Mapping[str, MetricDelta]:
+        """Metric → its means, the change with its interval, and the counts of items."""
+        return self.result.metrics
+
+    @property
+    def items(self) -> tuple[ItemVerdict, ...]:
+        """The items with their verdicts: regressed first."""
+        return self.result.items
+
+    @property
+    def lanes(self) -> Mapping[Lane, LaneSummary]:
+        """How each lane ran."""
+        return self.result.lanes
+
+    @property
+    def gate(self) -> Gate:
+        """The gate's conditions, and whether it held."""
+        return self.result.gate
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences, the gravest first."""
+        return self.result.warnings
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What `replay diff` ends with."""
+        from replaydiff.diff.gate import exit_code
+
+        return worst_exit(
+            [exit_code(self.result.gate), ExitCode.PARTIAL if self.result.errors else ExitCode.OK]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document (schema `replaydiff.diff/1`)."""
+        from replaydiff.diff.document import to_json
+
+        return to_json(self.result)
+
+    def report(self, format: str = "terminal", *, width: int = 100) -> str | bytes:  # noqa: A002
+        """Return a report in a format: terminal, markdown, json, csv, parquet, junit, html, or a plugin's.
+
+        Raises:
+            UnknownNameError: no format has this name.
+        """
+        from replaydiff.reports.base import render
+
+        return render(self.result, format, width=width)
+
+    def save(self, path: str | Path, format: str | None = None) -> Path:  # noqa: A002
+        """Write a report; the file's suffix chooses the format unless one is named. Return the path.
+
+        Raises:
+            InputError: the suffix belongs to no format, or the file cannot be written.
+        """
+        from replaydiff.reports.base import BUILTIN, find
+        from replaydiff.reports.files import write_whole
+
+        target = Path(path)
+        formats = {known.suffix: name for name, known in BUILTIN.items()}
+        name = format or formats.get(target.suffix)
+        if name is None:
+            raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
+        write_whole(target, find(name)(self.result, width=100, color=False))
+        return target
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Return the items as an Arrow table, a row each (needs `pip install 'replaydiff[arrow]'`).
+
+        Raises:
+            InputError: pyarrow is not installed.
+        """
+        import io
+
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            raise InputError(
+                "to_arrow needs pyarrow; install it with pip install 'replaydiff[arrow]'"
+            ) from None
+        content = self.report("parquet")
+        assert isinstance(content, bytes)  # noqa: S101 - Parquet is bytes
+        return pyarrow.parquet.read_table(io.BytesIO(content))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the items as a data frame, a row each (needs `pip install 'replaydiff[pandas]'`).
+
+        Raises:
+            InputError: pandas or pyarrow is not installed.
+        """
+        table = self.to_arrow()
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise InputError(
+                "to_pandas needs pandas; install it with pip install 'replaydiff[pandas]'"
+            ) from None
+        frame: pandas.DataFrame = table.to_pandas()
+        return frame
+
+    def _repr_html_(self) -> str:
+        from replaydiff.reports.notebook import notebook_html
+
+        return notebook_html(self.result)
+
+    def __repr__(self) -> str:
+        return f"Diff({self.run_id!r}: {self.answer}, {self.reason})"
+
+
+class Check:
+    """How the cases of a golden set ended with one version."""
+
+    def __init__(self, checked: Checked | None, ended: Ended | None) -> None:
+        self.checked = checked
+        """None where no case was selected."""
+        self._ended = ended
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether enough cases passed; None where that cannot be decided."""
+        return True if self.checked is None else self.checked.result.gate.held
+
+    @property
+    def cases(self) -> tuple[ItemVerdict, ...]:
+        """The cases, failed ones first."""
+        return () if self.checked is None else self.checked.result.items
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What `replay check` ends with."""
+        from replaydiff.diff.gate import exit_code
+
+        if self.checked is None or self._ended is None:
+            return ExitCode.OK
+        return worst_exit([exit_code(self.checked.result.gate), self._ended.exit_code])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        from replaydiff.cases.check import document
+
+        return {"check": {"cases": 0, "held": True}} if self.checked is None else document(self.checked)
+
+    def report(self, format: str = "terminal", *, width: int = 100, verbose: bool = False) -> str | bytes:  # noqa: A002
+        """Return a report in a format of `Diff.report`.
+
+        Raises:
+            UnknownNameError: no format has this name.
+        """
+        from replaydiff.cases.check import written
+        from replaydiff.cases.check_text import text
+        from replaydiff.reports.base import render
+
+        if self.checked is None:
+            return "no case was selected"
+        if format == "terminal":
+            return text(self.checked, width, verbose=verbose)
+        return written(self.checked) if format == "json" else render(self.checked.result, format, width=width)
+
+    def __repr__(self) -> str:
+        if self.checked is None:
+            return "Check(no case was selected)"
+        counts = self.checked.counts
+        return f"Check({self.checked.result.run.id!r}: {counts.passed} of {counts.items} cases passed)"

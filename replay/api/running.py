@@ -1,0 +1,316 @@
+"""Runs: choose lanes, items and judge, replay, have the judge grade."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
+from replaydiff.replay.errors import ExitCode, InputError, Interrupted, ReplayError, SettingsError
+from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from replaydiff.diff.grading import GradingReport
+    from replaydiff.diff.judge.judge import Judge
+    from replaydiff.replay.engine.items import SampleSource, Source
+    from replaydiff.replay.engine.report import RunReport
+    from replaydiff.replay.engine.run import Hooks
+    from replaydiff.replay.model import Lane, Mode, Version
+    from replaydiff.replay.sampling import Draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A run that has ended, and what its judge did."""
+
+    report: RunReport
+    grading: GradingReport | None
+    notes: tuple[str, ...]
+    """What a person should know about it, in sentences."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3 where a trial ended in an error or the judge failed, else 0."""
+        from replaydiff.diff.grading import FAILED
+
+        failed = self.grading is not None and any(self.grading.states[state] for state in FAILED)
+        return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK
+
+
+def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
+    """Resolve the versions of the lanes.
+
+    Raises:
+        ReplayError: one of them cannot be resolved, or none was named.
+    """
+    from replaydiff.replay.engine.versions import FORMS, resolve
+    from replaydiff.replay.model import NEW_LANES, Lane, VersionKind
+
+    old, new, mode = options.get("old"), new_versions(options), mode_of(options)
+    if old is None and not new:
+        named = f" ({', '.join(sorted(settings.versions))})" if settings.versions else ""
+        raise SettingsError(
+            f"name the versions to compare with --old and --new: a name of [versions]{named}, {FORMS}"
+        )
+    lanes = {}
+    if old is not None:
+        lanes[Lane.OLD] = resolve(old, settings, mode)
+        if settings.run.aa and lanes[Lane.OLD].kind is not VersionKind.OBSERVED:
+            lanes[Lane.OLD2] = lanes[Lane.OLD]
+        elif options.get("aa"):
+            raise SettingsError(
+                f"--aa runs the old version a second time, and {old!r} is a recording, which cannot run "
+                "again; leave --aa out (several traces for an item also measure the noise)"
+            )
+    elif options.get("aa"):
+        raise SettingsError("--aa runs the old version a second time; name it with --old")
+    if len(new) > 1:
+        _check_several(old, new)
+    for lane, name in zip(NEW_LANES, new, strict=False):
+        lanes[lane] = resolve(name, settings, mode)
+    return lanes
+
+
+def _check_several(old: str | None, new: tuple[str, ...]) -> None:
+    if old is None:
+        raise SettingsError("several --new are each compared with the version in use; name it with --old")
+    if twice := next((name for name in new if new.count(name) > 1), None):
+        raise SettingsError(
+            f"--new {twice!r} was given twice; leave one out; --aa runs the old version twice"
+        )
+
+
+def items_of(
+    store: Path,
+    options: RunOptions,
+    channel: Channel,
+    *,
+    sample: str | None,
+    golden: Path | None,
+) -> Source:
+    """Return the items: a golden set, a sample by its name, or the latest sample (reported).
+
+    Raises:
+        ReplayError: there is none, or both were named.
+    """
+    from replaydiff.replay.engine.items import from_golden, from_sample
+    from replaydiff.replay.model import Mode
+    from replaydiff.replay.store.connection import open_store
+
+    if sample is not None and golden is not None:
+        raise SettingsError("--sample and --cases name two sets of items; give one of them")
+    if golden is not None:
+        if mode_of(options) is Mode.STEP:
+            raise SettingsError(
+                "--mode step repeats recorded decisions, and a case has none; name a --sample instead"
+            )
+        return from_golden(golden)
+    with open_store(store, read_only=True) as con:
+        source = from_sample(con, sample)
+    if sample is None:
+        channel.message(
+            f"replaying the latest sample, {source.sample}; name another with --sample or --cases"
+        )
+    return in_mode(store, mode_of(options), source, channel)
+
+
+def in_mode(store: Path, mode: Mode, source: SampleSource, channel: Channel) -> Source:
+    """Return the traces of a sample, or in step mode their recorded decisions.
+
+    Raises:
+        InputError: the traces hold no decision.
+    """
+    from replaydiff.replay.engine.steps import StepSource
+    from replaydiff.replay.model import Mode
+    from replaydiff.replay.store.connection import open_store
+
+    if mode is not Mode.STEP:
+        return source
+    with open_store(store, read_only=True) as con:
+        steps = StepSource(con, source)
+    if steps.left_out:
+        channel.message(f"note: {steps.left_out} traces hold no decision of a model and are left out")
+    return steps
+
+
+def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
+    """Return a drawn sample as the items of a run; it is stored with the run, once that can begin.
+
+    A name that another sample has becomes `NAME-2`, `NAME-3` …, unless the caller chose it (`named`).
+
+    Raises:
+        InputError: the chosen name is that of another sample.
+    """
+    from replaydiff.replay.engine.items import SampleSource
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.samples import is_kept, list_samples
+
+    def usable(name: str) -> bool:
+        items = [replace(item, sample=name) for item in draw.items]
+        return name not in taken or is_kept(con, replace(draw.sample, name=name), items)
+
+    wanted = draw.sample.name
+    others = (f"{wanted}-{number}" for number in itertools.count(2))
+    with open_store(store, read_only=True) as con:
+        taken = {sample.name for sample in list_samples(con)}
+        if named and not usable(wanted):
+            raise InputError(
+                f"there is another sample {wanted!r} already, and a sample is never changed; "
+                "choose another --name"
+            )
+        chosen = next(name for name in itertools.chain([wanted], others) if usable(name))
+    return SampleSource(chosen, draw.items, unsaved=replace(draw.sample, name=chosen))
+
+
+def judge_of(options: RunOptions, settings: Settings) -> Judge | None:
+    """Return the judge of the settings, unless it is off; checked before anything is spent.
+
+    Raises:
+        SettingsError: a judge is required and has no model.
+        CredentialsError: it has no key.
+    """
+    if options.get("judge") is False:
+        return None
+    if settings.judge.model is None:
+        if options.get("judge"):
+            where = settings.file or "replay.toml (`replay init` writes one)"
+            raise SettingsError(f"--judge needs a model; name one as `model` in [judge] of {where}")
+        return None
+    from replaydiff.diff.judge.judge import judge_from
+
+    return judge_from(settings)
+
+
+def start(
+    store: Path, settings: Settings, options: RunOptions, source: Source, lanes: dict[Lane, Version]
+) -> Callable[[Hooks], RunReport]:
+    """Return what starts a new run, for `replay_and_judge`."""
+    from replaydiff.replay.engine.run import execute
+
+    return lambda hooks: execute(
+        store,
+        source,
+        lanes,
+        settings,
+        mode=mode_of(options),
+        pair_by=options.get("pair_by"),
+        hooks=hooks,
+    )
+
+
+def resume(store: Path, settings: Settings, run_id: str | None) -> Callable[[Hooks], RunReport]:
+    """Return what resumes a run (None: the latest unfinished one), for `replay_and_judge`."""
+    from replaydiff.replay.engine import run
+
+    return lambda hooks: run.resume(store, run_id, settings, hooks=hooks)
+
+
+def replay_and_judge(
+    store: Path,
+    settings: Settings,
+    judge: Judge | None,
+    replay: Callable[[Hooks], RunReport],
+    channel: Channel,
+) -> Ended:
+    """Start or resume a run, showing its progress, then have the judge grade it.
+
+    Raises:
+        ReplayError: among others, a grader of the user's does not load; nothing was run then.
+    """
+    from replaydiff.diff.graders.base import require
+    from replaydiff.replay.engine.run import Hooks
+
+    require(settings)
+    with channel.showing("replaying", "trials") as update:
+        report = replay(Hooks(announce=channel.message, progress=update, judged=judge is not None))
+    notes = notes_on(report)
+    for note in notes:
+        channel.message(note)
+    grading = None if judge is None else _grade(store, judge, report, channel)
+    return Ended(report=report, grading=grading, notes=tuple(notes))
+
+
+def _grade(store: Path, judge: Judge, report: RunReport, channel: Channel) -> GradingReport | None:
+    from replaydiff.diff.grading import grade_run
+    from replaydiff.diff.judge.batch import fetch
+    from replaydiff.diff.judge.estimate import estimate, spent
+    from replaydiff.replay.store.connection import open_store
+
+    with open_store(store, read_only=True) as con:
+        ahead, before = estimate(con, report.run.id, judge), spent(con, report.run.id)
+    left = None
+    if report.run.budget_usd is not None:
+        left = report.run.budget_usd - (report.paid_usd or 0.0) - before
+        if left <= 0:
+            channel.message("the budget is spent, so the judge was not asked")
+            return None
+    again = f"`replay run --resume {report.run.id}` goes on with the judge"
+    try:
+        if ahead.cost_usd:
+            channel.message(f"the judge: {ahead.votes:,} questions, about ${ahead.cost_usd:.2f}")
+        fetched = fetch(store, report.run.id, judge, say=channel.message, budget_usd=left)
+        left = None if left is None else left - fetched.spent_usd
+        with open_store(store) as con, channel.showing("judging", "trials") as update:
+            grading = grade_run(con, report.run.id, judge, progress=update, budget_usd=left, batch=fetched)
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
+    except ReplayError:
+        channel.message(f"the trials of run {report.run.id} are kept; {again}")
+        raise
+    for warning in grading.warnings:
+        channel.message(f"warning: {warning}")
+    if grading.left:
+        channel.message(
+            f"the budget is spent: {grading.left} trials were not judged; {again}, with a larger --budget"
+        )
+    if grading.first_failure:
+        channel.message(f"the judge failed on some trials ({grading.first_failure}); {again}")
+    return grading
+
+
+def notes_on(report: RunReport) -> list[str]:
+    """Return what a person should know about a run that has ended, in sentences."""
+    run, notes = report.run, []
+    observed: Any = run.settings.get("observed") or {}
+    for lane, counted in observed.items():
+        if counted["items_without_trace"]:
+            notes.append(
+                f"note: {counted['items_without_trace']} items have no trace in lane {lane} "
+                f"({run.lanes[lane].name}) and are left out of every figure"
+            )
+    if report.missing:
+        if run.max_tokens is not None and report.tokens >= run.max_tokens:
+            spent, more = f"{run.max_tokens:,} tokens are spent ({report.tokens:,})", "--max-tokens N"
+        else:
+            spent = f"the budget of ${run.budget_usd or 0:.2f} is spent (${report.cost_usd or 0:.2f})"
+            more = "--budget USD"
+        notes.append(
+            f"{spent}: {report.missing} trials did not start; continue with "
+            f"`replay run --resume {run.id} {more}`"
+        )
+    if run.max_tokens is not None and report.uncounted:
+        notes.append(
+            f"note: {report.uncounted} trials report no tokens, and they did not count against --max-tokens"
+        )
+    for lane, version in run.lanes.items() if report.recorded is not None else ():
+        if lane not in (report.recorded or {}) and lane in report.statuses and _is_replayed(version):
+            notes.append(
+                f"note: lane {lane.value} ({version.name}) sent no request through the gateway: it calls no "
+                "model, or its code names a base URL of its own; see docs/gateway.md"
+            )
+    if run.budget_usd is not None and report.unpriced:
+        notes.append(
+            f"note: {report.unpriced} trials have no known cost and did not count against the budget: they "
+            "ended before the agent reported its usage, or it reports none, or no model is named in `args`"
+        )
+    return notes
+
+
+def _is_replayed(version: Version) -> bool:
+    from replaydiff.replay.model import VersionKind
+
+    return version.kind is not VersionKind.OBSERVED

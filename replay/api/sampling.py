@@ -1,0 +1,134 @@
+"""Draw a sample from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.settings import Settings, override
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from replaydiff.replay.sampling import Draw
+
+LATEST = "latest"
+"""The latest complete month that has traces."""
+_SHOWN_MONTHS = 12
+
+
+class SampleOptions(TypedDict, total=False):
+    """What to draw; an option that is absent or None leaves what replay.toml says."""
+
+    month: str | None
+    """`YYYY-MM` (UTC), or `latest`: the latest complete month that has traces."""
+    size: int | None
+    by: Sequence[str]
+    """Fields whose values make the strata."""
+    seed: int | None
+    where: str | None
+    """A condition on traces, such as `release = '2.1'`."""
+    name: str | None
+    """The sample's name; default the month, or `all`."""
+    new_only: bool
+    """Leave out what is in the golden set or was decided in triage."""
+
+
+def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel: Channel) -> Draw:
+    """Draw a sample; nothing is stored.
+
+    Raises:
+        ReplayError: nothing can be drawn.
+    """
+    from replaydiff.replay.sampling import draw
+    from replaydiff.replay.store.connection import open_store
+
+    by = tuple(
+        field.strip() for given in options.get("by", ()) for field in given.split(",") if field.strip()
+    )
+    section = override(
+        settings.sample,
+        size=options.get("size"),
+        by=by or None,
+        seed=options.get("seed"),
+        where=options.get("where"),
+    )
+    with open_store(store, read_only=True) as con:
+        month = _month(con, options.get("month"), channel)
+        drawn = draw(
+            con,
+            name=_name(options.get("name"), month),
+            size=section.size,
+            seed=section.seed,
+            by=section.by,
+            month=month,
+            where=section.where,
+            exclude=_handled(con, settings) if options.get("new_only") else (),
+        )
+    for warning in drawn.warnings:
+        channel.message(f"warning: {warning}")
+    return drawn
+
+
+def _name(name: str | None, month: str | None) -> str:
+    chosen = name if name is not None else month or "all"
+    if not chosen.strip() or not chosen.isprintable():
+        raise InputError(f"{chosen!r} cannot name a sample; use letters and digits")
+    return chosen
+
+
+def _month(con: DuckDBPyConnection, month: str | None, channel: Channel) -> str | None:
+    """Return the month to draw from; report which one `latest` is."""
+    from replaydiff.replay.store import clock
+    from replaydiff.replay.store.traces import trace_months
+    from replaydiff.replay.store.where import month_range
+
+    if month is None:
+        return None
+    months = dict(trace_months(con))
+    if not months:
+        raise InputError("the store has no traces yet; import some with `replay import`")
+    if month != LATEST:
+        month_range(month)
+        if month not in months:
+            raise InputError(f"there are no traces of {month}; there are traces of {_listed(months)}")
+        return month
+    complete = [name for name in months if name < _month_of(clock.utc_now())]
+    if not complete:
+        raise InputError(
+            f"no complete month has traces yet; name one with --month: there are traces of {_listed(months)}"
+        )
+    channel.message(f"latest complete month with traces: {complete[-1]} ({months[complete[-1]]} traces)")
+    return complete[-1]
+
+
+def _month_of(time: datetime) -> str:
+    return f"{time:%Y-%m}"
+
+
+def _listed(months: dict[str, int]) -> str:
+    last = list(months.items())[-_SHOWN_MONTHS:]
+    text = ", ".join(f"{month} ({count})" for month, count in last)
+    return text if len(last) == len(months) else f"{text} and {len(months) - len(last)} earlier months"
+
+
+def _handled(con: DuckDBPyConnection, settings: Settings) -> set[str]:
+    """Return the ids of traces that are in the golden set, or were promoted or dismissed."""
+    from replaydiff.replay.model import Action, standing
+    from replaydiff.replay.store.decisions import decisions
+
+    handled = {
+        item_id
+        for item_id, decision in standing(decisions(con)).items()
+        if decision.action is not Action.SKIP
+    }
+    if settings.golden_path.exists():
+        from replaydiff.replay.golden import read_golden
+
+        cases = read_golden(settings.golden_path)
+        handled |= {case.provenance.trace_id for case in cases if case.provenance.trace_id}
+    return handled

@@ -1,0 +1,28 @@
+"""Asynchronous twins of blocking methods."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
+    """Return the asynchronous twin of a blocking method: it runs in a thread of its own.
+
+    The event loop stays free meanwhile, as in a notebook or a web service.
+    """
+
+    @functools.wraps(method)
+    async def twin(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    twin.__name__ = f"a{method.__name__}"
+    twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
+    twin.__doc__ = f"Run `{method.__name__}` without blocking the event loop; see there."
+    return cast("Callable[Concatenate[S, P], Coroutine[Any, Any, R]]", twin)
