@@ -250,10 +250,10 @@ def _send_traces(channel: Channel, traces: Sequence[TrialTrace]) -> None:
     from langfuse.api.opentelemetry.types.otel_scope import OtelScope
     from langfuse.api.opentelemetry.types.otel_scope_span import OtelScopeSpan
 
-    from replaydiff import __version__
+    from replaydiff.replay.version import VERSION
 
     spans = [span for trace in traces for span in trace.spans]
-    scope = OtelScopeSpan(scope=OtelScope(name="replaydiff", version=__version__), spans=spans)
+    scope = OtelScopeSpan(scope=OtelScope(name="replaydiff", version=VERSION), spans=spans)
     sent = [OtelResourceSpan(resource=OtelResource(attributes=[]), scope_spans=[scope])]
     channel.write(
         lambda: channel.client.opentelemetry.export_traces(

@@ -10,9 +10,9 @@ from typing import NoReturn
 
 import click
 
-from replaydiff import __version__
 from replaydiff.replay.errors import ExitCode, Interrupted, ReplayError
 from replaydiff.replay.options import App, common_options
+from replaydiff.replay.version import VERSION
 
 COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `replay demo`, or in your agent's repository with `replay init`.",
 )
-@click.version_option(__version__, prog_name="replay")
+@click.version_option(VERSION, prog_name="replay")
 @common_options
 @click.pass_context
 def cli(ctx: click.Context) -> None:

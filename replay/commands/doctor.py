@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import click
 
-from replaydiff import __version__
 from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
 from replaydiff.replay.options import App, command, json_option, print_json
 from replaydiff.replay.settings import RedactSection
+from replaydiff.replay.version import VERSION
 
 LIBRARIES = (
     "anthropic",
@@ -78,7 +78,7 @@ def _packages() -> Iterator[Check]:
     """Check that no other distribution installed files into our package."""
     from importlib.metadata import packages_distributions
 
-    yield Check("replay", State.OK, f"{__version__}, Python {sys.version.split()[0]}")
+    yield Check("replay", State.OK, f"{VERSION}, Python {sys.version.split()[0]}")
     strangers = sorted(set(packages_distributions().get("replaydiff", ())) - {"replaydiff"})
     if strangers:
         text = f"'replaydiff' also belongs to {', '.join(strangers)}; uninstall that and reinstall"

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff import __version__
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.engine import observed, plan
 from replaydiff.replay.engine.conversation import converse
@@ -49,6 +48,7 @@ from replaydiff.replay.store.trials import (
     spent_usd,
     write_trials,
 )
+from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -120,7 +120,7 @@ def execute(
             "retries": settings.run.retries,
             "pair_by": pair_by,
             "observed": {lane.value: _counted(source, pairing) for lane, pairing in pairings.items()},
-            "replaydiff": __version__,
+            "replaydiff": VERSION,
             **({} if source.golden_path is None else {"cases": _held_against(settings)}),
         },
     )

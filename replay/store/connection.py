@@ -17,9 +17,9 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from replaydiff import __version__
 from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
 from replaydiff.replay.store import migrate
+from replaydiff.replay.version import VERSION
 
 _CONFIG = {
     "autoinstall_known_extensions": "false",
@@ -127,7 +127,7 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
         )
     if present > newest:
         raise StoreVersionError(
-            f"the store {path} has schema version {present}, and replaydiff {__version__} knows versions "
+            f"the store {path} has schema version {present}, and replaydiff {VERSION} knows versions "
             f"up to {newest}; upgrade replaydiff (`pip install -U replaydiff`)"
         )
     return present

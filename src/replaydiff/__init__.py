@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import Trace as Trace
     from replaydiff.replay.model import Trial as Trial
 
-__version__ = "0.1.0"
-
 _EXPORTS = {
     "Check": "replaydiff.replay.api.results",
     "Diff": "replaydiff.replay.api.results",
@@ -54,6 +52,10 @@ _EXPORTS = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from replaydiff.replay.version import VERSION
+
+        return VERSION
     if name not in _EXPORTS:
         raise AttributeError(f"module 'replaydiff' has no attribute {name!r}")
     return getattr(import_module(_EXPORTS[name]), name)

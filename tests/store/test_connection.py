@@ -13,11 +13,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from replaydiff import __version__
 from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
 from replaydiff.replay.store import migrate
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, write_traces
+from replaydiff.replay.version import VERSION
 from tests.store.build import trace
 
 
@@ -105,7 +105,7 @@ def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
         with pytest.raises(StoreVersionError) as refused:
             open_store(path, read_only=read_only)
         assert str(refused.value) == (
-            f"the store {path} has schema version 99, and replaydiff {__version__} knows versions up to "
+            f"the store {path} has schema version 99, and replaydiff {VERSION} knows versions up to "
             f"{migrate.known()[-1].version}; upgrade replaydiff (`pip install -U replaydiff`)"
         )
 
