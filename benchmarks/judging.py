@@ -26,8 +26,8 @@ from pathlib import Path
 
 from duckdb import DuckDBPyConnection
 
-from replaydiff.diff.grading import grade_run
-from replaydiff.diff.judge import work
+from replaydiff.diff.judge import questions
+from replaydiff.diff.judge.grading import grade_run
 from replaydiff.diff.judge.judge import Judge
 from replaydiff.replay.llm import anthropic
 from replaydiff.replay.llm.base import Model, ModelReply, ModelRequest, Stop
@@ -122,7 +122,7 @@ def over_the_client() -> None:
             for _ in range(PAIRS):
                 with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.duckdb") as con:
                     _fill(con, TRIALS // 2)
-                    asked = [one.request for one in work.questions(con, get_run(con, RUN), judge, {})]
+                    asked = [one.request for one in questions.questions(con, get_run(con, RUN), judge, {})]
                     began = time.process_time()
                     report = grade_run(con, RUN, judge)
                     took = time.process_time() - began

@@ -23,7 +23,7 @@ from benchmarks.truth.agents import AGENTS, unchanged, worse
 from benchmarks.truth.runs import METRIC, diffed, simulate
 from benchmarks.truth.table import Options, error, finish, options
 from replaydiff.diff.plan import effect, seen
-from replaydiff.diff.statistics.power import POWER
+from replaydiff.diff.statistics.paired import POWER
 
 PILOT = 50
 DESIGNS = [(20, 3), (50, 1), (50, 3), (200, 3)]

@@ -1,6 +1,6 @@
 """The golden set against one version: which cases pass.
 
-How a case ends is told in `diff.groups`; `diff.answer` holds the share that passes against the threshold.
+`diff.expectations` decides how a case ends; `diff.answer` compares the share that passes with the threshold.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replaydiff.diff.alone import quarantined
-from replaydiff.diff.groups import Outcome, group, outcome
+from replaydiff.diff.expectations import Outcome, group, outcome, quarantined
 from replaydiff.diff.result import DiffResult, Group, ItemVerdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.settings import Settings

@@ -7,8 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from replaydiff.cases.check import Checked, ended, in_quarantine, otherwise, word
-from replaydiff.diff.alone import quarantined
-from replaydiff.diff.groups import Outcome, outcome
+from replaydiff.diff.expectations import Outcome, outcome, quarantined
 from replaydiff.diff.result import DiffResult, Group, ItemVerdict, LaneSummary, Verdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import one_line

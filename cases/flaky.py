@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from replaydiff.diff.judge.judge import versions_of
-from replaydiff.diff.metrics import Block
-from replaydiff.diff.reading import read_blocks
-from replaydiff.diff.result import GradedTrial
-from replaydiff.diff.stored import StoredGrades
+from replaydiff.diff.reading import StoredGrades, read_blocks
+from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.model import Lane, Run
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import list_runs

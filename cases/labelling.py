@@ -19,7 +19,7 @@ def label_blind(settings: Settings, desk: Desk, run_id: str) -> int | None:
 
     None where no judge graded the run, so that there is nothing to calibrate.
     """
-    from replaydiff.diff.judge.booth import Booth
+    from replaydiff.diff.judge.labelling import Booth
 
     sheet = _sheet(settings, desk, run_id)
     return None if sheet is None else Booth(sheet).run()

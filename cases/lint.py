@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from replaydiff.cases.drafting import drafts_of
-from replaydiff.diff.alone import QUARANTINE
+from replaydiff.diff.expectations import QUARANTINE
 from replaydiff.replay.align import same
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id, each_case

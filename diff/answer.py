@@ -7,11 +7,11 @@ HOLD        a metric's interval lies wholly below 0 and its delta is below −to
             than `max_regressed`
 SHIP        every metric's interval ends no lower than −tolerance, no more items regressed than
             `max_regressed`, and trials without a score could not move a metric by more than tolerance
-CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.validity`)
+CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.divergence`)
 
 A regression whose noise is unknown (single trials, no A/A lane) never holds and is never waved through. With
 one lane alone (`replay check`) the share of items that meet their expectation is held against `threshold`,
-that of the items with a tag against the tag's own; items in quarantine do not count (`diff.alone`).
+that of the items with a tag against the tag's own; items in quarantine do not count (`diff.expectations`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replaydiff.diff.alone import quarantined, verdict_of
+from replaydiff.diff.expectations import quarantined, verdict_of
 from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import combine

@@ -1,41 +1,34 @@
 """From a run's id to everything a report shows. Reads the store, computes, stores nothing.
 
-Items and trials are streamed from the store side by side, graded, and grouped by item; then each metric is
-worked out over the items. Only whole blocks count: an item whose lanes have not all finished is left out of
-every figure, and said to be.
+Items and trials are read in one pass, graded and grouped by item; then each metric is computed over the
+items. Only whole blocks count: an item whose lanes have not all finished is left out of every figure, and the
+result says so.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.diff import alone, quarantine, validity
 from replaydiff.diff import answer as answers
+from replaydiff.diff import divergence, expectations
 from replaydiff.diff import gate as gates
-from replaydiff.diff.calibration import Standing, standing
-from replaydiff.diff.collecting import put_off
+from replaydiff.diff.divergence import find_divergence
+from replaydiff.diff.expectations import groups
 from replaydiff.diff.graders import tool_calls
-from replaydiff.diff.groups import groups
-from replaydiff.diff.judge.family import kinship
-from replaydiff.diff.judge.judge import versions_of
-from replaydiff.diff.metrics import Block, Worked, metrics_of, varying, work
-from replaydiff.diff.parting import parting
+from replaydiff.diff.graders.base import PAIRWISE
+from replaydiff.diff.judge.calibration import Standing, standing
+from replaydiff.diff.judge.judge import kinship, versions_of
+from replaydiff.diff.metrics import Worked, metrics_of, varying, work
 from replaydiff.diff.ranking import ranked
-from replaydiff.diff.reading import Read, as_new, read_blocks
-from replaydiff.diff.result import (
-    Counts,
-    DiffResult,
-    ItemVerdict,
-    MetricDelta,
-    Noise,
-    Verdict,
-)
+from replaydiff.diff.reading import Read, StoredGrades, as_new, read_blocks
+from replaydiff.diff.result import Block, Counts, DiffResult, ItemVerdict, MetricDelta, Noise, Verdict
 from replaydiff.diff.slices import slices
 from replaydiff.diff.statistics.split import split
-from replaydiff.diff.stored import PAIRWISE, StoredGrades
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.errors import UnknownNameError
@@ -46,6 +39,27 @@ from replaydiff.replay.store.samples import get_sample
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """No search for cycles until it is left, unless there is none anyway.
+
+    Nothing that a diff makes refers back to itself, so a search through the trials of ten thousand items
+    frees nothing, and takes a third of the time. What is let go of meanwhile is freed at once as ever.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+pass
+
 
 _ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
 
@@ -108,9 +122,9 @@ def _result(
 ) -> DiffResult:
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
     held = partial(_held, con, run, stored=stored, settings=settings, expected=expected)
-    read, aside = quarantine.set_aside(run, read)
+    read, aside = expectations.set_aside(run, read)
     result = held(read=read, metrics=metrics, gate=gate, candidates=candidates)
-    return result if aside is None else quarantine.reported(result, held(read=aside, metrics=(), gate=()))
+    return result if aside is None else expectations.reported(result, held(read=aside, metrics=(), gate=()))
 
 
 def _held(
@@ -158,7 +172,7 @@ def _held(
         lane: tally.summary(run.lanes[lane], read.witnesses[lane]) for lane, tally in read.tallies.items()
     }
     unknown = frozenset(name for name, metric in worked.items() if metric.null is None)
-    distrust = validity.distrust(run, read.witnesses)
+    distrust = divergence.distrust(run, read.witnesses)
     given = answers.decide(
         answers.Evidence(
             run=run,
@@ -179,7 +193,7 @@ def _held(
     kind = _noise(run, len(unknown) < len(worked))
     warnings = [
         *([distrust] if distrust else []),
-        *validity.divergence(run, read.witnesses),
+        *divergence.divergence(run, read.witnesses),
         *_warnings(run, counts, deltas, kind, errors, settings, judge_standing, stored),
     ]
     return DiffResult(
@@ -237,14 +251,16 @@ def _verdicts(
             if block.item.id in metric.by_item
         }
         verdict = combine(m.verdict for m in metrics.values()) if metrics else Verdict.INCONCLUSIVE
-        parted = parting({lane: [one.trial for one in graded] for lane, graded in block.lanes.items()})
+        parted = find_divergence(
+            {lane: [one.trial for one in graded] for lane, graded in block.lanes.items()}
+        )
         if parted is not None and (told := metrics.get(tool_calls.NAME)) is not None:
             metrics[tool_calls.NAME] = replace(told, reason=f"{told.reason}; {parted.sentence}")
         item = ItemVerdict(
             item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, parting=parted
         )
         if len(run.lanes) == 1 and metrics:
-            item = replace(item, verdict=alone.verdict_of(item, metrics, case_threshold))
+            item = replace(item, verdict=expectations.verdict_of(item, metrics, case_threshold))
         items.append(item)
 
     def place(item: ItemVerdict) -> tuple[int, float]:

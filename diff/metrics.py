@@ -8,24 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from replaydiff.diff.causes import common
-from replaydiff.diff.graders.base import SCORE_PREFIX, graders
-from replaydiff.diff.result import GradedTrial, ItemMetric, MetricDelta, Verdict, scores_of
+from replaydiff.diff.graders.base import SCORE_PREFIX
+from replaydiff.diff.graders.registry import graders
+from replaydiff.diff.result import Block, ItemMetric, MetricDelta, Verdict, scores_of
 from replaydiff.diff.slices import cluster
-from replaydiff.diff.statistics import noise, paired, power
+from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model, settled
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Item, Lane, Run, Status
 from replaydiff.replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """One item with all its finished, graded trials."""
-
-    item: Item
-    lanes: dict[Lane, tuple[GradedTrial, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +173,7 @@ def _delta(
         se=se,
         ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=run.seed),
         p=paired.sign_flip(grouped, seed=run.seed),
-        mde=power.smallest_effect(
+        mde=paired.smallest_effect(
             se,
             len(grouped.sums),
             trials_se=0.0 if null is None else _trials_se([sample for _, sample, _ in pairs], null) * reach,

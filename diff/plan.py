@@ -8,7 +8,7 @@ The mean change over n items of k trials a lane has the variance
 τ² what items differ in how much they changed, beyond that noise: τ² = var(d) − σ²(1/k_old + 1/k_new), never
 below 0 (method of moments for one-way random effects; Searle, Casella & McCulloch, *Variance Components*,
 §3.6). f = se²_clustered / se²_plain ≥ 1 is the design effect of sessions (Kish 1965). The smallest change
-that n items show with the given power is that of `diff.statistics.power`: τ² is taken for no less than what
+that n items show with the given power is that of `diff.statistics.paired`: τ² is taken for no less than what
 a change of that size makes of it where single items fall wholly, so that a run in which nothing changed does
 not promise more than it can.
 
@@ -26,7 +26,7 @@ from replaydiff.diff.result import DiffResult, scores_of
 from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.noise import pooled_within
-from replaydiff.diff.statistics.power import POWER, smallest_effect
+from replaydiff.diff.statistics.paired import POWER, smallest_effect
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Lane
 

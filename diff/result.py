@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from replaydiff.diff.parting import Parting
 from replaydiff.diff.statistics.split import Split
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
 
@@ -77,6 +76,31 @@ def scores_of(trials: Iterable[GradedTrial], metric: str) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One item with all its finished, graded trials."""
+
+    item: Item
+    lanes: dict[Lane, tuple[GradedTrial, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """The first of the user's turns at which the lanes do another thing."""
+
+    turn: int
+    """Its place among all turns of the user, from 1."""
+    of: int
+    """The last turn of the user."""
+    actions: dict[Lane, str]
+    """What each lane does there in most trials: `cancel_order(order_id="1")`, or `answers`."""
+
+    @property
+    def sentence(self) -> str:
+        """For people, after what a metric says of the item."""
+        return f"the lanes part at the user's turn {self.turn} of {self.of}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemVerdict:
     """One item of the run (a "case" in the document)."""
 
@@ -84,7 +108,7 @@ class ItemVerdict:
     verdict: Verdict
     metrics: dict[str, ItemMetric]
     lanes: dict[Lane, tuple[GradedTrial, ...]]
-    parting: Parting | None = None
+    parting: Divergence | None = None
     """From which of the user's turns the lanes do another thing; None where they do not."""
 
 

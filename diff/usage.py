@@ -11,8 +11,7 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from replaydiff.diff.metrics import Block
-from replaydiff.diff.result import GradedTrial, UsageDelta
+from replaydiff.diff.result import Block, GradedTrial, UsageDelta
 from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes

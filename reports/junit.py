@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import StrEnum
 from xml.etree import ElementTree
 
-from replaydiff.diff.alone import quarantined
+from replaydiff.diff.expectations import quarantined
 from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import one_line, visible

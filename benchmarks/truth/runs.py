@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.truth.agents import Truth, judged, outcomes
 from replaydiff.diff import compute as module
 from replaydiff.diff import reading
+from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import DiffResult
-from replaydiff.diff.stored import StoredGrades
 from replaydiff.replay.model import Expectation, Item, Lane, Run, Sample, Status, Trial, Version, VersionKind
 from replaydiff.replay.settings import Settings
 

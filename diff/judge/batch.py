@@ -26,12 +26,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.diff.judge import pairwise, votes, work
-from replaydiff.diff.judge.asking import STANDING, Key
-from replaydiff.diff.judge.estimate import about, at_most, size_of
+from replaydiff.diff.judge import pairwise, questions, votes
 from replaydiff.diff.judge.judge import Judge
-from replaydiff.diff.judge.votes import Cast
-from replaydiff.diff.judge.work import Question
+from replaydiff.diff.judge.questions import Question, about, at_most, size_of
+from replaydiff.diff.judge.votes import STANDING, Cast, Key
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
 from replaydiff.replay.llm.batches import (
@@ -149,9 +147,11 @@ class _Fetching:
         return sent
 
     def _affordable(self, con: DuckDBPyConnection) -> Iterator[Question]:
-        known = work.known_votes(con, self._judge).keys() | self._sent
+        known = questions.known_votes(con, self._judge).keys() | self._sent
         left = None if self._budget_usd is None else self._budget_usd - self._fetched.spent_usd
-        for question in work.questions(con, get_run(con, self._run_id), self._judge, dict.fromkeys(known)):
+        for question in questions.questions(
+            con, get_run(con, self._run_id), self._judge, dict.fromkeys(known)
+        ):
             if left is not None:
                 left -= at_most(self._judge, question.request) or 0.0
                 if left < 0:

@@ -1,12 +1,13 @@
-"""The judge of the settings: who is asked, by which rubric, and what its grades are bound to."""
+"""The judge of the settings: its model, its rubric, and what its grades are bound to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
-from replaydiff.diff.judge import pairwise, prompt
+from replaydiff.diff.judge import prompt
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.llm import anthropic, batches, openai_compatible, own, prices
 from replaydiff.replay.llm.base import Model
@@ -112,7 +113,7 @@ def versions_of(settings: Settings) -> tuple[str, ...]:
 
 def of_pairs(judge: JudgeId) -> JudgeId:
     """What a judge's comparisons are bound to: the same model and rubric, another prompt."""
-    return replace(judge, prompt_hash=pairwise.prompt_hash())
+    return replace(judge, prompt_hash=prompt.pair_prompt_hash())
 
 
 def judge_from(settings: Settings) -> Judge | None:
@@ -177,3 +178,39 @@ def _rubric(settings: Settings) -> str:
     if not text.strip():
         raise SettingsError(f"the rubric {path} is empty; write down what scores 1, 2 and 3")
     return text
+
+
+_FAMILIES = {
+    "Claude": r"claude",
+    "GPT": r"gpt|chatgpt|\bo[1-9]\b",
+    "Gemini": r"gemini|gemma",
+    "Llama": r"llama",
+    "Mistral": r"mi[sx]tral|magistral",
+    "Qwen": r"qwen|qwq",
+    "DeepSeek": r"deepseek",
+    "Grok": r"grok",
+    "Command": r"command-",
+}
+
+
+def family(model: str) -> str | None:
+    """The family of a model by its name; None where the name does not tell."""
+    name = model.lower()
+    return next((title for title, pattern in _FAMILIES.items() if re.search(pattern, name)), None)
+
+
+def kinship(judge: str, candidates: Iterable[str | None]) -> str | None:
+    """A sentence where the judge is of the family of a model it judges; None where no kinship is known."""
+    kin = family(judge)
+    related = sorted({model for model in candidates if model and kin and family(model) == kin})
+    if not related:
+        return None
+    if judge in related:
+        return (
+            f"the judge {judge} grades its own answers: models favour them; name another model in [judge], "
+            "best of another family"
+        )
+    return (
+        f"the judge {judge} and {', '.join(related)} are of one family ({kin}): models favour the answers of "
+        "their kin; check the judge against hand labels"
+    )

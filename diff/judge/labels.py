@@ -1,26 +1,238 @@
-"""A person's own sheet of labels for a run: drawn once, filled a row at a time, blind to what the judge said.
+"""Sheets of hand labels: drawn blind from what the judge graded, filled row by row, read back.
 
-The terminal and the local page fill the same file, `.replay/labels/RUN.PERSON.jsonl` beside replay.toml, so
-a person goes on in either where they stopped. It holds text of traces, and so stays out of version control;
-what is made of it, the calibration, belongs there. Sheets of several people have the same rows: the draw
-depends on run, size and seed alone.
+A row holds what the judge saw and none of its results: no score, no lane, no version. Its key is a hash of
+run, item, lane and trial, so a sheet can be filled by someone who has no store. Lanes are drawn from in
+turn; an item comes again in a lane only where no other is left. The draw depends on run, size and seed alone,
+so the sheets of several people have the same rows.
+
+CSV opens in any spreadsheet; a cell that would start a formula there gets an apostrophe before it. A name
+that ends in .jsonl makes JSON Lines instead.
+
+The terminal and the local page fill the same file, `.replay/labels/RUN.PERSON.jsonl` beside replay.toml. It
+holds text of traces, and so stays out of version control; the calibration made from it belongs there.
 """
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import json
+import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from replaydiff.diff.judge import sheet
+from replaydiff.diff.graders.base import JUDGE
+from replaydiff.diff.judge.judge import versions_of
+from replaydiff.diff.judge.prompt import POINTS, document
+from replaydiff.diff.reading import StoredGrades, read_blocks
+from replaydiff.diff.result import GradedTrial
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.files import replacing
+from replaydiff.replay.model import Grade, GradeState, Item
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.runs import get_run
+from replaydiff.replay.store.text import clean_text
+from replaydiff.replay.tape import show_call
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+COLUMNS = ("key", "conversation", "tool_calls", "response", "expected", "label", "note")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_MOST_CELL = 32_000
+"""Characters a spreadsheet takes in one cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedResponse:
+    """A response that the judge gave a score."""
+
+    key: str
+    item: Item
+    graded: GradedTrial
+    grade: Grade
+
+    @property
+    def points(self) -> int:
+        """The judge's grade on the scale that people label by."""
+        assert self.grade.score is not None  # noqa: S101 - only scored ones are made
+        return min(max(round(self.grade.score * POINTS[-1]), POINTS[0]), POINTS[-1])
+
+
+def judged_responses(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[JudgedResponse]:
+    """Return every response of a run's whole blocks that the judge gave a score.
+
+    Raises:
+        UnknownNameError: there is no such run.
+    """
+    run = get_run(con, run_id)
+    stored = StoredGrades.read(con, run, versions_of(settings))
+    return [
+        JudgedResponse(
+            key_of(run.id, block.item.id, lane.value, graded.trial.index), block.item, graded, grade
+        )
+        for block in read_blocks(con, run, settings, stored).blocks
+        for lane, trials in block.lanes.items()
+        for graded in trials
+        if (grade := graded.grades.get(JUDGE)) is not None and grade.state is GradeState.SCORED
+    ]
+
+
+def key_of(run_id: str, item_id: str, lane: str, trial: int) -> str:
+    """What names a response on a sheet, and tells nothing of it."""
+    name = "\x00".join([run_id, item_id, lane, str(trial)])
+    return hashlib.sha256(name.encode()).hexdigest()[:12]
+
+
+def draw(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedResponse]:
+    """So many of them in random order: lanes in turn, strata in proportion, items again only at the end."""
+    rng = random.Random(seed)  # noqa: S311 - a draw, no secret
+    queues: dict[str, list[JudgedResponse]] = {}
+    for one in sorted(found, key=lambda one: one.key):
+        queues.setdefault(one.graded.trial.lane.value, []).append(one)
+    for queue in queues.values():
+        rng.shuffle(queue)
+        seen: set[str] = set()
+        first: list[JudgedResponse] = []
+        again: list[JudgedResponse] = []
+        for one in queue:
+            (again if one.item.id in seen else first).append(one)
+            seen.add(one.item.id)
+        queue[:] = [*_spread(first, rng), *_spread(again, rng)]
+    drawn: list[JudgedResponse] = []
+    while len(drawn) < size and any(queues.values()):
+        for queue in queues.values():
+            if queue and len(drawn) < size:
+                drawn.append(queue.pop(0))
+    rng.shuffle(drawn)
+    return drawn
+
+
+def _spread(queue: Sequence[JudgedResponse], rng: random.Random) -> list[JudgedResponse]:
+    """In an order of which every beginning has each stratum about as often as the whole has.
+
+    The n-th of a stratum's m stands at a random place within the n-th of m equal parts.
+    """
+    strata: dict[str, list[JudgedResponse]] = {}
+    for one in queue:
+        strata.setdefault(one.item.stratum, []).append(one)
+    placed = [
+        ((place + rng.random()) / len(members), one)
+        for members in strata.values()
+        for place, one in enumerate(members)
+    ]
+    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+
+
+def sheet_text(drawn: Sequence[JudgedResponse], *, lines: bool) -> str:
+    """The sheet: CSV, or JSON Lines with `lines`."""
+    drawn_rows = [_row(one) for one in drawn]
+    if lines:
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in drawn_rows)
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, quoting=csv.QUOTE_ALL)
+    writer.writeheader()
+    writer.writerows({name: _cell(text) for name, text in row.items()} for row in drawn_rows)
+    return out.getvalue()
+
+
+def read_sheet(path: Path) -> dict[str, int]:
+    """The labels of a filled sheet, by key; rows without a label are left out.
+
+    Raises:
+        InputError: it cannot be read, is no such sheet, or has a label that is none.
+    """
+    labels: dict[str, int] = {}
+    for line, row in rows(path):
+        key, label = row.get("key"), row.get("label")
+        if not isinstance(key, str) or "label" not in row:
+            raise InputError(f"{path}:{line}: no key or label; it is no sheet of `replay calibrate --draw`")
+        if label is None or str(label).strip() == "":
+            continue
+        text = str(label).strip()
+        if text not in {str(point) for point in POINTS}:
+            scale = ", ".join(str(point) for point in POINTS)
+            raise InputError(f"{path}:{line}: label must be one of {scale}, or empty, not {text[:20]!r}")
+        labels[key] = int(text)
+    return labels
+
+
+def relabelled(path: Path, key: str, label: int | None, note: str) -> str:
+    """The text of a JSON Lines sheet with this label (None: none yet) and note in the row of this key.
+
+    Raises:
+        InputError: it cannot be read, or has no such row.
+    """
+    found = [dict(row) for _, row in rows(path)]
+    if key not in [row.get("key") for row in found]:
+        raise InputError(f"{path} has no row {key[:20]!r}; it was drawn anew, or from another run")
+    for row in found:
+        if row.get("key") == key:
+            row |= {"label": "" if label is None else str(label), "note": note}
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+
+
+def rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The rows of a sheet, each with its line.
+
+    Raises:
+        InputError: it cannot be read, or is neither CSV nor JSON Lines.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name a filled sheet") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not UTF-8 text; save it as CSV UTF-8") from None
+    if path.suffix == ".jsonl":
+        for line, raw in enumerate(text.splitlines(), start=1):
+            if raw.strip():
+                try:
+                    found = json.loads(raw)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"{path}:{line}: not valid JSON: {error.msg}") from None
+                yield line, found if isinstance(found, dict) else {}
+        return
+    csv.field_size_limit(10_000_000)
+    head = text.partition("\n")[0]
+    # Spreadsheets of half of Europe save CSV with semicolons.
+    reader = csv.DictReader(io.StringIO(text), delimiter=";" if head.count(";") > head.count(",") else ",")
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _row(one: JudgedResponse) -> dict[str, str]:
+    material: dict[str, Any] = document(one.item, one.graded.trial)
+    calls = []
+    for call in material["tool_calls"]:
+        answer = f"error: {call['error']}" if "error" in call else call["result"]
+        calls += [f"→ {show_call(call['name'], call['args'])}", f"← {answer}"]
+    expected = [f"- {trait}" for trait in material.get("expected_traits", ())]
+    if "reference_answer" in material:
+        origin = "what production answered" if material["recorded"] else "what is expected"
+        expected.append(f"{origin}: {material['reference_answer']}")
+    return {
+        "key": one.key,
+        "conversation": "\n".join(f"{turn['role']}: {turn['text']}" for turn in material["conversation"]),
+        "tool_calls": "\n".join(calls),
+        "response": material["response"],
+        "expected": "\n".join(expected),
+        "label": "",
+        "note": "",
+    }
+
+
+def _cell(text: str) -> str:
+    plain = clean_text(text)[:_MOST_CELL]
+    return f"'{plain}" if plain.startswith(_FORMULA) else plain
+
+
+pass
+
 
 SIZE = 50
 """Rows of a sheet unless more are asked for: what a gate wants at the least."""
@@ -54,24 +266,22 @@ def sheets_of(settings: Settings, run_id: str) -> list[Path]:
 
 def draw_blind(
     con: DuckDBPyConnection, settings: Settings, run_id: str, *, size: int = SIZE, seed: int = 0
-) -> list[sheet.Judged]:
+) -> list[JudgedResponse]:
     """Draw the rows of a sheet of a run; see `sheet.draw`. Nothing is written.
 
     Raises:
         InputError: the judge gave no response of the run a score.
     """
-    from replaydiff.diff.compute import compute
-
-    found = sheet.judged(compute(con, run_id, settings))
+    found = judged_responses(con, run_id, settings)
     if not found:
         raise InputError(
             f"run {run_id} has no response with a score of the judge; name a model in [judge], then "
             f"`replay run --resume {run_id}`"
         )
-    return sheet.draw(found, size, seed)
+    return draw(found, size, seed)
 
 
-def begin(path: Path, drawn: Sequence[sheet.Judged]) -> None:
+def begin(path: Path, drawn: Sequence[JudgedResponse]) -> None:
     """Write a new sheet, whole.
 
     Raises:
@@ -80,7 +290,7 @@ def begin(path: Path, drawn: Sequence[sheet.Judged]) -> None:
     if path.exists():
         raise InputError(f"{path} is there already, and may hold labels; name another file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, sheet.sheet_text(drawn, lines=path.suffix == ".jsonl"))
+    _write(path, sheet_text(drawn, lines=path.suffix == ".jsonl"))
 
 
 def read(path: Path) -> list[Row]:
@@ -89,14 +299,14 @@ def read(path: Path) -> list[Row]:
     Raises:
         InputError: it cannot be read, is no such sheet, or has a label that is none.
     """
-    labels = sheet.read_sheet(path)
+    labels = read_sheet(path)
     return [
         Row(
             key=str(row["key"]),
             label=labels.get(str(row["key"])),
-            **{name: str(row.get(name) or "") for name in sheet.COLUMNS if name not in ("key", "label")},
+            **{name: str(row.get(name) or "") for name in COLUMNS if name not in ("key", "label")},
         )
-        for _, row in sheet.rows(path)
+        for _, row in rows(path)
     ]
 
 
@@ -106,7 +316,7 @@ def keep(path: Path, key: str, label: int | None, note: str = "") -> None:
     Raises:
         InputError: it cannot be read or written, or has no such row.
     """
-    _write(path, sheet.relabelled(path, key, label, note))
+    _write(path, relabelled(path, key, label, note))
 
 
 def _write(path: Path, text: str) -> None:

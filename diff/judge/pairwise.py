@@ -1,74 +1,49 @@
-"""Two responses side by side: the judge says which is better, and is asked twice, in both orders.
+"""Comparisons of two responses: the judge picks the better one, twice, in both orders.
 
     vote    who was better, seen from the new version: 1 (new), 0.5 (neither), 0 (old). Vote 0 saw the old
             response first, vote 1 the new one
     grade   what both votes say; where they disagree, the order decided and not the responses: a tie, 0.5
 
-Models prefer what stands first (or last) by a margin that differs from pair to pair, so one order alone says
-little. The judged text is escaped as for single grades (`diff.judge.prompt`).
+Models prefer the first (or the last) response by a margin that differs from pair to pair, so one order alone
+says little.
+
+Trial n of the old lane and trial n of the new one are a pair where both ended `ok`. The result is stored as
+two grades of the metric `pairwise`: the new trial's score and, for the old trial, 1 minus it. So the new
+lane's mean is its win rate (ties count half), and the metric's change is wins less losses. Of several new
+lanes each is compared with the old one; there the old trial keeps the grade of its comparison with `new`, and
+the others follow from those of the candidates (`reading.rest_of`).
 """
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from replaydiff.diff.graders.base import PAIRWISE
 from replaydiff.diff.judge import prompt
-from replaydiff.diff.judge.votes import Tally, read_answer, unreadable
-from replaydiff.replay.llm.base import ModelReply
-from replaydiff.replay.model import GradeState, Item, JsonObject, Trial, Vote
+from replaydiff.diff.judge.judge import Judge, version
+from replaydiff.diff.judge.prompt import FIRST, SECOND
+from replaydiff.diff.judge.votes import Asking, Said, Tally, missing, read_answer, unreadable
+from replaydiff.diff.reading import TIE, by_item, rest_of
+from replaydiff.replay.llm.base import ModelReply, ModelRequest
+from replaydiff.replay.model import (
+    Grade,
+    GradeState,
+    Item,
+    Lane,
+    Message,
+    Run,
+    Status,
+    Trial,
+    Vote,
+)
+from replaydiff.replay.store.grades import iter_grades
 
-INSTRUCTIONS = Path(__file__).with_name("pairwise.md")
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
 ORDERS = 2
-TIE = 0.5
-FIRST, SECOND = "first", "second"
-
-SCHEMA: JsonObject = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string"},
-        "better": {"anyOf": [{"type": "string", "enum": [FIRST, SECOND, "tie"]}, {"type": "null"}]},
-    },
-    "required": ["reasoning", "better"],
-    "additionalProperties": False,
-}
-
-
-def system_prompt(rubric: str) -> str:
-    """The judge's system prompt with this rubric."""
-    return _instructions().replace("{rubric}", rubric.strip())
-
-
-def prompt_hash() -> str:
-    """Names the wording, the answer's schema and the layout of the data; a change makes another judge."""
-    return prompt.digest(json.dumps([_instructions(), SCHEMA, prompt.LAYOUT], sort_keys=True))
-
-
-@functools.cache
-def _instructions() -> str:
-    return INSTRUCTIONS.read_text(encoding="utf-8").strip()
-
-
-def document(item: Item, first: Trial, second: Trial) -> JsonObject:
-    """The judged material of one pair, in this order."""
-    data = prompt.document(item, first)
-    other = prompt.document(item, second)
-    # Of several turns, each response has a conversation of its own: the answers before it are its version's.
-    shared = [key for key in ("conversation",) if data[key] == other[key]]
-    own = [key for key in ("conversation", "tool_calls", "response") if key not in shared]
-    return {
-        **{key: data[key] for key in shared},
-        FIRST: {key: data[key] for key in own},
-        SECOND: {key: other[key] for key in own},
-        **{key: value for key, value in data.items() if key not in (*own, *shared)},
-    }
-
-
-def same(item: Item, old: Trial, new: Trial) -> bool:
-    """Whether a judge would see no difference."""
-    return prompt.document(item, old) == prompt.document(item, new)
 
 
 def read(reply: ModelReply, index: int) -> Vote:
@@ -105,3 +80,118 @@ def tally(votes: Sequence[Vote]) -> Tally:
         reason=reason,
         spread=max(scores) - min(scores),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two trials of one item, and the votes on them that stand."""
+
+    item: Item
+    old: Trial
+    new: Trial
+    have: tuple[Vote, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether there is nothing to choose between."""
+        return prompt.same_document(self.item, self.old, self.new)
+
+    def text(self, index: int) -> str:
+        """The user prompt of one vote: the first is shown the old response first."""
+        first, second = (self.old, self.new) if index == 0 else (self.new, self.old)
+        return prompt.user_prompt(prompt.pair_document(self.item, first, second))
+
+
+def pairs(con: DuckDBPyConnection, run: Run, judge: str, standing: tuple[GradeState, ...]) -> Iterator[Pair]:
+    """The pairs that the judge of this version has not compared in both orders, in the order of the items."""
+    candidates = [lane for lane in run.lanes if lane.is_new]
+    if Lane.OLD not in run.lanes or not candidates:
+        return
+    earlier = {
+        (grade.item_id, grade.lane, grade.trial): tuple(
+            vote for vote in grade.votes if vote.state in standing
+        )
+        for grade in iter_grades(con, run.id)
+        if (grade.grader, grade.grader_version) == (PAIRWISE, judge) and grade.lane.is_new
+    }
+    for item, trials in by_item(con, run):
+        ended = {(trial.lane, trial.index): trial for trial in trials if trial.status is Status.OK}
+        for (lane, index), new in ended.items():
+            old = ended.get((Lane.OLD, index))
+            have = earlier.get((item.id, lane, index), ())
+            if lane.is_new and old is not None and len(have) < ORDERS:
+                yield Pair(item, old, new, have)
+
+
+def request(judge: Judge, text: str) -> ModelRequest:
+    """The question behind a comparison of the material of a user prompt."""
+    return ModelRequest(
+        model=judge.model,
+        system=prompt.pair_system_prompt(judge.rubric),
+        messages=(Message(role="user", text=text),),
+        max_tokens=judge.max_tokens,
+        schema=prompt.PAIR_SCHEMA,
+    )
+
+
+class Comparing:
+    """Asks one judge for one pair after another. For one event loop."""
+
+    def __init__(self, judge: Judge, asking: Asking) -> None:
+        """A comparison by `judge`, whose votes come from `asking`."""
+        self._asked, self._judge, self._asking = judge, judge.of_pairs, asking
+
+    async def compare(self, pair: Pair) -> tuple[tuple[Grade, ...], int, float | None]:
+        """The grades of both trials, how many votes were asked for, and what they cost (None: not known).
+
+        No grades where no vote may be asked for.
+
+        Raises:
+            ReplayError: no call can succeed.
+        """
+        if pair.same:
+            tie = tuple(Vote(index=index, state=GradeState.SCORED, score=TIE) for index in range(2))
+            return self._grades(pair, tie, 0.0, "the same calls and response, word for word"), 0, 0.0
+        said = [
+            done
+            for index in missing(pair.have, ORDERS)
+            if (done := await self._vote(pair.text(index), index)) is not None
+        ]
+        if not said:
+            return (), 0, 0.0
+        costs = [done.cast.cost_usd for done in said]
+        cost = None if None in costs else sum(cost for cost in costs if cost)
+        both = sorted((*pair.have, *(done.cast.vote for done in said)), key=lambda vote: vote.index)
+        return self._grades(pair, tuple(both), cost, None), sum(done.new for done in said), cost
+
+    async def _vote(self, text: str, index: int) -> Said | None:
+        question = request(self._asked, text)
+        return await self._asking.vote(version(self._judge), question, text, index, read)
+
+    def _grades(
+        self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None
+    ) -> tuple[Grade, ...]:
+        found = tally(cast)
+        judge = self._judge
+        new = Grade(
+            run_id=pair.new.run_id,
+            item_id=pair.item.id,
+            lane=pair.new.lane,
+            trial=pair.new.index,
+            grader=PAIRWISE,
+            grader_version=version(judge),
+            state=found.state,
+            score=found.score,
+            passed=found.passed,
+            reason=why or found.reason,
+            detail={
+                "model": judge.model,
+                "prompt_hash": judge.prompt_hash,
+                "rubric_hash": judge.rubric_hash,
+                "spread": found.spread,
+            },
+            votes=cast,
+            cost_usd=cost,
+        )
+        # The old trial has one grade: its comparisons with other candidates follow from theirs.
+        return (rest_of(new), new) if new.lane is Lane.NEW else (new,)

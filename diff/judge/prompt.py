@@ -20,6 +20,7 @@ from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall,
 from replaydiff.replay.turns import conversed
 
 INSTRUCTIONS = Path(__file__).with_name("instructions.md")
+PAIR_INSTRUCTIONS = Path(__file__).with_name("pairwise.md")
 BUILT_IN_RUBRIC = Path(__file__).with_name("rubric.md")
 POINTS = (1, 2, 3)
 """The scores a judge can give; divided by the last they are a vote's score."""
@@ -41,19 +42,42 @@ SCHEMA: JsonObject = {
 }
 
 
+FIRST, SECOND = "first", "second"
+
+PAIR_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string"},
+        "better": {"anyOf": [{"type": "string", "enum": [FIRST, SECOND, "tie"]}, {"type": "null"}]},
+    },
+    "required": ["reasoning", "better"],
+    "additionalProperties": False,
+}
+
+
 def system_prompt(rubric: str) -> str:
     """The judge's system prompt with this rubric."""
-    return _instructions().replace("{rubric}", rubric.strip())
+    return _instructions(INSTRUCTIONS).replace("{rubric}", rubric.strip())
+
+
+def pair_system_prompt(rubric: str) -> str:
+    """Return the system prompt for comparing two responses by this rubric."""
+    return _instructions(PAIR_INSTRUCTIONS).replace("{rubric}", rubric.strip())
 
 
 def prompt_hash() -> str:
     """Names the wording, the answer's schema and the layout of the data; a change makes another judge."""
-    return digest(json.dumps([_instructions(), SCHEMA, LAYOUT], sort_keys=True))
+    return digest(json.dumps([_instructions(INSTRUCTIONS), SCHEMA, LAYOUT], sort_keys=True))
+
+
+def pair_prompt_hash() -> str:
+    """Return the same for comparisons of two responses."""
+    return digest(json.dumps([_instructions(PAIR_INSTRUCTIONS), PAIR_SCHEMA, LAYOUT], sort_keys=True))
 
 
 @functools.cache
-def _instructions() -> str:
-    return INSTRUCTIONS.read_text(encoding="utf-8").strip()
+def _instructions(path: Path) -> str:
+    return path.read_text(encoding="utf-8").strip()
 
 
 def digest(text: str) -> str:
@@ -74,6 +98,26 @@ def document(item: Item, trial: Trial) -> JsonObject:
         "response": _shown(trial.final_response or ""),
         **_standard(item),
     }
+
+
+def pair_document(item: Item, first: Trial, second: Trial) -> JsonObject:
+    """The judged material of one pair, in this order."""
+    data = document(item, first)
+    other = document(item, second)
+    # Of several turns, each response has a conversation of its own: the answers before it are its version's.
+    shared = [key for key in ("conversation",) if data[key] == other[key]]
+    own = [key for key in ("conversation", "tool_calls", "response") if key not in shared]
+    return {
+        **{key: data[key] for key in shared},
+        FIRST: {key: data[key] for key in own},
+        SECOND: {key: other[key] for key in own},
+        **{key: value for key, value in data.items() if key not in (*own, *shared)},
+    }
+
+
+def same_document(item: Item, old: Trial, new: Trial) -> bool:
+    """Whether a judge would see no difference."""
+    return document(item, old) == document(item, new)
 
 
 def user_prompt(data: JsonObject) -> str:

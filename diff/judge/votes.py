@@ -1,28 +1,37 @@
-"""From the judge's answers to one grade.
+"""Votes of the judge on one response: each requested at most once, then combined to one grade.
 
     vote    score = points / 3 (points 1, 2 or 3); or a state: abstained (the judge gave null), refused,
-            truncated (cut off, also with more room), error (no answer, or one that is not what was asked
-            for), expired and cancelled (its batch ended before it was asked)
-    grade   the mean of the scored votes, if they are more than half of those asked for; passes at 2 of 3,
-            and at `SIMILAR` of 1 where the response is to mean what an expected answer does
+            truncated (cut off, also with more room), error (no answer, or one of another form), expired and
+            cancelled (its batch ended before it was answered)
+    grade   the mean of the scored votes, if they are more than half of those wanted; passes at 2 of 3,
+            and at `SIMILAR` of 1 where the response must mean what an expected answer does
             (`semantic_similar`). Else abstained; or refused, truncated, error, expired, cancelled where all
             failed votes agree on that
 
 The spread (largest less smallest score) is the judge's own noise on this response, and is kept.
+
+A vote is identified by the judge (model, prompt and rubric), the judged document and the vote's index. One
+that the store has is not requested again; equal responses to one conversation share their votes.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from replaydiff.diff.judge import prompt
+from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replaydiff.replay.model import GradeState, Vote
+from replaydiff.replay.llm.budget import Budget
+from replaydiff.replay.model import GradeState, Message, Vote
+from replaydiff.replay.store.votes import KeptVote
 
 SIMILAR = 0.8
 """The score from which a response means what it should."""
@@ -133,3 +142,167 @@ def unreadable(index: int, text: str) -> Vote:
     shown = shown if len(shown) <= 120 else shown[:119] + "…"
     reason = f"the judge's answer is not what was asked for: {shown or 'it is empty'}"
     return Vote(index=index, state=GradeState.ERROR, reason=reason)
+
+
+pass
+pass
+
+STANDING = (GradeState.SCORED, GradeState.ABSTAINED, GradeState.REFUSED, GradeState.TRUNCATED)
+"""States of a vote that was cast; one that ended otherwise is asked for again."""
+
+Key = tuple[str, str, int]
+"""Judge, material, index of the vote."""
+
+
+def material(text: str) -> str:
+    """Names a user prompt: 160 bits of its SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:40]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A vote, and whether it is new."""
+
+    cast: Cast
+    """With what it cost now: nothing where it was known."""
+    new: bool
+
+
+class Asking:
+    """Asks for votes, or finds them. For one event loop."""
+
+    def __init__(
+        self,
+        model: Model | None,
+        *,
+        known: Mapping[Key, Vote],
+        answers: Mapping[Key, Cast],
+        budget: Budget,
+    ) -> None:
+        """What asks.
+
+        Args:
+            model: who is asked; None: nobody, and what is not known stays open.
+            known: votes of earlier times.
+            answers: what a batch answered just now, failures too; what they cost counts once.
+            budget: every question is let in by it.
+        """
+        self._model, self._budget = model, budget
+        self._known, self._answers = dict(known), dict(answers)
+        self.fresh: list[KeptVote] = []
+        """Votes that were cast since the list was emptied, to be kept."""
+
+    async def vote(
+        self,
+        judge: str,
+        request: ModelRequest,
+        text: str,
+        index: int,
+        read: Callable[[ModelReply, int], Vote] = read,
+    ) -> Said | None:
+        """A vote on the material of a user prompt; None where it may not be asked for.
+
+        Raises:
+            ReplayError: no call can succeed.
+        """
+        key = (judge, material(text), index)
+        if answer := self._answers.pop(key, None):
+            return Said(cast=answer, new=True)
+        if found := self._known.get(key):
+            return Said(cast=Cast(vote=found, cost_usd=0.0), new=False)
+        if self._model is None or not await self._budget.take():
+            return None
+        cost: float | None = 0.0
+        try:
+            done = await cast(self._model, request, index, read)
+            cost = done.cost_usd
+        finally:
+            self._budget.settle(cost)
+        if done.vote.state in STANDING:
+            self._known[key] = done.vote
+            self.fresh.append(KeptVote(judge=judge, material=key[1], vote=done.vote, cost_usd=cost))
+        return Said(cast=done, new=True)
+
+
+pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ballot:
+    """The votes on one response."""
+
+    votes: tuple[Vote, ...]
+    """By index."""
+    asked: int
+    """How many were asked for now, for this response."""
+    cost_usd: float | None
+    """Of those; None where the model's price is not known."""
+    shared: bool = False
+    """Whether they are those of another response to the same conversation that is the same word for word."""
+
+
+def missing(have: Sequence[Vote], size: int) -> list[int]:
+    """The indices of votes to ask for where `size` are wanted and some are there."""
+    taken = {vote.index for vote in have}
+    return [index for index in range(size) if index not in taken][: max(0, size - len(have))]
+
+
+def request(judge: Judge, text: str) -> ModelRequest:
+    """The question behind a vote on the material of a user prompt."""
+    return ModelRequest(
+        model=judge.model,
+        system=prompt.system_prompt(judge.rubric),
+        messages=(Message(role="user", text=text),),
+        max_tokens=judge.max_tokens,
+        schema=prompt.SCHEMA,
+    )
+
+
+class Panel:
+    """Asks one judge for votes. For one event loop."""
+
+    def __init__(self, judge: Judge, asking: Asking) -> None:
+        """A panel of `judge`, whose votes come from `asking`."""
+        self._judge, self._asking = judge, asking
+        self._seats = asyncio.Semaphore(judge.concurrency)
+        self._blank = request(judge, "")
+        self._same: dict[str, asyncio.Future[Ballot]] = {}
+
+    async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> Ballot:
+        """The votes on the material of a user prompt; those in `have` stand and are not asked for again.
+
+        There are fewer than the panel's size where no more may be asked for.
+
+        Raises:
+            ReplayError: no call can succeed.
+        """
+        if have:
+            return await self._ask(text, have)
+        key = material(text)
+        if key in self._same:
+            return replace(await self._same[key], asked=0, cost_usd=0.0, shared=True)
+        first: asyncio.Future[Ballot] = asyncio.get_running_loop().create_future()
+        self._same[key] = first
+        try:
+            ballot = await self._ask(text, ())
+        except BaseException:
+            first.cancel()
+            raise
+        first.set_result(ballot)
+        return ballot
+
+    async def _ask(self, text: str, have: tuple[Vote, ...]) -> Ballot:
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(self._cast(text, index)) for index in missing(have, self._judge.votes)]
+        said = [done for task in asked if (done := task.result()) is not None]
+        costs = [done.cast.cost_usd for done in said]
+        return Ballot(
+            votes=tuple(sorted((*have, *(done.cast.vote for done in said)), key=lambda vote: vote.index)),
+            asked=sum(done.new for done in said),
+            cost_usd=None if None in costs else sum(cost for cost in costs if cost),
+        )
+
+    async def _cast(self, text: str, index: int) -> Said | None:
+        question = replace(self._blank, messages=(Message(role="user", text=text),))
+        async with self._seats:
+            return await self._asking.vote(self._judge.version, question, text, index)

@@ -106,7 +106,7 @@ def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
 def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
     from replaydiff.cases.promote import person
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.booth import Booth
+    from replaydiff.diff.judge.labelling import Booth
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 
@@ -134,9 +134,8 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
 
 
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
-    from replaydiff.diff.calibration import judge_hash
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.calibrating import IDENTITY, calibration
+    from replaydiff.diff.judge.calibration import IDENTITY, calibration, judge_hash
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 

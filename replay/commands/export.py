@@ -120,7 +120,7 @@ def _opened(app: App, asked: _Asked, file: Path | None) -> Iterator[Export]:
 
 
 def _computed(app: App, con: DuckDBPyConnection, chosen: Wanted) -> Iterator[Grade]:
-    from replaydiff.diff.walk import computed_grades
+    from replaydiff.diff.reading import computed_grades
     from replaydiff.replay.store.export import runs_of
 
     for run in runs_of(con, chosen):

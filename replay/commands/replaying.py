@@ -16,7 +16,7 @@ from replaydiff.replay.options import App, say
 from replaydiff.replay.settings import Settings, override
 
 if TYPE_CHECKING:
-    from replaydiff.diff.grading import GradingReport
+    from replaydiff.diff.judge.grading import GradingReport
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.engine.items import SampleSource, Source
     from replaydiff.replay.engine.report import RunReport
@@ -339,7 +339,7 @@ def replay_and_judge(
     Raises:
         ReplayError: among others, a grader of the user's that cannot be loaded; nothing was run then.
     """
-    from replaydiff.diff.graders.base import require
+    from replaydiff.diff.graders.registry import require
     from replaydiff.replay.engine.run import Hooks
     from replaydiff.replay.terminal.progress import progress
 
@@ -354,9 +354,9 @@ def replay_and_judge(
 
 
 def _grade(app: App, judge: Judge, report: RunReport) -> GradingReport | None:
-    from replaydiff.diff.grading import grade_run
     from replaydiff.diff.judge.batch import fetch
-    from replaydiff.diff.judge.estimate import estimate, spent
+    from replaydiff.diff.judge.grading import grade_run
+    from replaydiff.diff.judge.questions import estimate, spent
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.terminal.progress import progress
 

@@ -10,7 +10,7 @@ from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.options import App
 
 if TYPE_CHECKING:
-    from replaydiff.diff.grading import GradingReport
+    from replaydiff.diff.judge.grading import GradingReport
     from replaydiff.replay.engine.report import RunReport
     from replaydiff.replay.engine.steps import Parting
     from replaydiff.replay.model import Version
@@ -29,7 +29,7 @@ class Done:
     @property
     def code(self) -> ExitCode:
         """3 where a trial ended in an error or the judge failed, else 0."""
-        from replaydiff.diff.grading import FAILED
+        from replaydiff.diff.judge.grading import FAILED
 
         failed = self.grading is not None and any(self.grading.states[state] for state in FAILED)
         return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK

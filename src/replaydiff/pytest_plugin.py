@@ -78,7 +78,7 @@ class GoldenSet(pytest.File):
         Raises:
             CollectError: the file cannot be read; names the line.
         """
-        from replaydiff.diff.alone import quarantined
+        from replaydiff.diff.expectations import quarantined
         from replaydiff.replay.errors import ReplayError
         from replaydiff.replay.golden import item_of, read_golden
 
@@ -172,8 +172,8 @@ class CaseTest(pytest.Item):
         Raises:
             CaseFailure: a trial did not pass; where the case has a threshold, too many did not.
         """
-        from replaydiff.diff.alone import threshold_of
-        from replaydiff.diff.graders.base import free_grades
+        from replaydiff.diff.expectations import threshold_of
+        from replaydiff.diff.graders.registry import free_grades
         from replaydiff.replay.golden import item_of
         from replaydiff.replay.model import Status
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.graders.answer import close, numbers
-from replaydiff.diff.graders.base import free_grades
+from replaydiff.diff.graders.registry import free_grades
 from replaydiff.replay.model import Status
 from replaydiff.replay.settings import Settings
 from tests.diff.build import case, trial

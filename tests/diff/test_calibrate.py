@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.inter_rater import cohens_kappa
 
-from replaydiff.diff.calibration import judge_hash
+from replaydiff.diff.judge.calibration import judge_hash
 from replaydiff.diff.statistics.agreement import agreement
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Item, Lane

@@ -10,9 +10,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from replaydiff.diff.calibration import judge_hash
 from replaydiff.diff.compute import compute
 from replaydiff.diff.document import to_json
+from replaydiff.diff.judge.calibration import judge_hash
 from replaydiff.diff.result import Answer, DiffResult, Noise, Verdict
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.graders.base import free_grades, graders
+from replaydiff.diff.graders.registry import free_grades, graders
 from replaydiff.diff.result import Answer, DiffResult
 from replaydiff.replay.errors import SettingsError, UnknownNameError
 from replaydiff.replay.model import Grade, GradeState, Item, Lane, Status, ToolCall
@@ -96,7 +96,7 @@ def test_anything_else_is_an_error_of_the_grader(folder: Path, answer: str) -> N
     found = tone(folder, answer)
     assert found is not None
     assert (found.state, found.score, found.passed) == (GradeState.ERROR, None, None)
-    assert "it must give True, False, a number from 0 to 1, or None" in str(found.reason)
+    assert "it must return True, False, a number from 0 to 1, or None" in str(found.reason)
 
 
 def test_an_exception_is_an_error_of_the_grader(folder: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.diff.graders.base import free_grades
 from replaydiff.diff.graders.quality import WEIGHTS, shows
+from replaydiff.diff.graders.registry import free_grades
 from replaydiff.replay.model import GradeState, Status, ToolCall
 from replaydiff.replay.settings import GradingSection, Settings
 from tests.diff.build import case, trial

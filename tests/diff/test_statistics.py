@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from replaydiff.diff.statistics import noise, paired, power
+from replaydiff.diff.statistics import noise, paired
 
 halves = st.sampled_from([-1.0, -2 / 3, -0.5, -1 / 3, 0.0, 1 / 3, 0.5, 2 / 3, 1.0])
 
@@ -51,7 +51,7 @@ def test_below_two_clusters_nothing_is_known() -> None:
         assert paired.standard_error(grouped) is None
         assert paired.interval(grouped) is None
     assert paired.sign_flip(singles([])) is None
-    assert power.smallest_effect(None, 1) is None
+    assert paired.smallest_effect(None, 1) is None
 
 
 def test_interval_is_reproducible_and_holds_the_mean() -> None:
@@ -174,14 +174,14 @@ def test_surprise_is_what_simulation_finds() -> None:
 
 def test_smallest_effect_of_a_run_that_varies_is_that_of_its_error() -> None:
     quantiles = stats.t.ppf(0.975, 49) + stats.norm.ppf(0.8)
-    assert power.smallest_effect(0.1, 50) == pytest.approx(quantiles * 0.1)
+    assert paired.smallest_effect(0.1, 50) == pytest.approx(quantiles * 0.1)
 
 
 @given(st.integers(2, 2000), st.floats(0, 0.2), st.floats(0.1, 10))
 def test_smallest_effect_of_a_run_without_change_is_what_single_items_that_fall_make(
     items: int, trials_se: float, reach: float
 ) -> None:
-    found = power.smallest_effect(trials_se, items, trials_se=trials_se, reach=reach)
+    found = paired.smallest_effect(trials_se, items, trials_se=trials_se, reach=reach)
     assert found is not None
     quantiles = stats.t.ppf(0.975, items - 1) + stats.norm.ppf(0.8)
     still_open = max(0.0, found * (reach - found))
@@ -191,7 +191,7 @@ def test_smallest_effect_of_a_run_without_change_is_what_single_items_that_fall_
 @pytest.mark.parametrize("items", [20, 50, 200])
 def test_what_falls_by_the_smallest_effect_is_found_four_times_in_five(items: int) -> None:
     """Items that pass always or fall wholly: how many must fall for the interval to leave out 0?"""
-    share = power.smallest_effect(0.0, items) or 0.0
+    share = paired.smallest_effect(0.0, items) or 0.0
     fewest = next(
         fallen
         for fallen in range(1, items)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.diff.graders.base import free_grades
+from replaydiff.diff.graders.registry import free_grades
 from replaydiff.diff.graders.tool_calls import grade
 from replaydiff.replay.model import ExpectedCall, GradeState, Match, Rule, Status, ToolCall
 from replaydiff.replay.settings import Agent, MatchSection, Settings, Tool

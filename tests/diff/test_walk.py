@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from replaydiff.diff.walk import by_item
+from replaydiff.diff.reading import by_item
 from replaydiff.replay.model import Item, Json, Lane, Rule, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run, get_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replaydiff.diff.judge.family import family, kinship
+from replaydiff.diff.judge.judge import family, kinship
 
 
 @pytest.mark.parametrize(

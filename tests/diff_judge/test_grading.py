@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.grading import GradingReport, Progress, grade_run
-from replaydiff.diff.judge.estimate import estimate
+from replaydiff.diff.judge.grading import GradingReport, Progress, grade_run
 from replaydiff.diff.judge.judge import Judge, judge_from
+from replaydiff.diff.judge.questions import estimate
 from replaydiff.replay import settings
 from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.grading import GradingReport, grade_run
+from replaydiff.diff.judge.grading import GradingReport, grade_run
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest
 from replaydiff.replay.model import Grade, GradeState, Lane, Status
 from replaydiff.replay.settings import GateSection, Settings

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.diff.judge import pairwise, prompt
+from replaydiff.diff.judge import prompt
 from replaydiff.replay.model import (
     Expectation,
     Item,
@@ -175,11 +175,11 @@ def test_of_several_turns_the_judge_reads_what_the_trial_answered_itself() -> No
 
 def test_side_by_side_each_response_has_the_conversation_that_it_ended() -> None:
     (judged, lost), (_, found) = _talked("lost"), _talked("found")
-    document: dict[str, Any] = pairwise.document(judged, lost, found)
+    document: dict[str, Any] = prompt.pair_document(judged, lost, found)
     assert "conversation" not in document
     assert "lost" in _texts(document["first"])
     assert "found" in _texts(document["second"])
-    same: dict[str, Any] = pairwise.document(judged, lost, lost)
+    same: dict[str, Any] = prompt.pair_document(judged, lost, lost)
     assert "lost" in _texts(same)
     assert set(same["first"]) == {"tool_calls", "response"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.diff.graders.base import BUILTIN
+from replaydiff.diff.graders.registry import BUILTIN
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
 
@@ -82,4 +82,4 @@ def test_one_of_a_distribution(folder: Path, replay: Replay, monkeypatch: pytest
 
 
 def test_every_built_in_metric_is_told_of() -> None:
-    assert [name for name in (*BUILTIN, "judge") if f"`{name}`" not in PAGE] == []
+    assert [name for name in (*(grader.name for grader in BUILTIN), "judge") if f"`{name}`" not in PAGE] == []

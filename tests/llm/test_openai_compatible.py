@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.diff.grading import grade_run
+from replaydiff.diff.judge.grading import grade_run
 from replaydiff.diff.judge.judge import judge_from
 from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
 from replaydiff.replay.llm import openai_compatible as openai

@@ -23,7 +23,7 @@ from replaydiff.reports.view.site import Site
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.diff.judge.sheet import Judged
+    from replaydiff.diff.judge.labels import JudgedResponse
 
 _LONGEST_NAME = 80
 
@@ -93,7 +93,7 @@ def draw(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     if not (size.isascii() and size.isdigit() and 0 < len(size) < 5 and int(size)):
         raise InputError(f"{size[:20]!r} is no number of responses; say 1 to 9999")
 
-    def find(con: DuckDBPyConnection) -> list[Judged]:
+    def find(con: DuckDBPyConnection) -> list[JudgedResponse]:
         return labels.draw_blind(con, site.settings, run, size=int(size))
 
     if not path.exists():

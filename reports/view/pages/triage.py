@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from replaydiff.cases.attention import Entry, subject
 from replaydiff.cases.promote import RECORDING, better
 from replaydiff.cases.queue import Queue, kind
-from replaydiff.diff.stored import JUDGE
+from replaydiff.diff.graders.base import JUDGE
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Action, Case, Lane, Status
 from replaydiff.reports.html import render, transcripts

@@ -1,22 +1,26 @@
-"""Whether the replay can carry a conclusion at all, asked before any figure is read.
+"""Where a replay leaves the recording, and whether it can carry a conclusion at all.
 
-The old version is the witness: production ran it, so its replay should do what the recording did. Two
-figures tell. *Fidelity* is the share of its tool calls that its items' own tapes answered by an exact match.
-*Agreement* is the share of its trials over sampled traces whose tool path is the recorded one. Below
-`LEAST_FIDELITY` or `LEAST_AGREEMENT` the replay is another world than production, and a difference between
-two versions in it says little about the real one: the answer is CAN'T TELL, whatever the figures are. An
-observed lane is the recording itself and needs no witness.
+Production ran the old version, so its replay should do what the recording did. *Fidelity* is the share of
+its tool calls that its items' own tapes answered by an exact match. *Agreement* is the share of its trials
+over sampled traces whose tool path is the recorded one. Below `LEAST_FIDELITY` or `LEAST_AGREEMENT` the
+replay does not reproduce production, and a difference between two versions in it says little about the real
+one: the answer is CAN'T TELL, whatever the figures are. An observed lane is the recording itself and is not
+checked.
+
+Of items with several user turns, `find_divergence` finds the first turn at which the lanes act differently:
+tools and arguments count, wording does not, and of each lane what it does in most of its trials.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from replaydiff.diff.result import Miss, MissKind
+from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replaydiff.replay.model.run import Run
+from replaydiff.replay.turns import actions_by_turn, most_done
 
 LEAST_FIDELITY = 0.8
 """Below it more than one tool call in five of the old version was not answered from its own recording."""
@@ -127,3 +131,19 @@ def divergence(run: Run, witnesses: dict[Lane, Witness]) -> Iterable[str]:
                 f"{witness.diverged} of {witness.trials} {lane.value} trials made a tool call that was never "
                 f"recorded{told} and were stopped there: their responses are not graded"
             )
+
+
+def find_divergence(lanes: Mapping[Lane, Iterable[Trial]]) -> Divergence | None:
+    """Where the lanes of an item part; None where they do not, or have one turn. `old2` is no other lane."""
+    sides = [(lane, trial) for lane, trials in lanes.items() if lane is not Lane.OLD2 for trial in trials]
+    if not any(len(trial.turns) > 1 for _, trial in sides):
+        return None
+    found: dict[int, dict[Lane, list[str]]] = {}
+    for lane, trial in sides:
+        for number, done in actions_by_turn(trial).items():
+            found.setdefault(number, {}).setdefault(lane, []).append(done)
+    for number in sorted(found):
+        actions = {lane: most_done(done) for lane, done in found[number].items()}
+        if len(set(actions.values())) > 1:
+            return Divergence(turn=number, of=max(found), actions=actions)
+    return None

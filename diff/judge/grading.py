@@ -18,17 +18,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from replaydiff.diff.judge import work
-from replaydiff.diff.judge.asking import Asking
+from replaydiff.diff.graders.base import JUDGE
+from replaydiff.diff.judge import questions
 from replaydiff.diff.judge.batch import Fetched
-from replaydiff.diff.judge.family import kinship
-from replaydiff.diff.judge.judge import Judge
-from replaydiff.diff.judge.panel import Ballot, Panel
+from replaydiff.diff.judge.judge import Judge, kinship
+from replaydiff.diff.judge.pairwise import Comparing, Pair
 from replaydiff.diff.judge.prompt import PASS, POINTS
-from replaydiff.diff.judge.votes import SIMILAR, tally
-from replaydiff.diff.judge.work import Task
-from replaydiff.diff.pairing import Comparing, Pair
-from replaydiff.diff.stored import JUDGE
+from replaydiff.diff.judge.questions import Task
+from replaydiff.diff.judge.votes import SIMILAR, Asking, Ballot, Panel, tally
 from replaydiff.replay.llm.budget import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store.clock import utc_now
@@ -137,7 +134,7 @@ class _Grading:
 
     async def go(self) -> GradingReport:
         """Grade what is to be graded; connects to the model only where there is something to ask."""
-        tasks, waiting = self._tasks(), work.pairs(self._con, self._run, self._judge)
+        tasks, waiting = self._tasks(), questions.pairs(self._con, self._run, self._judge)
         first, first_pair = next(tasks, None), next(waiting, None)
         if first is None and first_pair is None:
             return self._report
@@ -145,7 +142,7 @@ class _Grading:
             model = None if self._judge.batch else await stack.enter_async_context(self._judge.connect())
             asking = self._asking = Asking(
                 model,
-                known=work.known_votes(self._con, self._judge),
+                known=questions.known_votes(self._con, self._judge),
                 answers=self._batch.answers,
                 budget=self._budget,
             )
@@ -168,7 +165,7 @@ class _Grading:
 
     def _tasks(self) -> Iterator[Task]:
         """What is to be graded, in the order of the items; the rest is counted."""
-        for task in work.tasks(self._con, self._run, self._judge):
+        for task in questions.tasks(self._con, self._run, self._judge):
             if task.without_standard(self._judge):
                 self._report.without_standard += 1
                 self._advance()

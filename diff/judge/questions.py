@@ -1,21 +1,21 @@
-"""What of a run a judge has not answered yet: trials to grade, pairs to compare, the questions of both."""
+"""Questions to a judge about a run that have no vote yet, and about what they will cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from replaydiff.diff import pairing
-from replaydiff.diff.judge import pairwise, panel, prompt, votes
-from replaydiff.diff.judge.asking import STANDING, Key, material
+from replaydiff.diff.graders.base import JUDGE, PAIRWISE
+from replaydiff.diff.judge import pairwise, prompt, votes
 from replaydiff.diff.judge.judge import Judge, version
-from replaydiff.diff.pairing import Pair
-from replaydiff.diff.stored import JUDGE
+from replaydiff.diff.judge.pairwise import Pair
+from replaydiff.diff.judge.votes import STANDING, Key, material
 from replaydiff.replay.llm.base import ModelReply, ModelRequest
-from replaydiff.replay.model import Grade, Item, Lane, Run, Status, Trial, Vote
+from replaydiff.replay.model import Grade, Item, Lane, Message, Run, Status, Trial, Usage, Vote
 from replaydiff.replay.store.grades import iter_grades
-from replaydiff.replay.store.runs import iter_items
+from replaydiff.replay.store.runs import get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials
 from replaydiff.replay.store.votes import read_votes
 
@@ -84,7 +84,7 @@ def tasks(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Task]:
 def pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Pair]:
     """The pairs that are not compared in both orders; none where the judge compares nothing."""
     if judge.pairwise:
-        yield from pairing.pairs(con, run, version(judge.of_pairs), STANDING)
+        yield from pairwise.pairs(con, run, version(judge.of_pairs), STANDING)
 
 
 def known_votes(con: DuckDBPyConnection, judge: Judge) -> dict[Key, Vote]:
@@ -113,8 +113,8 @@ def _about_trials(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Q
         if task.complete(judge) or task.without_standard(judge):
             continue
         text = task.text
-        named, request = material(text), panel.request(judge, text)
-        for index in panel.missing(task.have, judge.votes):
+        named, request = material(text), votes.request(judge, text)
+        for index in votes.missing(task.have, judge.votes):
             yield Question(judge.version, named, index, request, votes.read)
 
 
@@ -123,9 +123,9 @@ def _about_pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Qu
     for pair in pairs(con, run, judge):
         if pair.same:
             continue
-        for index in panel.missing(pair.have, pairwise.ORDERS):
+        for index in votes.missing(pair.have, pairwise.ORDERS):
             text = pair.text(index)
-            yield Question(name, material(text), index, pairing.request(judge, text), pairwise.read)
+            yield Question(name, material(text), index, pairwise.request(judge, text), pairwise.read)
 
 
 def _earlier(con: DuckDBPyConnection, run: Run, judge: Judge) -> dict[tuple[str, Lane, int], Grade]:
@@ -134,3 +134,65 @@ def _earlier(con: DuckDBPyConnection, run: Run, judge: Judge) -> dict[tuple[str,
         for grade in iter_grades(con, run.id)
         if grade.grader == JUDGE and grade.grader_version == judge.version
     }
+
+
+pass
+
+
+BYTES_A_TOKEN = 4
+"""Of a usual text …"""
+FEWEST_BYTES_A_TOKEN = 2.5
+"""… and of one that is dear."""
+USUAL_ANSWER = 120
+"""Tokens of a score with a sentence or two of reasoning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What grading a run is about to take."""
+
+    votes: int
+    """Questions to ask."""
+    cost_usd: float | None
+    """About what they cost; None where the price of the model is not known."""
+
+
+def estimate(con: DuckDBPyConnection, run_id: str, judge: Judge) -> Estimate:
+    """What it takes to grade a run completely, votes that are known left out."""
+    asked = questions(con, get_run(con, run_id), judge, known_votes(con, judge))
+    votes, cost = 0, judge.price(Usage())
+    for question in asked:
+        votes += 1
+        one = _price(judge, question.request, BYTES_A_TOKEN, USUAL_ANSWER)
+        cost = None if cost is None or one is None else cost + one
+    return Estimate(votes=votes, cost_usd=cost)
+
+
+def spent(con: DuckDBPyConnection, run_id: str) -> float:
+    """US dollars that the judge's grades of a run have cost, as far as it is known."""
+    (found,) = con.execute(
+        "SELECT coalesce(sum(cost_usd), 0) FROM grades WHERE run_id = ? AND list_contains(?, grader)",
+        [run_id, [JUDGE, PAIRWISE]],
+    ).fetchall()[0]
+    return float(found)
+
+
+def about(judge: Judge, requests: Iterable[ModelRequest]) -> float | None:
+    """About what these questions cost; None where the price of the model is not known."""
+    costs = [_price(judge, one, BYTES_A_TOKEN, USUAL_ANSWER) for one in requests]
+    return sum(cost for cost in costs if cost is not None) if None not in costs else None
+
+
+def at_most(judge: Judge, request: ModelRequest) -> float | None:
+    """What a question costs if its text is dear and its answer as long as it may be at the first try."""
+    return _price(judge, request, FEWEST_BYTES_A_TOKEN, request.max_tokens)
+
+
+def size_of(request: ModelRequest) -> int:
+    """Bytes of a question's texts."""
+    texts = [request.system, *(turn.text for turn in request.messages if isinstance(turn, Message))]
+    return len(json.dumps(request.schema)) + sum(len(text.encode("utf-8", "replace")) for text in texts)
+
+
+def _price(judge: Judge, request: ModelRequest, bytes_a_token: float, answer: int) -> float | None:
+    return judge.price(Usage(input_tokens=int(size_of(request) / bytes_a_token) + 1, output_tokens=answer))

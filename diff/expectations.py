@@ -1,0 +1,151 @@
+"""Whether cases met their expectation: by trial, by case, and counted by category, difficulty and tag.
+
+A trial passed where every metric that applies to the case passed it, and failed where any of them failed it;
+otherwise (an error, a judge that cannot decide) it could be either.
+
+    with a threshold     the share of the case's trials that must pass: passed as soon as enough did, failed
+                         as soon as too few can; 1 is pass^k. The case's own (`threshold`), else
+                         `[cases] case_threshold`
+    without              passed where all trials passed, failed where all failed, undecided in between
+
+A case that no grader applied to in this run (an answer that only a judge can compare, and there is none) is
+*not graded*: it neither passed nor failed, and counts in no rate. A case in quarantine is known to be
+unreliable: it is run and reported, and is in no figure and no gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from replaydiff.diff.reading import Read
+from replaydiff.diff.result import DiffResult, GradedTrial, Group, ItemVerdict, Verdict
+from replaydiff.replay.model import Item, Lane, Run
+
+QUARANTINE = "quarantine"
+"""A tag that does the same as `metadata.quarantine`."""
+_TIE = 1e-9
+
+
+def quarantined(item: Item) -> bool:
+    """Whether the case decides nothing."""
+    return item.quarantine is not None or (item.case_id is not None and QUARANTINE in item.tags)
+
+
+def verdict(trials: Sequence[GradedTrial], metrics: Collection[str], threshold: float | None) -> Verdict:
+    """`unchanged` (passed), `regressed` (failed) or `inconclusive`, on these metrics; see above."""
+    ended = [_passed(graded, metrics) for graded in trials]
+    passed, failed = ended.count(True), ended.count(False)
+    if not ended:
+        return Verdict.INCONCLUSIVE
+    if threshold is None:
+        enough, too_few = passed == len(ended), failed == len(ended)
+    else:
+        least = threshold * len(ended) - _TIE
+        enough, too_few = passed >= least, len(ended) - failed < least
+    return Verdict.UNCHANGED if enough else Verdict.REGRESSED if too_few else Verdict.INCONCLUSIVE
+
+
+def verdict_of(item: ItemVerdict, metrics: Collection[str], fallback: float | None) -> Verdict:
+    """The verdict on an item of a single lane; `fallback` is the threshold of cases without their own."""
+    trials = item.lanes.get(Lane.NEW) or item.lanes.get(Lane.OLD) or ()
+    return verdict(trials, metrics, threshold_of(item.item, fallback))
+
+
+def threshold_of(item: Item, fallback: float | None) -> float | None:
+    """The share of the case's trials that must pass; None where nobody said it."""
+    own = item.expectation.threshold if item.expectation else None
+    return fallback if own is None else own
+
+
+def _passed(graded: GradedTrial, metrics: Collection[str]) -> bool | None:
+    passes = [grade.passed if (grade := graded.grades.get(name)) else None for name in metrics]
+    return False if False in passes else None if None in passes else True
+
+
+pass
+
+
+class Outcome(StrEnum):
+    """How a case of a single lane ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+    NOT_GRADED = "not graded"
+
+
+def outcome(item: ItemVerdict) -> Outcome:
+    """How this case ended."""
+    if not item.metrics:
+        return Outcome.NOT_GRADED
+    if item.verdict is Verdict.INCONCLUSIVE:
+        return Outcome.UNDECIDED
+    return Outcome.FAILED if item.verdict in (Verdict.REGRESSED, Verdict.MIXED) else Outcome.PASSED
+
+
+def group(by: str, value: str, items: Iterable[ItemVerdict], threshold: float | None = None) -> Group:
+    """These items, counted, without those in quarantine."""
+    ended = [outcome(item) for item in items if not quarantined(item.item)]
+    return Group(
+        by=by,
+        value=value,
+        items=len(ended),
+        passed=ended.count(Outcome.PASSED),
+        failed=ended.count(Outcome.FAILED),
+        undecided=ended.count(Outcome.UNDECIDED),
+        not_graded=ended.count(Outcome.NOT_GRADED),
+        threshold=threshold,
+    )
+
+
+def groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -> tuple[Group, ...]:
+    """Every category, every difficulty, every tag of `thresholds`, by name; without those that are empty."""
+    found: dict[tuple[str, str], list[ItemVerdict]] = {}
+    for by in ("category", "difficulty"):
+        for item in sorted(items, key=lambda item: str(getattr(item.item, by))):
+            value = getattr(item.item, by)
+            if value:
+                found.setdefault((by, value), []).append(item)
+    for tag in sorted(thresholds):
+        found["tag", tag] = [item for item in items if tag in item.item.tags]
+    counted = (
+        group(by, value, members, thresholds.get(value) if by == "tag" else None)
+        for (by, value), members in found.items()
+    )
+    return tuple(one for one in counted if one.items)
+
+
+pass
+
+_SHOWN = 5
+
+
+def set_aside(run: Run, read: Read) -> tuple[Read, Read | None]:
+    """What counts, and the blocks of cases in quarantine; None where there are none, or one lane alone."""
+    aside = [block for block in read.blocks if quarantined(block.item)]
+    if not aside or len(run.lanes) == 1:
+        return read, None
+    held = [block for block in read.blocks if not quarantined(block.item)]
+    return replace(read, blocks=held, items=read.items - len(aside)), replace(
+        read, blocks=aside, items=len(aside)
+    )
+
+
+def reported(result: DiffResult, aside: DiffResult) -> DiffResult:
+    """The result with the verdicts on the cases in quarantine, worked out among themselves."""
+    return replace(result, quarantined=aside.items, warnings=(*result.warnings, _told(aside.items)))
+
+
+def _told(items: Sequence[ItemVerdict]) -> str:
+    """`2 cases are in quarantine and in no figure: a (regressed; Ada, since 2026-11-02), b (unchanged)`."""
+    named = []
+    for item in items[:_SHOWN]:
+        kept = item.item.quarantine
+        said = [kept.owner, kept.since and f"since {kept.since}"] if kept else []
+        who = ", ".join(part for part in said if part)
+        named.append(f"{item.item.id} ({item.verdict.value}{f'; {who}' if who else ''})")
+    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    are = "case is" if len(items) == 1 else "cases are"
+    return f"{len(items)} {are} in quarantine and in no figure: {', '.join(named)}{more}"
