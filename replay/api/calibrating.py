@@ -74,7 +74,7 @@ def own_sheet(store: Path, settings: Settings, run: str | None, *, size: int, se
 def label_sheet(settings: Settings, path: Path) -> tuple[int, int]:
     """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.booth import Booth
+    from replaydiff.diff.judge.labelling import Booth
 
     left = Booth(path, settings.judge.rubric).run()
     total = len(labels.read(path))
@@ -97,9 +97,8 @@ def calibrate(
     Raises:
         InputError: nobody has labelled, or a sheet cannot be read.
     """
-    from replaydiff.diff.calibration import judge_hash
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.calibrating import IDENTITY, calibration
+    from replaydiff.diff.judge.calibration import IDENTITY, calibration, judge_hash
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
     from replaydiff.reports.files import write_whole

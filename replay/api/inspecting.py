@@ -351,7 +351,7 @@ def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path 
 
 
 def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Wanted) -> Iterator[Grade]:
-    from replaydiff.diff.walk import computed_grades
+    from replaydiff.diff.reading import computed_grades
     from replaydiff.replay.store.export import runs_of
 
     for run in runs_of(con, chosen):

@@ -14,7 +14,7 @@ from replaydiff.replay.errors import ExitCode, InputError, Interrupted, ReplayEr
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.diff.grading import GradingReport
+    from replaydiff.diff.judge.grading import GradingReport
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.engine.items import SampleSource, Source
     from replaydiff.replay.engine.report import RunReport
@@ -35,7 +35,7 @@ class Ended:
     @property
     def exit_code(self) -> ExitCode:
         """3 where a trial ended in an error or the judge failed, else 0."""
-        from replaydiff.diff.grading import FAILED
+        from replaydiff.diff.judge.grading import FAILED
 
         failed = self.grading is not None and any(self.grading.states[state] for state in FAILED)
         return ExitCode.PARTIAL if self.report.errors or failed else ExitCode.OK
@@ -221,7 +221,7 @@ def replay_and_judge(
     Raises:
         ReplayError: among others, a grader of the user's does not load; nothing was run then.
     """
-    from replaydiff.diff.graders.base import require
+    from replaydiff.diff.graders.registry import require
     from replaydiff.replay.engine.run import Hooks
 
     require(settings)
@@ -235,9 +235,9 @@ def replay_and_judge(
 
 
 def _grade(store: Path, judge: Judge, report: RunReport, channel: Channel) -> GradingReport | None:
-    from replaydiff.diff.grading import grade_run
     from replaydiff.diff.judge.batch import fetch
-    from replaydiff.diff.judge.estimate import estimate, spent
+    from replaydiff.diff.judge.grading import grade_run
+    from replaydiff.diff.judge.questions import estimate, spent
     from replaydiff.replay.store.connection import open_store
 
     with open_store(store, read_only=True) as con:
