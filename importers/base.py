@@ -27,16 +27,16 @@ GROUP = "replaydiff.importers"
 """Entry-point group of importers in other distributions."""
 
 BUILTIN = {
-    "jsonl": "replaydiff.importers.jsonl",
-    "openai": "replaydiff.importers.openai",
-    "anthropic": "replaydiff.importers.anthropic",
-    "claude-code": "replaydiff.importers.claude_code.files",
-    "codex": "replaydiff.importers.codex",
-    "langfuse": "replaydiff.importers.langfuse.source",
-    "otlp": "replaydiff.importers.otlp.files",
-    "phoenix": "replaydiff.importers.phoenix.source",
-    "langsmith": "replaydiff.importers.langsmith.source",
-    "mlflow": "replaydiff.importers.mlflow.source",
+    "jsonl": "replaydiff.importers.sources.jsonl",
+    "openai": "replaydiff.importers.sources.openai",
+    "anthropic": "replaydiff.importers.sources.anthropic",
+    "claude-code": "replaydiff.importers.sources.claude_code.source",
+    "codex": "replaydiff.importers.sources.codex",
+    "langfuse": "replaydiff.importers.sources.langfuse.source",
+    "otlp": "replaydiff.importers.sources.otlp.source",
+    "phoenix": "replaydiff.importers.sources.phoenix.source",
+    "langsmith": "replaydiff.importers.sources.langsmith.source",
+    "mlflow": "replaydiff.importers.sources.mlflow.source",
 }
 """Name → module."""
 

@@ -18,7 +18,7 @@ from typing import IO
 
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.reading.parquet import PARQUET_MAGIC
-from replaydiff.importers.reading.unpacked import GZIP_MAGIC
+from replaydiff.importers.reading.record import GZIP_MAGIC
 from replaydiff.replay.errors import InputError
 
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet")

@@ -49,7 +49,7 @@ from replaydiff.replay.store.traces import is_older, write_rows
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.importers.redact import Redactor
+    from replaydiff.importers.redact.redactor import Redactor
 
     Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
     """The store, open for writing, and what redacts on the way into it."""

@@ -19,12 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
-from replaydiff.importers.reading.lines import Block, blocks, first_line, parsed
+from replaydiff.importers.reading.csv_rows import is_csv, rows
+from replaydiff.importers.reading.json_values import Block, blocks, first_line, parsed, texts
 from replaydiff.importers.reading.parquet import PARQUET_MAGIC, parquet
-from replaydiff.importers.reading.record import RECORD_BYTES, Broken, Record
-from replaydiff.importers.reading.rows import is_csv, rows
-from replaydiff.importers.reading.texts import texts
-from replaydiff.importers.reading.unpacked import CHUNK, DAMAGED, damage, opened
+from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 

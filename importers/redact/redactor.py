@@ -14,11 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.importers.redact import context
-from replaydiff.importers.redact.accounts import cards, ibans, is_card
-from replaydiff.importers.redact.addresses import bare_phone, emails, phones
-from replaydiff.importers.redact.found import Found
-from replaydiff.importers.redact.own import Finder, hook_finder, pattern_finder
-from replaydiff.importers.redact.secrets import secrets
+from replaydiff.importers.redact.custom import Finder, hook_finder, pattern_finder
+from replaydiff.importers.redact.finders import (
+    Found,
+    bare_phone,
+    cards,
+    emails,
+    ibans,
+    is_card,
+    phones,
+    secrets,
+)
 from replaydiff.replay.model import Json, JsonObject, Message, Step, ToolCall, Trace
 
 if TYPE_CHECKING:

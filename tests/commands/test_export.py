@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from replaydiff.importers.base import InputFile
-from replaydiff.importers.jsonl import read as read_record
+from replaydiff.importers.sources.jsonl import read as read_record
 from replaydiff.replay.model import (
     Grade,
     GradeState,

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found]
 
-with atheris.instrument_imports(include=["importers", "replaydiff.replay.messages"]):
+with atheris.instrument_imports(include=["replaydiff.importers", "replaydiff.replay.messages"]):
     from replaydiff.importers.base import BUILTIN, InputFile, Reject, importer
     from replaydiff.replay.messages import conversation, read_messages, read_text
 

@@ -12,7 +12,7 @@ from replaydiff.importers.base import BUILTIN, Reject, divided, importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.detect import detect
 from replaydiff.importers.ingest import Report, ingest
-from replaydiff.importers.redact import redactor
+from replaydiff.importers.redact.redactor import redactor
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.redactions import Tokens

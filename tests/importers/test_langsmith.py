@@ -15,7 +15,7 @@ import pytest
 
 from replaydiff.importers import http
 from replaydiff.importers.base import Skipped
-from replaydiff.importers.langsmith import api
+from replaydiff.importers.sources.langsmith import api
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store

@@ -18,7 +18,6 @@ import pytest
 
 from replaydiff.importers import http
 from replaydiff.importers.base import Reject
-from replaydiff.importers.mlflow import live
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store
@@ -129,7 +128,7 @@ def test_limits_errors_and_cut_answers_are_waited_out(
 def test_an_interrupted_import_goes_on_at_its_page(
     server: Loopback, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "_PAGE_INFOS", 10)
+    monkeypatch.setattr("replaydiff.importers.sources.mlflow.source._PAGE_INFOS", 10)
     server.stumbles = itertools.chain([None] * 7, itertools.repeat(400))
     code, _, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
     assert code == 2

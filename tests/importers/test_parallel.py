@@ -45,7 +45,7 @@ def test_blocks_give_what_the_whole_file_gives(
     monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, block_bytes)):
         monkeypatch.setattr("replaydiff.importers.ingest.ALONE_BYTES", alone_bytes)
-        monkeypatch.setattr("replaydiff.importers.reading.lines.BLOCK_BYTES", size)
+        monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
         with collected([str(file)]) as files, open_store(tmp_path / f"{name}.duckdb") as con:
             report = ingest(con, importer("jsonl"), files)
             rows = con.execute("SELECT * EXCLUDE imported_at FROM traces ORDER BY rowid").fetchall()

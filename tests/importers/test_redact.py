@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replaydiff.importers.redact import Redactor, redactor
-from replaydiff.importers.redact.accounts import luhn
+from replaydiff.importers.redact.finders import luhn
+from replaydiff.importers.redact.redactor import Redactor, redactor
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Trace
 from replaydiff.replay.settings import RedactSection
@@ -401,7 +401,7 @@ def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
 def test_a_text_that_cannot_be_searched_is_not_stored(
     lines: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replaydiff.importers.redact.own.SECONDS", 0.2)
+    monkeypatch.setattr("replaydiff.importers.redact.custom.SECONDS", 0.2)
     (folder / "own.py").write_text(
         "def fails(text): raise ValueError('no')\n"
         "def wrong(text): return [(0, 99, 'NAME')]\n"

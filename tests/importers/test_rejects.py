@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from replaydiff.importers import ingest as module
-from replaydiff.importers import jsonl
 from replaydiff.importers.base import KEPT_CHARACTERS, RecordError
+from replaydiff.importers.sources import jsonl
 from replaydiff.replay.model import JsonObject, Trace
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.rejects import StoredReject, list_rejects
@@ -72,7 +72,7 @@ def test_what_was_rejected_is_tried_again_after_an_upgrade(
         return real(found)
 
     with monkeypatch.context() as older:
-        older.setattr("replaydiff.importers.jsonl._trace", too_old)
+        older.setattr("replaydiff.importers.sources.jsonl._trace", too_old)
         assert run("import", "jsonl", "f.jsonl").exit_code == 3
     assert [(reject.line, reject.reason) for reject in rejects()] == [
         (1, "started_at is missing"),

@@ -1,0 +1,1 @@
+"""Logs of chat APIs: records of model calls and conversations to traces."""

@@ -1,0 +1,372 @@
+"""Logs of chat APIs, whichever provider answered: files, batches, and the fields around the messages.
+
+A record that holds a request and its response is one model call; the calls of a run are joined
+(`chat.model_calls`). A record that holds a conversation is a trace by itself.
+
+A trace's id is the record's `id`, else its `custom_id`, else the response's, else the hash of the record, so
+that importing a file twice changes nothing. Its time is `created`, `created_at`, `started_at` or
+`timestamp`, else the response's, else the file's modification time. `release`, `session_id`, `user_id`,
+`environment`, `name` and `tags` are read from the record, else from its `metadata`, else from the request's.
+
+Batch APIs write a file of requests and a file of results, which are joined by `custom_id`:
+
+| | request | result |
+|---|---|---|
+| OpenAI | `{custom_id, body}` | `{custom_id, response: {status_code, body}, error}` |
+| Anthropic | `{custom_id, params}` | `{custom_id, result: {type, message or error}}` |
+
+Either file may come first. Both are spooled to a temporary SQLite file, so memory does not depend on their
+size; files without batch records never create it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Note, RecordError, Skipped
+from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
+from replaydiff.importers.chat.streams import is_stream, put_together
+from replaydiff.importers.convert import Convert, guarded, reject
+from replaydiff.importers.reading import Broken, Record, records
+from replaydiff.replay.messages import Conversation, conversation, decode, definitions, parse
+from replaydiff.replay.model import Json, JsonObject, Message, Trace
+
+REQUESTS = ("body", "params")
+_RESULTS = ("response", "result", "error")
+
+
+@contextmanager
+def batch_spool(folder: Path) -> Iterator[BatchSpool]:
+    """A spool of batch records for the time of an import."""
+    spool = BatchSpool(folder / "batch.sqlite")
+    try:
+        yield spool
+    finally:
+        spool.close()
+
+
+class BatchSpool:
+    """Requests and results of batches that wait for each other."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def takes(self, record: Record, file: int) -> bool:
+        """Keep a batch record for later; False for any other."""
+        value = record.value
+        if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
+            return False
+        is_result = any(key in value for key in _RESULTS)
+        if not is_result and not any(isinstance(value.get(key), dict) for key in REQUESTS):
+            return False
+        self._con.execute(
+            "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
+            (value["custom_id"], is_result, file, record.line, msgspec.json.encode(value)),
+        )
+        return True
+
+    def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item]:
+        """Every result with its request, in the order of the results; requests without result are skipped."""
+        if self._opened is None:
+            return
+        self._con.execute("CREATE INDEX by_id ON batch (custom_id, is_result)")
+        request = "SELECT record FROM batch WHERE custom_id = ? AND NOT is_result ORDER BY rowid DESC LIMIT 1"
+        for custom_id, file, line, text in self._con.execute(
+            "SELECT custom_id, file, line, record FROM batch WHERE is_result ORDER BY rowid"
+        ):
+            result: Any = parse(text)
+            asked: Any = self._con.execute(request, (custom_id,)).fetchone()
+            before: Any = parse(asked[0]) if asked else {}
+            whole: Json = {**{key: before[key] for key in REQUESTS if key in before}, **result}
+            yield from guarded(source, files[file], Record(line, whole), convert)
+        unanswered = self._con.execute(
+            "SELECT count(*) FROM batch WHERE NOT is_result"
+            " AND custom_id NOT IN (SELECT custom_id FROM batch WHERE is_result)"
+        ).fetchone()[0]
+        for _ in range(unanswered):
+            yield Skipped("batch requests without a result; import the batch's output file with them")
+
+    @property
+    def _con(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._opened = sqlite3.connect(self._path, isolation_level=None)
+            self._opened.executescript(
+                "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF;"
+                "CREATE TABLE batch"
+                " (custom_id TEXT, is_result INTEGER, file INTEGER, line INTEGER, record BLOB);"
+                "BEGIN;"
+            )
+        return self._opened
+
+
+_REQUESTS = ("request", "request_body", *REQUESTS)
+_ANSWERS = ("response", "response_body", "completion", "output")
+_TIMES = ("created", "created_at", "started_at", "timestamp", "time")
+_SESSIONS = ("session_id", "conversation_id", "thread_id", "conversation")
+_USERS = ("user_id", "user", "safety_identifier")
+_TOLD = frozenset({"name", "environment", "release", "model", *_SESSIONS, *_USERS})
+_ANSWER_KEYS = {"choices", "output", "object", "role", "content", "error", "body"}
+"""Keys by which an answer that was logged as JSON text is told from an answer that is JSON."""
+
+ConvertLog = Callable[[Json, InputFile], Iterable[Item | LoggedCall]]
+
+
+def read_logs(source: str, files: Sequence[InputFile], convert: ConvertLog) -> Iterator[Item]:
+    """The traces of chat logs: conversations in the order of the file, then runs, then batches."""
+    with (
+        tempfile.TemporaryDirectory(prefix="replay-chat-") as place,
+        batch_spool(Path(place)) as batches,
+        waiting(Path(place), source, files, convert) as calls,
+    ):
+        for number, file in enumerate(files):
+            for found in records(file):
+                if isinstance(found, Broken):
+                    yield reject(source, file, found, alone=True)
+                elif not batches.takes(found, number):
+                    waits: list[LoggedCall] = []
+                    yield from guarded(source, file, found, _sorted_into(convert, waits), alone=True)
+                    for call in waits:
+                        calls.keep(call, found, number)
+        yield from calls.traces()
+        yield from batches.results(source, files, _alone(convert))
+
+
+def _sorted_into(convert: ConvertLog, waits: list[LoggedCall]) -> Callable[[Json, InputFile], Iterator[Item]]:
+    def kept(value: Json, file: InputFile) -> Iterator[Item]:
+        for found in convert(value, file):
+            if isinstance(found, LoggedCall):
+                waits.append(found)
+            else:
+                yield found
+
+    return kept
+
+
+def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Item]]:
+    """Each call as a run of its own: the requests of a batch do not build on each other."""
+
+    def read(value: Json, file: InputFile) -> Iterator[Item]:
+        for found in convert(value, file):
+            if isinstance(found, LoggedCall):
+                yield from map(Note, found.notes)
+                yield run_of(found)
+            else:
+                yield found
+
+    return read
+
+
+def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:
+    """What a model was asked, and what came back; each may be JSON text, the answer a list of a stream."""
+    request = next((found for key in _REQUESTS if (found := _object(record.get(key)))), record)
+    if request is not record:
+        request = next((found for key in REQUESTS if (found := _object(request.get(key)))), request)
+    answer: Json = next((record[key] for key in _ANSWERS if record.get(key) is not None), None)
+    if answer is None and "choices" in record:
+        answer = {"choices": record["choices"]}
+    if isinstance(answer, str):
+        decoded = decode(answer)
+        plausible = isinstance(decoded, dict) and _ANSWER_KEYS & decoded.keys()
+        answer = decoded if plausible or is_stream(decoded) else {"role": "assistant", "content": answer}
+    if isinstance(answer, list) and is_stream(answer):
+        answer = put_together(answer)
+    if isinstance(answer, dict) and isinstance(answer.get("body"), dict | str):
+        body = decode(answer["body"])
+        answer = body if isinstance(body, dict) else answer
+    return request, answer
+
+
+def _object(value: Json) -> JsonObject | None:
+    decoded = decode(value)
+    return decoded if isinstance(decoded, dict) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What one record holds."""
+
+    record: JsonObject
+    request: JsonObject
+    answer: JsonObject
+    asked: tuple[Message, ...]
+    said: tuple[Message, ...]
+    """Empty where the answer is the last of the messages, or there is none."""
+    error: str | None = None
+
+
+def read_exchange(source: str, one: Exchange, file: InputFile) -> Iterator[Item | LoggedCall]:
+    """The trace of a conversation, or the call of a model, with what a person should know of it.
+
+    Raises:
+        RecordError: there are no messages, or a field cannot be read.
+    """
+    notes = []
+    if not one.asked and not one.said and one.error is None:
+        raise RecordError("there are no messages in it: looked for messages, request, input and response")
+    previous_id = one.answer.get("previous_response_id", one.request.get("previous_response_id"))
+    previous_id = previous_id if isinstance(previous_id, str) and previous_id else None
+    if not one.asked:
+        notes.append("no request beside the completion: its input is not known")
+    started_at = fields.time(one.record, *_TIMES) or fields.time(one.answer, "created", "created_at")
+    if started_at is None:
+        notes.append("no time in the record: the file's modification time was taken")
+        started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
+    repeated = one.said and one.asked and one.asked[-1] == one.said[-1]
+    if repeated or not (one.said or one.error):
+        yield from map(Note, notes)
+        yield _trace(source, one, started_at, conversation(one.asked))
+        return
+    response_id = one.answer.get("id")
+    yield LoggedCall(
+        trace=_trace(source, one, started_at, None),
+        asked=len(one.asked),
+        response_id=response_id if isinstance(response_id, str) else None,
+        previous_id=previous_id,
+        notes=tuple(notes),
+    )
+
+
+def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation | None) -> Trace:
+    """The trace of a conversation that was read as a run; without it what is known of a single call."""
+    record, request, answer = one.record, one.request, one.answer
+    own = fields.mapping(record, "metadata")
+    metadata: JsonObject = {}
+    for holder in (answer, request):
+        inner = holder.get("metadata")
+        metadata.update(inner if isinstance(inner, dict) else {})
+    metadata.update(own)
+    ended_at = fields.time(record, "ended_at", "completed_at") or fields.time(answer, "completed_at")
+    latency = fields.number(record, "latency_ms")
+
+    told = _told(record, metadata, request, answer)
+    scores = fields.scores(record)
+    if "reward" in record and "reward" not in scores:
+        scores = {**scores, **fields.scores({"scores": {"reward": record["reward"]}})}
+    for key in ("task_id", "trial"):
+        if key in record and key not in metadata:
+            metadata[key] = record[key]
+    if definitions.KEY not in metadata and (tools := definitions.definitions(request, record)):
+        metadata[definitions.KEY] = tools
+    return Trace(
+        trace_id=_trace_id(record, answer),
+        source=source,
+        started_at=started_at,
+        ended_at=ended_at,
+        name=told.get("name"),
+        session_id=next((told[key] for key in _SESSIONS if key in told), None),
+        user_id=next((told[key] for key in _USERS if key in told), None),
+        environment=told.get("environment"),
+        release=told.get("release"),
+        model=fields.text(answer, "model") or told.get("model"),
+        tags=fields.tags(record) or (fields.tags(own) if isinstance(own.get("tags"), list) else ()),
+        input=run.input if run else "",
+        messages=(*one.asked, *(() if run else one.said)),
+        final_response=run.final_response if run else None,
+        tool_calls=run.tool_calls if run else (),
+        usage=fields.usage(record.get("usage")) or fields.usage(answer.get("usage")),
+        cost_usd=fields.number(record, "cost_usd"),
+        latency_ms=latency if latency is not None else fields.elapsed_ms(started_at, ended_at),
+        error=one.error,
+        scores=scores,
+        metadata=metadata,
+    )
+
+
+def _told(*holders: JsonObject) -> dict[str, str]:
+    """What is said of a trace, by the first holder that says it."""
+    found: dict[str, str] = {}
+    for holder in holders:
+        for key in _TOLD & holder.keys():
+            value = holder[key]
+            # A conversation of the Responses API is an object with an id.
+            value = value.get("id") if isinstance(value, dict) else value
+            if isinstance(value, str | int | float) and not isinstance(value, bool) and value != "":
+                found.setdefault(key, str(value))
+    return found
+
+
+def _trace_id(record: Mapping[str, Any], answer: JsonObject) -> str:
+    given = fields.text(record, "trace_id") or fields.text(record, "id") or fields.text(record, "custom_id")
+    if given is None and isinstance(answer.get("id"), str):
+        given = fields.text(answer, "id")
+    if given is not None:
+        return given
+    canonical = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def error_of(record: JsonObject, answer: JsonObject) -> str | None:
+    """Why a request failed, where it did."""
+    response = record.get("response")
+    response = response if isinstance(response, dict) else {}
+    result = record.get("result")
+    result = result if isinstance(result, dict) and "custom_id" in record else {}
+    for holder in (record, answer, response, result):
+        error = holder.get("error")
+        # Anthropic wraps an error in an object that says that it is one.
+        error = error.get("error", error) if isinstance(error, dict) else error
+        if error:
+            message = error.get("message", error.get("code")) if isinstance(error, dict) else error
+            return str(message or "the request failed")
+    status = response.get("status_code")
+    if isinstance(status, int) and status >= 400:
+        return f"HTTP {status}"
+    # A batch request that was canceled, or waited longer than a day.
+    return f"the request was {result['type']}" if result.get("type") in ("canceled", "expired") else None
+
+
+def is_anthropic(record: Json) -> bool:
+    """Whether a chat log is of Anthropic's API, by what only its messages, answers and batches have."""
+    if isinstance(record, list):
+        return _has_blocks(record)
+    if not isinstance(record, dict):
+        return False
+    if "custom_id" in record:
+        params, result = record.get("params"), record.get("result")
+        return isinstance(params, dict) or (isinstance(result, dict) and "type" in result)
+    if record.get("type") == "message" and _is_answer(record):
+        return True
+    request, answer = request_and_answer(record)
+    if isinstance(answer, dict):
+        if answer.get("type") == "message" and _is_answer(answer):
+            return True
+        if "choices" in answer or "object" in answer:
+            return False
+    messages, tools = request.get("messages"), request.get("tools")
+    if not isinstance(messages, list):
+        return False
+    if isinstance(tools, list) and any(isinstance(tool, dict) and "input_schema" in tool for tool in tools):
+        return True
+    return "system" in request or _has_blocks(messages)
+
+
+def _is_answer(message: JsonObject) -> bool:
+    return message.get("role") == "assistant" and isinstance(message.get("content"), list)
+
+
+def _has_blocks(messages: Sequence[Json]) -> bool:
+    """Whether a tool is asked, or answers, within the content of a message that has a role."""
+    for message in messages:
+        content = message.get("content") if isinstance(message, dict) and "role" in message else None
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result"):
+                return True
+    return False

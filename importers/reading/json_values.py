@@ -1,0 +1,284 @@
+"""JSON values of a file: one a line, or one after another over any number of lines.
+
+JSON lines are what large exports are made of. They are read in blocks of whole lines, which another process
+can parse as well as this one.
+
+Values that span lines, and the elements of one array, are read through a window on the file that grows while
+a value is incomplete and forgets what was read; the file is never held completely.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.record import (
+    CHUNK,
+    DAMAGED,
+    RECORD_BYTES,
+    TOO_LARGE,
+    Broken,
+    Record,
+    broken,
+    opened,
+    why,
+)
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import Json
+from replaydiff.replay.store.text import clean
+
+BLOCK_BYTES = 1024 * 1024
+"""A block has about this much, or one line that is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Whole lines of a file; of a line that is too large the beginning, by which it is known."""
+
+    line: int
+    """1-based number of the first."""
+    data: bytes
+
+    @property
+    def last_line(self) -> int:
+        """The number of the last line that is not blank."""
+        return self.line + self.data.rstrip().count(b"\n")
+
+
+def blocks(file: InputFile) -> Iterator[Block]:
+    """The lines of a file without blocks that are blank.
+
+    Raises:
+        EOFError, OSError, zlib.error: the file is damaged; the whole lines before were given.
+    """
+    with opened(file) as stream:
+        line = 1
+        while True:
+            data, damage = _some_lines(stream)
+            if data and not data.isspace():
+                yield Block(line, data)
+            if damage is not None:
+                raise damage
+            if not data:
+                return
+            line += data.count(b"\n")
+
+
+def _some_lines(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while size < BLOCK_BYTES and (part := stream.read1(BLOCK_BYTES - size)):  # type: ignore[attr-defined]
+            parts.append(part)
+            size += len(part)
+        data = b"".join(parts)
+        if size < BLOCK_BYTES or _ends(data):
+            return data, None
+        rest = stream.readline(RECORD_BYTES)
+        if not _ends(rest):
+            _skip_line(stream)
+        return data + rest, None
+    except DAMAGED as error:
+        lines, end, _ = b"".join(parts).rpartition(b"\n")
+        return lines + end, error
+
+
+def parsed(block: Block) -> Iterator[Record | Broken]:
+    """The value of each line that has one."""
+    stream = io.BytesIO(block.data)
+    number = block.line - 1
+    while line := stream.readline(RECORD_BYTES):
+        number += 1
+        if len(line) == RECORD_BYTES and not _ends(line):
+            _skip_line(stream)
+            yield broken(number, TOO_LARGE, line)
+            continue
+        text = line.strip()
+        if number == 1:
+            text = text.removeprefix(codecs.BOM_UTF8)
+        if not text:
+            continue
+        try:
+            yield Record(number, parse(text))
+        except (ValueError, RecursionError) as error:
+            yield broken(number, why(error), text, whole=True)
+
+
+def first_line(stream: IO[bytes], size: int) -> bytes:
+    """The first line that is not empty, without its mark; its beginning, where it is longer than `size`."""
+    while line := stream.readline(size):
+        text = line.removeprefix(codecs.BOM_UTF8).strip()
+        if text:
+            return text
+        _skip_blank(stream)
+    return b""
+
+
+def _ends(line: bytes) -> bool:
+    return line.endswith(b"\n")
+
+
+def _skip_blank(stream: IO[bytes]) -> int:
+    """Move over blank lines, many at a time: a small gzip file may hold a billion. How many lines it were."""
+    skipped = 0
+    while (ahead := stream.peek(1)) and not ahead.strip():  # type: ignore[attr-defined]
+        skipped += stream.read(len(ahead)).count(b"\n")
+    return skipped
+
+
+def _skip_line(stream: IO[bytes]) -> None:
+    while (rest := stream.readline(CHUNK)) and not _ends(rest):
+        pass
+
+
+_NEAR_END = 16
+"""An error this near to the end of what was read may only mean that more must be read."""
+_LARGEST_STEP = 64 * 1024 * 1024
+_space = re.compile(r"[\s,]*")
+_decoder = json.JSONDecoder()
+
+
+class _TooLargeError(ValueError):
+    """The value goes on beyond what one record may have."""
+
+
+def texts(file: InputFile, *, elements: bool) -> Iterator[Record | Broken]:
+    """Values one after another; with `elements` those within the file's one array."""
+    with opened(file) as stream:
+        buffer = _Buffer(stream)
+        indent: str | None = None
+        usual: str | None = None
+        if elements and buffer.skip_space() == "[":
+            buffer.move(buffer.place + 1)
+        while True:
+            start = buffer.skip_space()
+            if not start or (elements and start == "]"):
+                return
+            line = buffer.line
+            if indent is None:
+                indent = _indent(buffer)
+            try:
+                value, text = buffer.value()
+                found = _record(line, value, text)
+            except (ValueError, RecursionError) as error:
+                # What is shown is taken before the search for the next value moves on.
+                found = _broken(buffer, line, error)
+                if not _resume(buffer, indent, usual or start):
+                    yield _last(found) if elements else found
+                    return
+            else:
+                usual = usual or start
+            yield found
+
+
+def _record(line: int, value: Json, text: str) -> Record | Broken:
+    if len(text) > RECORD_BYTES:
+        return broken(line, TOO_LARGE, text)
+    if not text.isascii() and re.search("[\udc80-\udcff]", text):
+        return broken(line, "not UTF-8", text)
+    odd = "\\u" in text or "NaN" in text or "Infinity" in text or "\x00" in text
+    return Record(line, clean(value) if odd else value)
+
+
+def _broken(buffer: _Buffer, line: int, error: Exception) -> Broken:
+    reason = why(error)
+    if isinstance(error, _TooLargeError):
+        reason = str(error)
+    elif isinstance(error, json.JSONDecodeError):
+        inside = buffer.text.count("\n", buffer.place, error.pos)
+        reason = f"not JSON: {error.msg} (line {line + inside})"
+    return broken(line, reason, buffer.text[buffer.place : buffer.place + 1_000])
+
+
+def _last(found: Broken) -> Broken:
+    """A broken element after which no line starts as an element does: all on one line, or the file is cut."""
+    return Broken(found.line, f"{found.reason}; nothing after it in the array could be read", found.excerpt)
+
+
+class _Buffer:
+    """The window."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        # Bytes that are no UTF-8 become lone surrogates here, which tells them apart later.
+        self._utf8 = codecs.getincrementaldecoder("utf-8-sig")(errors="surrogateescape")
+        self._step = CHUNK
+        self.text, self.place, self.line, self.ended = "", 0, 1, False
+
+    def more(self) -> bool:
+        """Read on, twice as much as the last time; False at the end of the file."""
+        if self.ended:
+            return False
+        data = self._stream.read(self._step)
+        self.ended = not data
+        self.text = self.text[self.place :] + self._utf8.decode(data, final=self.ended)
+        self.place = 0
+        self._step = min(self._step * 2, _LARGEST_STEP)
+        return True
+
+    def move(self, place: int) -> None:
+        """Go on at `place`."""
+        self.line += self.text.count("\n", self.place, place)
+        self.place = place
+        self._step = CHUNK
+
+    def skip_space(self) -> str:
+        """Move to the next character that is neither white nor a comma, and give it; empty at the end."""
+        while True:
+            match = _space.match(self.text, self.place)
+            assert match is not None  # noqa: S101 - it matches nothing, too
+            self.move(match.end())
+            if self.place < len(self.text):
+                return self.text[self.place]
+            if not self.more():
+                return ""
+
+    def value(self) -> tuple[Json, str]:
+        """The value that starts here, and its text.
+
+        Raises:
+            ValueError: there is none, or it is too large.
+            RecursionError: it is nested too deeply.
+        """
+        while True:
+            try:
+                value, end = _decoder.raw_decode(self.text, self.place)
+            except json.JSONDecodeError as error:
+                cut = error.pos >= len(self.text) - _NEAR_END or error.msg.startswith("Unterminated string")
+                if cut and len(self.text) - self.place > RECORD_BYTES:
+                    raise _TooLargeError(TOO_LARGE) from None
+                if not (cut and self.more()):
+                    raise
+                continue
+            # A number or word may go on after the window.
+            if end == len(self.text) and self.more():
+                continue
+            text = self.text[self.place : end]
+            self.move(end)
+            return value, text
+
+
+def _indent(buffer: _Buffer) -> str:
+    line_start = buffer.text.rfind("\n", 0, buffer.place) + 1
+    before = buffer.text[line_start : buffer.place]
+    return before if not before.strip() else ""
+
+
+def _resume(buffer: _Buffer, indent: str, start: str) -> bool:
+    """Move to the next line that starts as a value of this file does; False where there is none."""
+    wanted = f"\n{indent}{start}"
+    while True:
+        found = buffer.text.find(wanted, buffer.place + 1)
+        if found >= 0:
+            buffer.move(found + 1)
+            return True
+        keep = max(len(buffer.text) - len(wanted), buffer.place)
+        buffer.move(keep)
+        if not buffer.more():
+            return False

@@ -1,0 +1,320 @@
+"""Built-in finders of personal data: secrets, cards, bank accounts, e-mail addresses, phone numbers.
+
+A finder yields the parts of a text that are to be replaced. Keys, tokens and passwords are found by the
+prefixes of their issuers, or by the words before them. Numbers of cards and accounts are told from order
+numbers by their check digits. Luhn's digit is right for one number in ten, so a card must also begin, be as
+long and be written as cards are; a number that the text itself calls an order, a parcel or an id is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import phonenumbers
+from phonenumbers import Leniency, PhoneNumber, PhoneNumberFormat, PhoneNumberMatcher
+
+from replaydiff.importers.redact.context import names_a_card, names_a_phone, names_an_id
+
+START = r"(?:(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<![%s])(?!(?<=\\)[nrtbfu]))"
+"""Not within a longer word of the given characters. In JSON text a word may stand right after an escape."""
+
+
+class Found(NamedTuple):
+    """A piece of a text."""
+
+    start: int
+    end: int
+    kind: str
+    """The word of its token: EMAIL."""
+    value: str
+    """What is the same however it is written: a number in E.164, an address in lower case."""
+
+
+def starting_with(first: str, within: str, rest: str) -> re.Pattern[str]:
+    """A pattern that starts with `first`, of fixed width, not in the middle of a word of these characters.
+
+    The look behind comes after `first`: Python then leaps from one possible start to the next, and is three
+    times as fast.
+    """
+    start = rf"(?:(?<![{within}]{first})|(?<=\\[nrtbf]{first})|(?<=\\u[0-9a-fA-F]{{4}}{first}))"
+    return re.compile(first + start + rest)
+
+
+def starting(characters: str, pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern that does not start in the middle of a word of these characters."""
+    return re.compile(START % characters + pattern, flags)
+
+
+_PREFIXED = starting(
+    r"\w\-",
+    r"(?:sk-[\w\-]{16,200}|pk-lf-[0-9a-f\-]{30,40}|[sprw]k_(?:live|test)_\w{10,200}|whsec_\w{16,200}"
+    r"|A(?:KIA|SIA)[A-Z0-9]{16}|gh[pousr]_\w{20,255}|github_pat_\w{20,255}|glpat-[\w\-]{16,64}"
+    r"|xox[abeprs]-[\w\-]{10,255}|AIza[\w\-]{30,64}|ya29\.[\w\-]{20,255}|hf_[A-Za-z0-9]{20,64}|npm_\w{20,64}"
+    r"|pypi-[\w\-]{20,255}|SG\.[\w\-]{10,64}\.[\w\-]{10,64}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{20,64}"
+    r"|lsv2_(?:pt|sk)_\w{20,128}|dop_v1_[0-9a-f]{20,128}"
+    r"|eyJ[\w\-]{8,8000}\.[\w\-]{8,16000}\.[\w\-]{0,2000})(?![\w\-])",
+)
+_PREFIXES = (
+    *(
+        "sk-",
+        "pk-lf-",
+        "k_live_",
+        "k_test_",
+        "whsec_",
+        "AKIA",
+        "ASIA",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+    ),
+    *(
+        "github_pat_",
+        "glpat-",
+        "xox",
+        "AIza",
+        "ya29.",
+        "hf_",
+        "npm_",
+        "pypi-",
+        "SG.",
+        "shp",
+        "lsv2_",
+        "dop_v1_",
+    ),
+    "eyJ",
+)
+_HEADER = re.compile(r"\b(?:bearer|basic)[ \t]{1,4}([\w.~+/=\-]{16,4000})", re.IGNORECASE)
+_ASSIGNED = re.compile(
+    r"(?<![A-Za-z])(?:password|passwd|pwd|passphrase|secret|api[_-]?key|(?:access|private|secret)[_-]?key"
+    r"|(?:access|auth|refresh|bearer|api)[_-]?token|client[_-]?secret)\\?[\"']?\s{0,3}[:=]\s{0,3}\\?[\"']?"
+    r"([^\s\"',;&}{\\\[\]]{6,400})",
+    re.IGNORECASE,
+)
+_WORDS = ("passw", "passp", "pwd", "secret", "key", "token", "bearer", "basic")
+"""One of them stands in whatever `_HEADER` and `_ASSIGNED` find."""
+_PEM = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----")
+_PEM_END = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
+_LONGEST_PEM = 20_000
+
+
+def secrets(text: str) -> Iterator[Found]:
+    """What opens a door."""
+    for match in _PREFIXED.finditer(text) if any(prefix in text for prefix in _PREFIXES) else ():
+        if _has_digit(match[0]):
+            yield Found(match.start(), match.end(), "KEY", match[0])
+    lowered = text.lower()
+    for pattern in (_HEADER, _ASSIGNED) if any(word in lowered for word in _WORDS) else ():
+        for match in pattern.finditer(text):
+            if _has_digit(match[1]):
+                yield Found(match.start(1), match.end(1), "KEY", match[1])
+    yield from _private_keys(text)
+
+
+def _private_keys(text: str) -> Iterator[Found]:
+    position = 0
+    while begin := _PEM.search(text, position):
+        limit = min(begin.end() + _LONGEST_PEM, len(text))
+        end = _PEM_END.search(text, begin.end(), limit)
+        # A key that was cut is one, too.
+        position = end.end() if end else limit
+        yield Found(begin.start(), position, "KEY", text[begin.end() : position])
+
+
+def _has_digit(text: str) -> bool:
+    return any(character.isdigit() for character in text)
+
+
+_CARD = starting_with(r"\d", r"\w.,+\-", r"(?:[ -]?\d){13,18}(?!\w|[.,-]\d)")
+_GROUPS = re.compile(r"\d{4}([ -])\d{4}\1\d{4}\1\d{4}(\1\d{1,3})?|\d{4}([ -])\d{6}\3\d{4,5}|\d+")
+_ISSUERS = (
+    # First digits from … to …, and the lengths that are issued.
+    (4, 4, (16, 19)),
+    (51, 55, (16,)),
+    (2221, 2720, (16,)),
+    (34, 34, (15,)),
+    (37, 37, (15,)),
+    (6011, 6011, (16, 19)),
+    (644, 659, (16, 19)),
+    (3528, 3589, (16,)),
+    (300, 305, (14,)),
+    (36, 36, (14,)),
+    (38, 39, (14,)),
+    (62, 62, (16, 17, 18, 19)),
+)
+_REGISTRY = """
+AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27
+DK18 DO28 EE20 EG29 ES24 FI18 FK18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HN28 HR21 HU28
+IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22
+MK19 MN20 MR27 MT31 MU30 NI28 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24
+SC31 SD18 SE24 SI19 SK24 SM27 SO23 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20 YE30
+"""
+_IBAN_LENGTHS = {found[:2]: int(found[2:]) for found in _REGISTRY.split()}
+"""SWIFT's registry: country → characters."""
+_IBAN = starting_with(r"[A-Za-z]{2}\d{2}", r"\w", r" ?[A-Za-z0-9]")
+
+
+def cards(text: str) -> Iterator[Found]:
+    """Card numbers, as digits alone or in the groups that stand on the card."""
+    for match in _CARD.finditer(text):
+        written = match[0]
+        digits = re.sub(r"\D", "", written)
+        if not _GROUPS.fullmatch(written) or not is_card(digits):
+            continue
+        if written == digits and names_an_id(text, match.start()) and not names_a_card(text, match.start()):
+            continue
+        yield Found(match.start(), match.end(), "CARD", digits)
+
+
+def is_card(digits: str) -> bool:
+    """Whether a card could have this number."""
+    issued = any(
+        len(digits) in lengths and first <= int(digits[: len(str(first))]) <= last
+        for first, last, lengths in _ISSUERS
+    )
+    return issued and len(set(digits)) > 1 and luhn(digits)
+
+
+def luhn(digits: str) -> bool:
+    """Whether the last digit checks the others."""
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
+
+
+def ibans(text: str) -> Iterator[Found]:
+    """Account numbers of SWIFT's registry, in one piece or in groups of four."""
+    after = 0
+    for match in _IBAN.finditer(text):
+        length = _IBAN_LENGTHS.get(match[0][:2].upper())
+        if length is None or match.start() < after:
+            continue
+        end = _end(text, match.start(), length)
+        if end is None:
+            continue
+        number = text[match.start() : end].replace(" ", "").upper()
+        if is_iban(number):
+            after = end
+            yield Found(match.start(), end, "IBAN", number)
+
+
+def _end(text: str, start: int, length: int) -> int | None:
+    """Where a number of this many characters ends; None where what stands there has another length."""
+    taken, position = 0, start
+    while taken < length:
+        if position >= len(text):
+            return None
+        character = text[position]
+        if character.isascii() and character.isalnum():
+            taken += 1
+        elif character != " " or taken % 4:
+            return None
+        position += 1
+    after = text[position : position + 1]
+    return None if after.isalnum() or after == "_" else position
+
+
+def is_iban(number: str) -> bool:
+    """Whether the check digits are right (ISO 7064, mod 97-10)."""
+    digits = "".join(str(int(character, 36)) for character in number[4:] + number[:4])
+    return int(digits) % 97 == 1
+
+
+_EMAIL = starting(r"\w.%+\-", r"[\w.%+\-]{1,64}@(?:\w(?:[\w\-]{0,61}\w)?\.){1,8}[^\W\d_][\w\-]{0,61}[^\W_]")
+_ABROAD = starting_with(r"\+\d", r"\w+", r"(?:[ .\-/()\u00a0]{0,2}\d){6,14}(?!\w)")
+_NO_NUMBER = r"(?!\w|[\-/.:,]\d|%|\s?[€$£])"
+_WITHIN = r"\w+.,:/#$€£@=&\-"
+_AMERICAN = starting_with(
+    r"[\d(]",
+    _WITHIN,
+    r"(?:(?<=1)[ .\-]?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .\-])|(?<=\()[2-9]\d\d\) ?|(?<=[2-9])\d\d[ .\-])"
+    r"[2-9]\d\d[ .\-]\d{4}" + _NO_NUMBER,
+)
+_BARE = starting_with(r"\d", _WITHIN, r"\d{6,14}" + _NO_NUMBER)
+_GROUPED = starting_with(r"[\d(]", _WITHIN, r"(?:[ .\-/()\u00a0]{0,2}\d){6,14}" + _NO_NUMBER)
+_RELEASE = re.compile(r"\d{1,2}\.\d{1,3}\.\d{1,4}")
+"""How releases are numbered; few countries write phone numbers so."""
+_FEWEST_ABROAD = 9
+"""Digits of a number with its country's code."""
+
+
+def emails(text: str) -> Iterator[Found]:
+    """E-mail addresses; one is the same in capitals."""
+    if "@" in text:
+        for match in _EMAIL.finditer(text):
+            # A dash or dots before an address belong to the sentence.
+            address = match[0].lstrip(".-+%_")
+            if not address.startswith("@"):
+                yield Found(match.end() - len(address), match.end(), "EMAIL", address.lower())
+
+
+def phones(text: str, regions: Sequence[str]) -> Iterator[Found]:
+    """Phone numbers: with `+` those of any country, without it those of `regions` as people write them there.
+
+    Digits alone count only where the words before them say that it is a phone.
+    """
+    if "+" in text:
+        for match in _ABROAD.finditer(text):
+            number = parsed(match[0], None)
+            if number is not None and len(re.sub(r"\D", "", match[0])) >= _FEWEST_ABROAD:
+                yield Found(match.start(), match.end(), "PHONE", _e164(number))
+    american = [region for region in regions if region in _america()]
+    if american:
+        for match in _AMERICAN.finditer(text):
+            number = parsed(match[0], american[0])
+            if number is not None:
+                yield Found(match.start(), match.end(), "PHONE", _e164(number))
+    others = [region for region in regions if region not in american]
+    for match in _GROUPED.finditer(text) if others else ():
+        if not match[0].isdigit():
+            yield from _as_written_in(others, match[0], match.start())
+    for match in _BARE.finditer(text) if regions else ():
+        if names_a_phone(text, match.start()) and not names_an_id(text, match.start()):
+            found = bare_phone(match[0], regions)
+            if found is not None:
+                yield Found(match.start(), match.end(), "PHONE", found)
+
+
+def bare_phone(text: str, regions: Sequence[str]) -> str | None:
+    """The number in E.164 that a whole text or a number under a telling key is; None where it is none."""
+    for region in (None, *regions) if text.startswith("+") else regions:
+        number = parsed(text, region)
+        if number is not None:
+            return _e164(number)
+    return None
+
+
+def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterator[Found]:
+    """A number with the separators, the groups and the trunk prefix of its country: a date has none."""
+    if _RELEASE.fullmatch(written):
+        return
+    for region in regions:
+        trunk = phonenumbers.ndd_prefix_for_region(region, True) or ""
+        if not written.lstrip("(").startswith(trunk):
+            continue
+        for one in PhoneNumberMatcher(written, region, leniency=Leniency.STRICT_GROUPING):
+            # Digits alone, or with a fraction after them, are an amount as well.
+            whole = one.end == len(written) or written[one.end] in " \u00a0"
+            if whole and not one.raw_string.isdigit():
+                yield Found(offset + one.start, offset + one.end, "PHONE", _e164(one.number))
+
+
+@cache
+def _america() -> frozenset[str]:
+    return frozenset(phonenumbers.region_codes_for_country_code(1))
+
+
+def parsed(text: str, region: str | None) -> PhoneNumber | None:
+    """The number of a text that is one and has a possible length for its country."""
+    try:
+        number = phonenumbers.parse(text, region)
+    except phonenumbers.NumberParseException:
+        return None
+    return number if phonenumbers.is_possible_number(number) else None
+
+
+def _e164(number: PhoneNumber) -> str:
+    return phonenumbers.format_number(number, PhoneNumberFormat.E164)

@@ -1,0 +1,408 @@
+"""Fetch what a query asks for from a Langfuse server, and keep the rows.
+
+Servers that store observations alone (version 4, and Langfuse Cloud) have no trace records. Observations are
+walked through by their start, and traces that the time range cuts are fetched completely by trace id: those
+with rows just outside the range, with a parent that is not in it, or with something that ended after it.
+
+Older servers (self-hosted, versions 2 and 3) have tables of traces, observations and scores. Traces are
+walked through by their time; their observations come from the table of observations, many traces a page, and
+those that a trace lists and that did not come are fetched by trace. Where filters leave few traces, all
+observations are fetched by trace.
+
+A score has a time of its own and is often days younger than its trace: scores are fetched from the start of
+the range up to today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from urllib.parse import quote
+
+import msgspec
+
+from replaydiff.importers.base import Query, Told
+from replaydiff.importers.http import HttpError, JsonClient, Params
+from replaydiff.importers.sources.langfuse.answers import Answers, Others
+from replaydiff.importers.sources.langfuse.pages import (
+    GONE,
+    Page,
+    TimeRange,
+    cursor_page,
+    iso,
+    numbered_page,
+    walk,
+)
+from replaydiff.importers.sources.langfuse.rows import rows, table
+from replaydiff.replay.model import Json
+from replaydiff.replay.store import clock
+
+SCORE_LIMITS = (100, 20, 5, 1)
+_AHEAD = timedelta(days=1)
+"""Clocks of those who send scores may be ahead."""
+_ENDPOINT = "endpoint of scores"
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    path: str
+    page: Callable[[JsonClient, str, Params, str | None, int, int], Page]
+    params: Params
+    traces: int
+    """Trace ids that it takes at once."""
+
+
+_ENDPOINTS = (
+    _Endpoint("/v3/scores", cursor_page, {"fields": "details,subject"}, 50),
+    _Endpoint("/v2/scores", numbered_page, {}, 1),
+    _Endpoint("/scores", numbered_page, {}, 1),
+)
+"""From the newest to the oldest."""
+
+
+class Ratings:
+    """Asks for the scores of a query's traces, and keeps them."""
+
+    def __init__(self, http: JsonClient, answers: Answers, query: Query, span: TimeRange, told: Told) -> None:
+        self._http, self._answers, self._query, self._span, self._told = http, answers, query, span, told
+        self._read = 0
+
+    def fetch(self) -> None:
+        """Ask for scores since the start. Where updates are wanted, traces that got one are wanted whole.
+
+        Raises:
+            CredentialsError, HttpError: the server refuses.
+        """
+        span = TimeRange(start=self._span.start, end=clock.utc_now() + _AHEAD)
+        others = Others.WANT if self._query.updates else Others.LEAVE
+
+        def ask(window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+            times = {"fromTimestamp": iso(window.start), "toTimestamp": iso(window.end)}
+            page = self._page(times, after, limit, attempts)
+            self._read += len(page.rows)
+            self._told(f"{self._read:,} scores, back to {window.start:%Y-%m-%d %H:%M}")
+            return page
+
+        def keep(rows: Iterable[Json]) -> None:
+            self._answers.keep(rows, self._endpoint().path, others)
+
+        walk(self._answers, "scores", span, SCORE_LIMITS, ask, keep)
+
+    def fetch_older(self) -> None:
+        """Ask for all scores of traces that began before the span: those from before it are missing.
+
+        Raises:
+            CredentialsError, HttpError: the server refuses.
+        """
+        while self._query.updates:
+            trace_ids = self._answers.unrated(self._span.start, self._endpoint().traces)
+            if not trace_ids:
+                return
+
+            def ask(
+                _window: TimeRange,
+                after: str | None,
+                limit: int,
+                attempts: int,
+                of: str = ",".join(trace_ids),
+            ) -> Page:
+                return self._page({"traceId": of}, after, limit, attempts)
+
+            def finish(done: list[str] = trace_ids) -> None:
+                self._answers.rated(done)
+
+            def keep(rows: Iterable[Json]) -> None:
+                self._answers.keep(rows, self._endpoint().path)
+
+            walk(
+                self._answers,
+                "scores of older traces",
+                self._span,
+                SCORE_LIMITS,
+                ask,
+                keep,
+                of=",".join(trace_ids),
+                whole=True,
+                finish=finish,
+            )
+
+    def _endpoint(self) -> _Endpoint:
+        return _ENDPOINTS[int(self._answers.marked(_ENDPOINT) or 0)]
+
+    def _page(self, asked: Params, after: str | None, limit: int, attempts: int) -> Page:
+        while True:
+            endpoint = self._endpoint()
+            try:
+                return endpoint.page(
+                    self._http, endpoint.path, {**endpoint.params, **asked}, after, limit, attempts
+                )
+            except HttpError as error:
+                older = _ENDPOINTS.index(endpoint) + 1
+                if error.status not in GONE or older == len(_ENDPOINTS):
+                    raise
+                self._answers.mark(_ENDPOINT, str(older))
+
+
+V2_OBSERVATIONS = "/v2/observations"
+FIELDS = "core,basic,time,io,metadata,model,usage,metrics,trace_context"
+LIMITS = (1000, 200, 50, 10, 1)
+EDGE = timedelta(hours=1)
+"""How far outside of the span rows are looked at (their ids alone) to find the traces that it cuts."""
+NEAR = timedelta(days=1)
+"""A missing parent of a trace that is first seen this near to the start may stand before it."""
+CUT_CHARACTERS = 200
+"""Longer values of metadata are cut by the server, unless their keys are named."""
+_MOST_EXPANDED = 40
+_EXPANDED, _REFUSED = "expanded metadata", "refused"
+_NOISE = ("scope.", "resourceAttributes.", "attributes.")
+
+Asked = dict[str, str | list[str]]
+
+
+class Events:
+    """Asks for what a query wants, and keeps it."""
+
+    def __init__(self, http: JsonClient, answers: Answers, query: Query, span: TimeRange, told: Told) -> None:
+        self._http, self._answers, self._query, self._span, self._told = http, answers, query, span, told
+        self._ratings = Ratings(http, answers, query, span, told)
+        self._read = 0
+
+    def fetch(self) -> None:
+        """Ask for everything that was not answered yet.
+
+        Raises:
+            CredentialsError, HttpError: the server refuses. With a status of `client.GONE` at the first
+                question it does not have these endpoints.
+        """
+        if self._query.users:
+            # A user's name may stand on one observation of a trace alone: it chooses traces, not rows.
+            span = reaching_back(self._query, self._span)
+            for user in self._query.users:
+                self._trace_ids(f"user {user}", span, Others.WANT, userId=user)
+        else:
+            walk(self._answers, "observations", self._span, LIMITS, self._full_page, self._keep)
+            self._edges()
+        self._whole_traces()
+        self._ratings.fetch()
+        self._whole_traces()
+        self._ratings.fetch_older()
+
+    def _edges(self) -> None:
+        """Find the traces that the ends of the span cut."""
+        start, end = self._span.start, self._span.end
+        self._trace_ids("before the span", TimeRange(start=start - EDGE, end=start), Others.LEAVE)
+        self._trace_ids(
+            "after the span", TimeRange(start=end, end=max(min(end + EDGE, clock.utc_now()), end))
+        )
+        self._answers.once("cut", partial(self._answers.want_cut, start, end, NEAR))
+
+    def _trace_ids(self, name: str, span: TimeRange, others: Others = Others.LEAVE, **asked: str) -> None:
+        """Want the traces whole that have rows in a span; those of which nothing is here as `others` says."""
+
+        def ask(window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+            params = {"fields": "core", **self._of(window), **asked}
+            return cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
+
+        def keep(rows: Iterable[Json]) -> None:
+            found = {row.get("traceId") for row in rows if isinstance(row, dict)}
+            self._answers.want((key for key in found if isinstance(key, str)), others)
+
+        walk(self._answers, name, span, LIMITS, ask, keep)
+
+    def _whole_traces(self) -> None:
+        left = self._answers.wanted_left()
+        while (trace_id := self._answers.wanted()) is not None:
+            self._told(f"{left:,} traces to complete")
+            left -= 1
+            walk(
+                self._answers,
+                "trace",
+                self._span,
+                LIMITS,
+                partial(self._trace_page, trace_id),
+                self._keep,
+                of=trace_id,
+                whole=True,
+                finish=partial(self._answers.got, trace_id),
+            )
+
+    def _of(self, window: TimeRange) -> Asked:
+        asked: Asked = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
+        if self._query.environments:
+            asked["environment"] = list(self._query.environments)
+        return asked
+
+    def _keep(self, rows: Iterable[Json]) -> None:
+        self._answers.keep(rows, V2_OBSERVATIONS)
+
+    def _full_page(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+        page = self._page(self._of(window), after, limit, attempts)
+        self._read += len(page.rows)
+        self._told(f"{self._read:,} observations, back to {window.start:%Y-%m-%d %H:%M}")
+        return page
+
+    def _trace_page(
+        self, trace_id: str, _window: TimeRange, after: str | None, limit: int, attempts: int
+    ) -> Page:
+        return self._page({"traceId": trace_id}, after, limit, attempts)
+
+    def _page(self, asked: Asked, after: str | None, limit: int, attempts: int) -> Page:
+        """A page with all fields; once more where metadata was cut, with the keys of the cut values named."""
+        text = self._answers.marked(_EXPANDED) or "[]"
+        known: list[str] = [] if text == _REFUSED else msgspec.json.decode(text, type=list[str])
+        params: Asked = {"fields": FIELDS, **asked, **({"expandMetadata": ",".join(known)} if known else {})}
+        page = cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
+        keys = [] if text == _REFUSED else [*known, *sorted(_cut_keys(page.rows) - set(known))]
+        if len(keys) == len(known) or len(keys) > _MOST_EXPANDED:
+            return page
+        try:
+            params["expandMetadata"] = ",".join(keys)
+            page = cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
+        except HttpError as error:
+            if error.heavy or error.status is None:
+                raise
+            self._answers.mark(_EXPANDED, _REFUSED)
+        else:
+            self._answers.mark(_EXPANDED, msgspec.json.encode(keys).decode())
+        return page
+
+
+def reaching_back(query: Query, span: TimeRange) -> TimeRange:
+    """Where to look for chosen traces: further back, where those that ran into the span are wanted, too."""
+    return TimeRange(start=span.start - NEAR, end=span.end) if query.updates else span
+
+
+def _cut_keys(rows: Iterable[Json]) -> set[str]:
+    """Keys of cut metadata of roots, which is what a trace takes over."""
+    return {
+        key
+        for row in rows
+        if isinstance(row, dict)
+        and (row.get("isRootObservation") is True or not row.get("parentObservationId"))
+        for key, value in table(row, "metadata").items()
+        if isinstance(value, str)
+        and len(value) >= CUT_CHARACTERS
+        and "," not in key
+        and not key.startswith(_NOISE)
+    }
+
+
+TRACES, OBSERVATIONS = "/traces", "/observations"
+TABLE_LIMITS = (100, 20, 5, 1)
+
+
+class Tables:
+    """Asks for what a query wants, and keeps it."""
+
+    def __init__(self, http: JsonClient, answers: Answers, query: Query, span: TimeRange, told: Told) -> None:
+        self._http, self._answers, self._query, self._span, self._told = http, answers, query, span, told
+        self._ratings = Ratings(http, answers, query, span, told)
+        self._read = 0
+
+    def fetch(self) -> None:
+        """Ask for everything that was not answered yet.
+
+        Raises:
+            CredentialsError, HttpError: the server refuses.
+        """
+        query, span = self._query, self._span
+        filtered = query.environments or query.releases or query.tags or query.names or query.users
+        chosen = reaching_back(query, span) if filtered else span
+        walk(
+            self._answers,
+            "traces",
+            chosen,
+            TABLE_LIMITS,
+            self._traces,
+            partial(self._answers.keep, where=TRACES),
+        )
+        if filtered:
+            self._answers.once("filtered", self._answers.want_all)
+        else:
+            others = Others.WANT if query.updates else Others.LEAVE
+            wider = TimeRange(start=span.start, end=span.end + EDGE)
+            walk(
+                self._answers,
+                "observations",
+                wider,
+                TABLE_LIMITS,
+                self._observations,
+                partial(self._answers.keep, where=OBSERVATIONS, others=others),
+            )
+            self._answers.once("listed", self._answers.want_listed)
+        self._whole_traces()
+        self._ratings.fetch()
+        self._whole_traces()
+
+    def _traces(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+        asked: Asked = {
+            "fromTimestamp": iso(window.start),
+            "toTimestamp": iso(window.end),
+            # A trace that is added meanwhile comes last, and moves no other one to another page.
+            "orderBy": "timestamp.asc",
+        }
+        for key, values in (
+            ("environment", self._query.environments),
+            ("tags", self._query.tags),
+        ):
+            if values:
+                asked[key] = list(values)
+        for key, values in (
+            ("release", self._query.releases),
+            ("name", self._query.names),
+            ("userId", self._query.users),
+        ):
+            # These take one value; of several, the right ones are chosen from all that come.
+            if len(values) == 1:
+                asked[key] = values[0]
+        page = numbered_page(self._http, TRACES, asked, after, limit, attempts)
+        self._say(page, "traces", window)
+        return page
+
+    def _observations(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+        asked: Asked = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
+        page = numbered_page(self._http, OBSERVATIONS, asked, after, limit, attempts)
+        self._say(page, "rows", window)
+        return page
+
+    def _say(self, page: Page, what: str, window: TimeRange) -> None:
+        self._read += len(page.rows)
+        self._told(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
+
+    def _whole_traces(self) -> None:
+        left = self._answers.wanted_left()
+        while (trace_id := self._answers.wanted()) is not None:
+            self._told(f"{left:,} traces to complete")
+            left -= 1
+            if self._answers.has_trace(trace_id):
+                walk(
+                    self._answers,
+                    "trace",
+                    self._span,
+                    TABLE_LIMITS,
+                    partial(self._observations_of, trace_id),
+                    partial(self._answers.keep, where=OBSERVATIONS),
+                    of=trace_id,
+                    whole=True,
+                    finish=partial(self._answers.got, trace_id),
+                )
+            else:
+                self._answers.keep(self._trace(trace_id), TRACES)
+                self._answers.got(trace_id)
+                self._answers.commit()
+
+    def _observations_of(
+        self, trace_id: str, _window: TimeRange, after: str | None, limit: int, attempts: int
+    ) -> Page:
+        return numbered_page(self._http, OBSERVATIONS, {"traceId": trace_id}, after, limit, attempts)
+
+    def _trace(self, trace_id: str) -> Iterable[Json]:
+        """A trace with all that belongs to it; nothing where it was deleted meanwhile."""
+        try:
+            return list(rows(self._http.get(f"{TRACES}/{quote(trace_id, safe='')}")))
+        except HttpError as error:
+            if error.status in GONE:
+                return []
+            raise

@@ -1,0 +1,270 @@
+"""Observations of one trace: typed, ordered and classified.
+
+*Tool*: type TOOL; or, since older SDKs know only spans, one whose metadata or name says so (`tool.X`,
+`execute_tool X`, `running tool: X`, a tool's call id or name among its attributes).
+*Model call*: a GENERATION with no other GENERATION below it; wrappers repeat what is inside them.
+*Root*: marked so, or without a parent, or with a parent that is not in the export.
+
+Langfuse keeps a list of an output's tool calls beside it (`toolCalls`, without their names, and
+`toolCallNames`). It knows fewer shapes than are in the wild, and drops the second of two equal calls: the
+output counts, and the list only where no call can be read from the output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import zip_longest
+from typing import Any
+
+from replaydiff.importers import fields
+from replaydiff.importers.joining import Run, joined_calls, run_args, run_result
+from replaydiff.importers.sources.langfuse.rows import table
+from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Usage
+
+_PREFIX = re.compile(r"^(execute_tool |running tool:? |tool\.)")
+_CALL_ID_KEYS = (
+    "tool_call_id",
+    "gen_ai.tool.call.id",
+    "ai.toolCall.id",
+    "tool_call.id",
+    "tool.id",
+    "call_id",
+)
+_TOOL_NAME_KEYS = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name")
+_NOISE = ("scope.", "resourceAttributes.", "attributes.")
+_NOISE_KEYS = {"scope", "resourceAttributes", "attributes"}
+
+
+@dataclass(slots=True, kw_only=True)
+class Observation:
+    """One observation; `input` and `output` as they were recorded."""
+
+    id: str
+    parent: str | None
+    type: str
+    name: str
+    started_at: datetime
+    ended_at: datetime | None
+    input: Json
+    output: Json
+    model: str | None
+    usage: Usage | None
+    cost: float | None
+    error: str | None
+    marked_root: bool
+    metadata: JsonObject
+    attributes: JsonObject
+    """Metadata, with what the SDKs nest under `attributes` laid over it."""
+    row: JsonObject
+    is_model_call: bool = False
+    is_root: bool = False
+
+    @property
+    def tool_name(self) -> str | None:
+        """The tool's name, where this is the run of a tool."""
+        named = next((self.attributes[key] for key in _TOOL_NAME_KEYS if self.attributes.get(key)), None)
+        prefixed = _PREFIX.match(self.name)
+        if isinstance(named, str) and (self.type == "TOOL" or self.type == "SPAN"):
+            return named
+        if self.type == "TOOL" or (self.type == "SPAN" and (prefixed or self.call_id is not None)):
+            return self.name[prefixed.end() :] if prefixed else self.name
+        return None
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call a tool ran for, where it was recorded."""
+        found = next((self.attributes[key] for key in _CALL_ID_KEYS if self.attributes.get(key)), None)
+        return str(found) if isinstance(found, str | int) else None
+
+
+def observations(rows: Iterable[JsonObject]) -> list[Observation]:
+    """The observations of one trace, parents before what started with them."""
+    found = [_observation(row) for row in rows]
+    by_id = {one.id: one for one in found}
+    wrappers = _above_generations(found, by_id)
+    for one in found:
+        one.is_root = one.marked_root or one.parent is None or one.parent not in by_id
+        one.is_model_call = one.type == "GENERATION" and one.id not in wrappers
+    depth = {one.id: _depth(one, by_id) for one in found}
+    return sorted(found, key=lambda one: (one.started_at, depth[one.id]))
+
+
+def _above_generations(found: Sequence[Observation], by_id: Mapping[str, Observation]) -> set[str]:
+    """Ids of everything that has a generation below it."""
+    above: set[str] = set()
+    for one in found:
+        parent = one.parent if one.type == "GENERATION" else None
+        while parent is not None and parent not in above:
+            above.add(parent)
+            holder = by_id.get(parent)
+            parent = holder.parent if holder else None
+    return above
+
+
+def _depth(one: Observation, by_id: Mapping[str, Observation]) -> int:
+    depth, seen = 0, {one.id}
+    while one.parent is not None and one.parent in by_id and one.parent not in seen:
+        one = by_id[one.parent]
+        seen.add(one.id)
+        depth += 1
+    return depth
+
+
+def _observation(row: JsonObject) -> Observation:
+    metadata = table(row, "metadata")
+    nested = metadata.get("attributes")
+    flat = {key.removeprefix("attributes."): value for key, value in metadata.items()}
+    attributes = {**flat, **nested} if isinstance(nested, dict) else flat
+    message = fields.text(row, "statusMessage")
+    failed = str(row.get("level", "")).upper() == "ERROR"
+    return Observation(
+        id=str(row["id"]),
+        parent=fields.text(row, "parentObservationId"),
+        type=str(row.get("type", "SPAN")).upper(),
+        name=fields.text(row, "name") or "",
+        started_at=fields.parse_time(row["startTime"], "startTime"),
+        ended_at=fields.time(row, "endTime"),
+        input=row.get("input"),
+        output=row.get("output"),
+        model=fields.text(row, "providedModelName") or fields.text(row, "model"),
+        usage=_usage(row),
+        cost=_cost(row),
+        error=(message or "the observation has level ERROR") if failed else None,
+        marked_root=str(row.get("isRootObservation", "")).lower() == "true",
+        metadata={key: decode(value) for key, value in metadata.items() if not _is_noise(key)},
+        attributes=attributes,
+        row=row,
+    )
+
+
+def _is_noise(key: str) -> bool:
+    return key in _NOISE_KEYS or key.startswith(_NOISE)
+
+
+def _usage(row: Mapping[str, Any]) -> Usage | None:
+    """Input is what `total` leaves beside the output: whether `input` counts cached tokens differs by SDK."""
+    details = table(row, "usageDetails") or table(row, "usage")
+    if not details:
+        details = {"input": row.get("promptTokens"), "output": row.get("completionTokens")}
+    output = fields.count(details, "output", "completion_tokens", "output_tokens")
+    total = fields.count(details, "total", "total_tokens")
+    cached = fields.count(
+        details,
+        "input_cached_tokens",
+        "cache_read_input_tokens",
+        "input_cache_read",
+        "prompt_details.cache_read",
+    )
+    written = fields.count(details, "input_cache_creation", "cache_creation_input_tokens")
+    given = fields.count(details, "input", "prompt_tokens", "input_tokens")
+    found = Usage(
+        input_tokens=max(total - output, 0) if total else given,
+        output_tokens=output,
+        cache_read_tokens=cached,
+        cache_write_tokens=written,
+    )
+    return found if found != Usage() else None
+
+
+def _cost(row: Mapping[str, Any]) -> float | None:
+    """Dollars; Langfuse writes 0 where it knows no price."""
+    details = fields.number(table(row, "costDetails"), "total")
+    for key in ("totalCost", "calculatedTotalCost"):
+        found = fields.number(row, key)
+        if found:
+            return found
+    return details
+
+
+def said(one: Observation) -> tuple[Message, ...]:
+    """The messages that a model call added to the conversation."""
+    messages = read_messages(one.output) or ()
+    if messages:
+        found = _new(messages)
+    else:
+        text = _text(one.output)
+        found = (Message(role="assistant", text=text),) if text else ()
+    calls = () if any(message.tool_calls for message in messages) else _listed_calls(one.row)
+    if not calls:
+        return found
+    last = found[-1] if found else Message(role="assistant")
+    return (*found[:-1], replace(last, tool_calls=calls))
+
+
+def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Some SDKs record the whole history as the output: what counts is behind the last user message."""
+    last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
+    return tuple(message for message in messages[last_user + 1 :] if message.role == "assistant")
+
+
+def _text(output: Json) -> str:
+    """Plain text, or the JSON of a structured answer."""
+    value = decode(output)
+    if isinstance(value, dict) and value:
+        return read_text(value) or canonical_args(value)
+    return value if isinstance(value, str) else ""
+
+
+def _listed_calls(row: JsonObject) -> tuple[ToolCall, ...]:
+    listed, names = decode(row.get("toolCalls")), decode(row.get("toolCallNames"))
+    if not isinstance(listed, list) or not isinstance(names, list) or len(names) < len(listed):
+        return ()
+    return tuple(_call(name, decode(entry)) for name, entry in zip_longest(names, listed))
+
+
+def _call(name: Json, entry: Json) -> ToolCall:
+    known = entry if isinstance(entry, dict) else {}
+    call_id = known.get("id")
+    return ToolCall(
+        name=str(name),
+        args=read_args(known.get("arguments")),
+        call_id=call_id if isinstance(call_id, str) and call_id else None,
+    )
+
+
+def tool_calls(
+    found: Sequence[Observation], given: dict[str, tuple[Message, ...]], said: dict[str, tuple[Message, ...]]
+) -> tuple[ToolCall, ...]:
+    """The calls of a trace, each once.
+
+    `given` and `said` are the messages a model call was asked with and answered, by observation id.
+    """
+    requests = [
+        (one.started_at, call)
+        for one in found
+        if one.is_model_call
+        for message in said.get(one.id, ())
+        for call in message.tool_calls
+    ]
+    runs = [_run(one, name) for one, name in tool_runs(found, {call.name for _, call in requests})]
+    return joined_calls(requests, runs, given.values())
+
+
+def tool_runs(found: Sequence[Observation], asked_for: set[str]) -> list[tuple[Observation, str]]:
+    """Observations that are runs of tools, with the tool's name; older SDKs leave only its name on a span."""
+    runs = []
+    for one in found:
+        name = one.tool_name
+        if name is None and one.type == "SPAN" and one.name in asked_for and not one.is_root:
+            name = one.name
+        if name:
+            runs.append((one, name))
+    return runs
+
+
+def _run(one: Observation, name: str) -> Run:
+    result = run_result(one.output)
+    return Run(
+        name=name,
+        args=run_args(one.input),
+        call_id=one.call_id,
+        result=result,
+        error=one.error,
+        recorded=result is not None or one.error is not None or one.input is not None,
+        started_at=one.started_at,
+        ended_at=one.ended_at,
+    )

@@ -1,0 +1,283 @@
+"""Pages of Langfuse's public API, and the walk back through time that fetches them.
+
+A long time range is fetched in windows, the newest first: a server answers for a day faster than for a year,
+and times out on neither. Windows grow where there is little and shrink where there is much. Where a response
+takes too long or breaks off, pages become smaller, then windows; after some successful pages they grow again.
+
+Each page is stored together with the position after it, in one transaction: whenever the import is stopped,
+a page that was read completely is not fetched again.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import cast
+
+import msgspec
+
+from replaydiff.importers.base import Told
+from replaydiff.importers.http import ATTEMPTS, TIMEOUT_S, HttpError, JsonClient, Params, read_url
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.langfuse_keys import LangfuseKeys
+from replaydiff.replay.model import Json, JsonObject
+
+PREFIX = "/api/public"
+GONE = (404, 410)
+"""What a server answers for an endpoint that it does not have (yet, or any more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer that was read whole."""
+
+    rows: list[Json]
+    after: str | None
+    """Where the next page begins: a cursor, or how many rows came before it; None on the last page."""
+
+
+def access() -> LangfuseKeys:
+    """Keys and address, the address checked.
+
+    Raises:
+        CredentialsError: a key is not set.
+        SettingsError: the address is none.
+    """
+    keys = LangfuseKeys.from_environment()
+    name = "LANGFUSE_BASE_URL" if os.environ.get("LANGFUSE_BASE_URL") else "LANGFUSE_HOST"
+    return LangfuseKeys(keys.public_key, keys.secret_key, read_url(name, keys.base_url))
+
+
+def connect(keys: LangfuseKeys, told: Told) -> JsonClient:
+    """A client with the keys; `LANGFUSE_TIMEOUT` says how many seconds of silence are too many.
+
+    Raises:
+        SettingsError: `LANGFUSE_TIMEOUT` is no such number.
+    """
+    pair = f"{keys.public_key}:{keys.secret_key}".encode()
+    return JsonClient(
+        keys.base_url + PREFIX,
+        headers={"Authorization": f"Basic {b64encode(pair).decode()}"},
+        service="Langfuse",
+        keys="LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL",
+        told=told,
+        timeout=_timeout(),
+    )
+
+
+def _timeout() -> float:
+    text = os.environ.get("LANGFUSE_TIMEOUT")
+    if not text:
+        return TIMEOUT_S
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise SettingsError(f"LANGFUSE_TIMEOUT must be a number of seconds above 0, not {text[:40]!r}")
+    return found
+
+
+def iso(time: datetime) -> str:
+    """A naive UTC time as the API takes it."""
+    return f"{time.isoformat(timespec='milliseconds')}Z"
+
+
+def cursor_page(
+    http: JsonClient, path: str, params: Params, after: str | None, limit: int, heavy_attempts: int
+) -> Page:
+    """A page of an endpoint with cursors.
+
+    Raises:
+        CredentialsError, HttpError: as `JsonClient.get`; also where the answer is no page.
+    """
+    asked = {**params, "limit": limit, **({"cursor": after} if after else {})}
+    rows, meta = _page(http.get(path, asked, heavy_attempts=heavy_attempts), path)
+    cursor = meta.get("cursor")
+    following = cursor if isinstance(cursor, str) and cursor else None
+    if following is not None and following == after:
+        raise HttpError(f"Langfuse answers the same page of {path} again and again; please report it")
+    return Page(rows, following)
+
+
+def numbered_page(
+    http: JsonClient, path: str, params: Params, after: str | None, limit: int, heavy_attempts: int
+) -> Page:
+    """A page of an endpoint with page numbers; `after`, a number of rows, is a multiple of `limit`.
+
+    Raises:
+        CredentialsError, HttpError: as for `cursor_page`.
+    """
+    before = int(after or 0)
+    number = before // limit + 1
+    asked = {**params, "limit": limit, "page": number}
+    rows, meta = _page(http.get(path, asked, heavy_attempts=heavy_attempts), path)
+    pages = meta.get("totalPages")
+    more = number < pages if isinstance(pages, int) else len(rows) == limit
+    return Page(rows, str(before + limit) if more and rows else None)
+
+
+def _page(answer: Json, path: str) -> tuple[list[Json], JsonObject]:
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        raise HttpError(f"the answer to {PREFIX}{path} is no page of Langfuse; is the address right?")
+    meta = cast("JsonObject", answer).get("meta")
+    return rows, meta if isinstance(meta, dict) else {}
+
+
+FIRST_WINDOW, LONGEST_WINDOW = timedelta(days=1), timedelta(days=366)
+SHORTEST_WINDOW = timedelta(minutes=1)
+MANY_PAGES = 20
+"""A window with more pages than this is halved next time."""
+EARLY = 3
+"""How often a heavy question is asked before a smaller one is."""
+PATIENCE = 8
+"""Pages that must go well before a larger one is tried again; twice as many after each failure."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """From `start` on, before `end`; naive UTC."""
+
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a walk has come."""
+
+    of: str
+    """What is walked through: another walk of the same name begins anew."""
+    end: datetime
+    """Everything from here on was answered; the window that is being asked for ends here."""
+    window: timedelta
+    limit: int
+    """Rows a page."""
+    after: str | None = None
+    """Where in the window the next page begins."""
+    pages: int = 0
+    """Pages of this window so far."""
+    good: int = 0
+    """Pages that went well since the last change of `limit`."""
+    patience: int = PATIENCE
+    again: bool = False
+    """The window was begun anew, since the server knew its own cursor no longer."""
+    done: bool = False
+
+
+Ask = Callable[[TimeRange, str | None, int, int], Page]
+"""Asks for one page: a window, where in it, rows, how often a heavy question is asked."""
+Keep = Callable[[Iterable[Json]], None]
+"""Puts rows into the spool."""
+
+
+def walk(
+    spool: Spool,
+    name: str,
+    span: TimeRange,
+    limits: Sequence[int],
+    ask: Ask,
+    keep: Keep,
+    *,
+    of: str = "",
+    whole: bool = False,
+    finish: Callable[[], None] = lambda: None,
+) -> None:
+    """Ask for everything in `span` that was not answered yet.
+
+    Args:
+        spool: where the place is marked.
+        name: of the mark.
+        span: what to walk through.
+        limits: rows a page, from the most to the fewest; each is a multiple of the next.
+        ask: asks for a page.
+        keep: keeps its rows.
+        of: tells walks of one name from each other.
+        whole: the span is one window.
+        finish: called before the last page is committed.
+
+    Raises:
+        CredentialsError, HttpError: the server refuses even the smallest question.
+    """
+    place = _marked(spool, name, of)
+    if place is None:
+        length = span.end - span.start
+        length = length if whole else min(FIRST_WINDOW, length)
+        place = Position(of=of, end=span.end, window=length, limit=limits[0])
+    while not place.done:
+        window = TimeRange(start=max(span.start, place.end - place.window), end=place.end)
+        smallest = place.limit == limits[-1] and (whole or place.window <= SHORTEST_WINDOW)
+        try:
+            page = ask(window, place.after, place.limit, ATTEMPTS if smallest else EARLY)
+        except HttpError as error:
+            smaller = _smaller(place, error, limits, whole)
+            if smaller is None:
+                raise
+            place = smaller
+        else:
+            keep(page.rows)
+            place = _next(place, page, window, span, limits, whole)
+            if place.done:
+                finish()
+        spool.mark(f"walk {name}", msgspec.json.encode(place).decode())
+        spool.commit()
+
+
+def _marked(spool: Spool, name: str, of: str) -> Position | None:
+    text = spool.marked(f"walk {name}")
+    place = msgspec.json.decode(text, type=Position) if text is not None else None
+    return place if place is not None and place.of == of else None
+
+
+def _smaller(place: Position, error: HttpError, limits: Sequence[int], whole: bool) -> Position | None:
+    """What to ask for instead; None where nothing smaller is left."""
+    if error.status == 400 and place.after is not None and not place.again:
+        return replace(place, after=None, again=True)
+    if not error.heavy:
+        return None
+    fewer = next((limit for limit in limits if limit < place.limit), None)
+    if fewer is not None:
+        return replace(place, limit=fewer, good=0, patience=place.patience * 2)
+    if whole or place.after is not None or place.window <= SHORTEST_WINDOW:
+        return None
+    return replace(place, window=max(place.window / 8, SHORTEST_WINDOW))
+
+
+def _next(
+    place: Position, page: Page, window: TimeRange, span: TimeRange, limits: Sequence[int], whole: bool
+) -> Position:
+    limit, good = _limit(place, page, limits)
+    place = replace(place, limit=limit, good=good, pages=place.pages + 1)
+    if page.after is not None:
+        return replace(place, after=page.after)
+    length = place.window
+    if place.pages == 1 and len(page.rows) < limit // 4:
+        length = min(length * 4, LONGEST_WINDOW)
+    elif place.pages > MANY_PAGES:
+        length = max(length / 2, SHORTEST_WINDOW)
+    return replace(
+        place,
+        end=window.start,
+        window=length,
+        after=None,
+        pages=0,
+        again=False,
+        done=whole or window.start <= span.start,
+    )
+
+
+def _limit(place: Position, page: Page, limits: Sequence[int]) -> tuple[int, int]:
+    """Rows of the next page, and how many pages went well with so many."""
+    more = next((limit for limit in reversed(limits) if limit > place.limit), None)
+    if more is None or place.good + 1 < place.patience:
+        return place.limit, place.good + 1
+    # Where pages are numbered, a larger one begins at a multiple of its own size alone.
+    numbered = page.after is not None and page.after.isdigit()
+    if numbered and int(page.after or 0) % more:
+        return place.limit, place.good + 1
+    return more, 0

@@ -1,0 +1,181 @@
+"""Rows of Langfuse files and answers: their sorts, and the rows of one trace.
+
+| file | rows |
+|---|---|
+| page of the public API, v2 observations or older: `{data: […], meta}` | observations, traces or scores |
+| export of the observations or traces table (JSON, JSONL, CSV), camelCase | observations or traces |
+| scheduled blob export (JSON, JSONL, CSV, Parquet), snake_case | observations, traces or scores; a manifest |
+| download of one trace `{trace, observations}`, or `GET /traces/{id}` | one trace with its observations |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, cast
+
+from replaydiff.importers import spool
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.fields import kind as kind_of
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject
+
+TYPES = frozenset(
+    (
+        "SPAN",
+        "GENERATION",
+        "EVENT",
+        "AGENT",
+        "TOOL",
+        "CHAIN",
+        "RETRIEVER",
+        "EVALUATOR",
+        "EMBEDDING",
+        "GUARDRAIL",
+    )
+)
+
+_SNAKE = re.compile(r"_([a-z])")
+_SNAKE_ROW = frozenset(("trace_id", "project_id", "start_time"))
+
+
+class Sort(StrEnum):
+    """What a row is about."""
+
+    OBSERVATION = "observation"
+    TRACE = "trace"
+    SCORE = "score"
+    MANIFEST = "manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, its fields in camelCase whatever the file called them, empty ones left out."""
+
+    sort: Sort
+    id: str
+    trace_id: str
+    values: JsonObject
+
+
+def rows(record: Json) -> Iterator[JsonObject]:
+    """The rows in one record of a file: the record itself, or what is inside a page or a download."""
+    if not isinstance(record, dict):
+        raise RecordError(f"a row must be an object, not {kind_of(record)}")
+    data = record.get("data")
+    if isinstance(data, list) and ("meta" in record or len(record) == 1):
+        for row in data:
+            yield row if isinstance(row, dict) else {"": row}
+        return
+    observations = record.get("observations")
+    trace = record.get("trace", record)
+    if isinstance(observations, list) and isinstance(trace, dict) and any(map(_is_object, observations)):
+        yield {**trace, "observations": None}
+        for row in observations:
+            yield {"traceId": trace.get("id"), **row} if isinstance(row, dict) else {"": row}
+        return
+    yield record
+
+
+def _is_object(value: Json) -> bool:
+    return isinstance(value, dict)
+
+
+def read_row(values: JsonObject) -> Row:
+    """Name a row's sort and ids.
+
+    Raises:
+        RecordError: it is none of the four, or lacks the ids that say which trace it belongs to.
+    """
+    row: JsonObject = {key: value for key, value in camel_keys(values).items() if value not in (None, "")}
+    sort = sort_of(row)
+    if sort is None:
+        shown = ", ".join(list(values)[:6]) or "nothing"
+        raise RecordError(f"neither an observation, a trace nor a score of Langfuse: it has {shown}")
+    if sort is Sort.MANIFEST:
+        return Row(sort, "", "", {})
+    own_id = row.get("id")
+    trace_id = own_id if sort is Sort.TRACE else _trace_of(row)
+    if not isinstance(own_id, str) or not isinstance(trace_id, str):
+        missing = "id" if not isinstance(own_id, str) else "traceId"
+        if sort is Sort.SCORE and missing == "traceId":
+            return Row(sort, str(own_id), "", row)
+        raise RecordError(f"the {sort} has no {missing}")
+    if sort is Sort.OBSERVATION and "startTime" not in row:
+        raise RecordError("the observation has no startTime")
+    return Row(sort, own_id, trace_id, row)
+
+
+def sort_of(row: Mapping[str, Any]) -> Sort | None:
+    """What a row in camelCase is, by its fields."""
+    if {"tables", "files", "window"} <= row.keys():
+        return Sort.MANIFEST
+    if "dataType" in row and "name" in row:
+        return Sort.SCORE
+    if str(row.get("type", "")).upper() in TYPES and ("startTime" in row or "traceId" in row):
+        return Sort.OBSERVATION
+    if "timestamp" in row and "id" in row and "traceId" not in row:
+        return Sort.TRACE
+    return None
+
+
+def camel_keys(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record with its keys in camelCase, where it comes from a blob export."""
+    if not _SNAKE_ROW & record.keys():
+        # Names of scores are columns of the table export too, and stay as they are.
+        return dict(record)
+    return {_camel(key): value for key, value in record.items()}
+
+
+@lru_cache(maxsize=1_000)
+def _camel(key: str) -> str:
+    return _SNAKE.sub(lambda match: match[1].upper(), key)
+
+
+def _trace_of(row: Mapping[str, Any]) -> Json:
+    subject = row.get("subject")
+    if "traceId" in row or not isinstance(subject, dict):
+        found: Json = row.get("traceId")
+        return found
+    return subject.get("traceId") or (subject.get("id") if subject.get("kind") == "trace" else None)
+
+
+def table(row: Mapping[str, Any], key: str) -> JsonObject:
+    """An object field, also where it stands as JSON text."""
+    value = decode(row.get(key))
+    return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRows:
+    """All rows of one trace, in the order in which they arrived."""
+
+    trace_id: str
+    file: int
+    """Index of the file of its first row."""
+    line: int
+    observations: list[JsonObject]
+    traces: list[JsonObject]
+    scores: list[JsonObject]
+
+
+def keep_row(rows: spool.Spool, row: Row, file: int = 0, line: int = 0) -> None:
+    """Keep a row, or update the one with its id."""
+    value = cast("Json", row.values)
+    rows.add(row.trace_id, row.sort, row.id, value, updated=_moment(row.values), file=file, line=line)
+
+
+def trace_rows(found: spool.Group) -> TraceRows:
+    """The rows of one trace by their sort."""
+    observations, traces, scores = (
+        cast("list[JsonObject]", found.of(sort)) for sort in (Sort.OBSERVATION, Sort.TRACE, Sort.SCORE)
+    )
+    return TraceRows(found.key, found.file, found.line, observations, traces, scores)
+
+
+def _moment(row: JsonObject) -> str:
+    """When a row was last updated, in one form: exports write a space for the T, and no zone."""
+    return str(row.get("updatedAt", "")).replace(" ", "T").removesuffix("Z")

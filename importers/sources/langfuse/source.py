@@ -1,0 +1,107 @@
+"""Langfuse: exported files, and a server asked over its public API.
+
+Files are pages of the API, table exports, scheduled blob exports and downloads of single traces. Manifests of
+a blob export say which of its files are complete; the others are left out (`manifests`). An observations
+export has no trace records: its rows are grouped by trace id over all files, on disk. Traces of evaluations
+and experiments (environments `sdk-experiment` and `langfuse-…`) are left out.
+
+A server is asked through its newer endpoints where it has them, else through the older ones. Every page goes
+into a file of the query's folder together with the position of the next page, and traces are made at the end:
+an import that was stopped, however hard, continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from replaydiff.importers.base import InputFile, Item, Note, RecordError, Skipped
+from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.reading import Record
+from replaydiff.importers.sources.langfuse.manifests import export
+from replaydiff.importers.sources.langfuse.rows import (
+    Sort,
+    TraceRows,
+    camel_keys,
+    keep_row,
+    read_row,
+    rows,
+    sort_of,
+    trace_rows,
+)
+from replaydiff.importers.sources.langfuse.trace import (
+    NOT_PRODUCTION,
+    environment,
+    items,
+)
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.model import Json
+
+NAME = "langfuse"
+SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
+TELL = "records are observations, traces or scores of Langfuse"
+
+
+def recognises(record: Json) -> float:
+    """By the sort of its first rows."""
+    try:
+        found = [sort_of(camel_keys({k: v for k, v in row.items() if v is not None})) for row in rows(record)]
+    except RecordError:
+        return 0.0
+    sorts = [sort for sort in found if sort]
+    if not sorts:
+        return 0.0
+    share = len(sorts) / len(found)
+    # A trace row alone has little that only Langfuse has: an id and a timestamp.
+    only_traces = set(sorts) == {Sort.TRACE}
+    return (0.6 if only_traces else 0.95) * share
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """One trace for each trace id in the files."""
+    with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
+        spool = Spool(Path(folder) / "rows.sqlite")
+        try:
+            found = export(files)
+            yield from found.said
+            for number, file in enumerate(found.files):
+                yield from _spooled(spool, file, number, found.rows.get(file.path, 0))
+            for group in map(trace_rows, spool.groups()):
+                yield from _grouped(group, found.files)
+        finally:
+            spool.close()
+
+
+def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Item]:
+    found = Rows(rows)
+    yield from spooled(NAME, file, found, partial(_kept, spool, number))
+    if found.seen < promised:
+        yield Note(
+            "a file has fewer rows than the manifest of the blob export counts: it is cut off; fetch it again"
+        )
+
+
+def _kept(spool: Spool, number: int, record: Record) -> Iterator[Item]:
+    assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
+    row = read_row(record.value)
+    if row.sort is Sort.MANIFEST:
+        yield Skipped("manifests of a blob export")
+    elif not row.trace_id:
+        yield Skipped("scores of a session or dataset run, which belong to no trace")
+    else:
+        keep_row(spool, row, number, record.line)
+
+
+def _grouped(group: TraceRows, files: Sequence[InputFile]) -> Iterator[Item]:
+    name = environment(group)
+    wanted = files[group.file].all_environments
+    if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:
+        yield Skipped(f"traces of evaluations and experiments (environment {name})")
+        return
+    if not group.observations and not group.traces:
+        yield Skipped("scores of traces that are not in these files; import them together")
+        return
+    record = Record(group.line, (group.observations or group.traces)[0])
+    yield from guarded(NAME, files[group.file], record, lambda _value, _file: items(group, NAME))

@@ -1,0 +1,258 @@
+"""Runs of LangSmith, in whichever spelling: dumps of the old and the new API, exports, what an SDK posts.
+
+| | old API, SDK | new API | bulk export |
+|---|---|---|---|
+| `run_type`, `status` | lower case | upper case | lower case |
+| parent | `parent_run_id` | `parent_run_ids`, the last one | both |
+| project | `session_id` | `project_id` | `session_id` |
+| inputs, outputs, extra … | objects | objects | JSON text |
+
+`dotted_order` (`<time>Z<id>` for each run from the root down, joined by dots) names the trace and the parent
+where the other fields do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import RecordError
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Usage
+
+RUN, FEEDBACK = "run", "feedback"
+"""Sorts of rows."""
+_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+_STAMP = len("20261101T100000000000Z")
+_PENDING = ("GraphInterrupt(", "NodeInterrupt(", "ParentCommand(")
+"""How LangGraph hands over to a person or another graph: its tracer records that as an error."""
+_LISTS = ("runs", "items", "feedback")
+"""Keys under which a page of the API lists what it answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run."""
+
+    id: str
+    trace_id: str
+    parent: str | None
+    order: str
+    """Sorts the runs of a trace by execution: `dotted_order` where it was recorded, else the start."""
+    name: str
+    type: str
+    """chain, llm, tool, retriever, embedding, prompt, parser."""
+    started_at: datetime
+    ended_at: datetime | None
+    inputs: Json
+    outputs: Json
+    pending: bool
+    """It had not ended when it was recorded."""
+    error: str | None
+    tags: tuple[str, ...]
+    extra: JsonObject
+    metadata: JsonObject
+    """`extra.metadata`, which is the user's and LangChain's own."""
+    usage: Usage | None
+    cost: float | None
+    feedback: JsonObject
+    """Statistics by key, as the server keeps them: `{"thumbs": {"n": 1, "avg": 1.0}}`."""
+    project: str | None
+    """Its id."""
+    project_name: str | None
+    example_id: str | None
+    """The example of a dataset that an evaluation ran it on."""
+
+    @property
+    def session(self) -> str | None:
+        """The conversation it belongs to."""
+        return self._said("thread_id", "session_id", "conversation_id")
+
+    @property
+    def user(self) -> str | None:
+        """The user it ran for."""
+        return self._said("user_id")
+
+    @property
+    def release(self) -> str | None:
+        """The version of the application."""
+        return self._said("revision_id", "LANGSMITH_REVISION_ID", "LANGCHAIN_REVISION_ID", "version")
+
+    @property
+    def environment(self) -> str | None:
+        """Where the application ran; LangSmith has no word of its own for it."""
+        return self._said("environment", "env")
+
+    def _said(self, *keys: str) -> str | None:
+        found = (self.metadata.get(key) for key in keys)
+        return next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)
+
+
+def is_run(record: JsonObject) -> bool:
+    """Whether a record looks like a run."""
+    return "run_type" in record and ("dotted_order" in record or "trace_id" in record or "id" in record)
+
+
+def is_feedback(record: JsonObject) -> bool:
+    """Whether a record looks like a feedback."""
+    return "key" in record and "run_id" in record and ("score" in record or "value" in record)
+
+
+def rows(record: Json) -> Iterator[JsonObject]:
+    """The runs and feedbacks in a record: itself, those of a page, those nested in `child_runs`.
+
+    Raises:
+        RecordError: it is none of these.
+    """
+    if not isinstance(record, dict):
+        raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    listed = next((value for key in _LISTS if isinstance(value := record.get(key), list)), None)
+    if listed is not None and not is_run(record):
+        for row in listed:
+            yield from rows(row)
+    elif is_run(record):
+        children = record.get("child_runs")
+        yield {key: value for key, value in record.items() if key != "child_runs"}
+        for child in children if isinstance(children, list) else ():
+            yield from rows(child)
+    elif is_feedback(record):
+        yield record
+    else:
+        raise RecordError("neither a run (run_type, id) nor a feedback (key, run_id) of LangSmith")
+
+
+def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> None:
+    """Keep a row with the others of its trace; of two of one id the one that ended, or came, later counts.
+
+    Raises:
+        RecordError: a run cannot be read.
+    """
+    if is_feedback(row):
+        # The trace is told by the API alone; the run that a user rates is mostly the root, which names it.
+        key = fields.text(row, "trace_id") or fields.text(row, "run_id") or ""
+        own_id = fields.text(row, "id") or f"{key} {row['key']}"
+        spool.add(key, FEEDBACK, own_id, row, updated=str(row.get("modified_at") or ""), file=file, line=line)
+        return
+    run = read_run(row)
+    ended = run.ended_at.isoformat() if run.ended_at else ""
+    spool.add(run.trace_id, RUN, run.id, row, updated=ended, file=file, line=line)
+
+
+def trace_of(row: JsonObject) -> str | None:
+    """The trace of a run or feedback; for a feedback that does not say, None."""
+    found = fields.text(row, "trace_id")
+    if found is not None or is_feedback(row):
+        return found
+    path = _path(row)
+    if path:
+        return path[0]
+    above = _parents(row)
+    return above[0] if above else fields.text(row, "id")
+
+
+def read_run(row: JsonObject) -> Run:
+    """A run.
+
+    Raises:
+        RecordError: it has no id or no start, or a field is of the wrong type.
+    """
+    run_id = fields.text(row, "id") or fields.text(row, "run_id")
+    trace_id = trace_of(row)
+    started_at = fields.time(row, "start_time")
+    if run_id is None or trace_id is None:
+        raise RecordError("id is missing")
+    if started_at is None:
+        raise RecordError("start_time is missing")
+    extra = _object(row, "extra")
+    metadata = {**_plain(extra.get("metadata")), **_object(row, "metadata")}
+    path, above = _path(row), _parents(row)
+    parent = above[-1] if above else path[-2] if len(path) > 1 else None
+    return Run(
+        id=run_id,
+        trace_id=trace_id,
+        parent=parent,
+        order=fields.text(row, "dotted_order") or started_at.isoformat(),
+        name=fields.text(row, "name") or "",
+        type=str(row.get("run_type") or "chain").lower(),
+        started_at=started_at,
+        ended_at=fields.time(row, "end_time"),
+        inputs=decode(row.get("inputs")),
+        outputs=decode(row.get("outputs")),
+        pending=str(row.get("status")).lower() == "pending",
+        error=_error(row),
+        tags=_tags(row),
+        extra=extra,
+        metadata=metadata,
+        usage=_usage(row),
+        cost=fields.number(row, "total_cost"),
+        feedback=_object(row, "feedback_stats"),
+        project=fields.text(row, "project_id") or fields.text(row, "session_id"),
+        project_name=fields.text(row, "session_name"),
+        example_id=fields.text(row, "reference_example_id"),
+    )
+
+
+def began(run: Run) -> datetime:
+    """When the whole trace of a run began, as far as the run knows."""
+    try:
+        return datetime.strptime(run.order[:_STAMP], "%Y%m%dT%H%M%S%fZ")
+    except ValueError:
+        return run.started_at
+
+
+def _path(row: JsonObject) -> list[str]:
+    """Ids from the root down to the run itself."""
+    order = row.get("dotted_order")
+    found = [_ID.search(part) for part in order.split(".")] if isinstance(order, str) else []
+    return [match.group() for match in found if match]
+
+
+def _parents(row: JsonObject) -> list[str]:
+    """Ids above the run, as far as they were recorded; the direct parent is the last."""
+    listed = decode(row.get("parent_run_ids"))
+    if isinstance(listed, list) and listed:
+        return [str(parent) for parent in listed]
+    parent = fields.text(row, "parent_run_id")
+    return [parent] if parent else []
+
+
+def _object(row: JsonObject, key: str) -> JsonObject:
+    """An object, also where it stands as JSON text."""
+    return fields.mapping({key: decode(row.get(key)) or None}, key)
+
+
+def _plain(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _tags(row: JsonObject) -> tuple[str, ...]:
+    """The user's tags; those that LangGraph numbers its steps with are left out."""
+    found = fields.tags({"tags": decode(row.get("tags")) or None})
+    return tuple(tag for tag in found if not tag.startswith(("seq:step:", "graph:step:", "map:key:")))
+
+
+def _error(row: JsonObject) -> str | None:
+    """What went wrong, without the traceback that LangChain puts behind it."""
+    said = fields.text(row, "error")
+    if said is None:
+        return "failed" if str(row.get("status")).lower() == "error" else None
+    if said.startswith(_PENDING):
+        return None
+    return said.partition("Traceback (most recent call last)")[0].strip() or said.strip()
+
+
+def _usage(row: JsonObject) -> Usage | None:
+    """Tokens as the server counted them; of what is no model call they are sums of what is below."""
+    details = _plain(decode(row.get("prompt_token_details")))
+    details = _plain(details.get("raw")) or details
+    found = Usage(
+        input_tokens=fields.count(row, "prompt_tokens"),
+        output_tokens=fields.count(row, "completion_tokens"),
+        cache_read_tokens=fields.count(details, "cache_read"),
+        cache_write_tokens=fields.count(details, "cache_creation", "cache_write"),
+    )
+    return found if found != Usage() else None

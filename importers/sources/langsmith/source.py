@@ -1,0 +1,274 @@
+"""LangSmith: dumps of runs, bulk exports, and a server asked over its API.
+
+The trace of a run is only known once all runs were read, so runs are grouped on disk.
+
+A server is asked for runs by their start, in windows of a day or more, a page at a time. A trace belongs to a
+query if its root started in the query's time range: one that began earlier is left to the import of that
+range, and one that may have continued past the end is fetched by its id. The folder keeps the rows of each
+page together with the cursor of the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Query, RecordError, Skipped, Told
+from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.http import HttpError
+from replaydiff.importers.reading import Record
+from replaydiff.importers.sources.langsmith.api import (
+    DONE,
+    Api,
+    Asked,
+    address,
+    client,
+    environment,
+    key,
+    roots_filter,
+)
+from replaydiff.importers.sources.langsmith.runs import (
+    FEEDBACK,
+    RUN,
+    Run,
+    add_row,
+    began,
+    is_feedback,
+    read_run,
+    rows,
+)
+from replaydiff.importers.sources.langsmith.trace import made
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.model import Json, JsonObject
+
+LOOK_BACK = timedelta(days=1)
+"""How far back traces are read again that may have gone on, or been rated, since."""
+_EVALUATORS = "evaluators"
+"""The project into which LangSmith writes the runs of its own evaluators: no production traffic."""
+_OLDEST = datetime(2023, 1, 1)
+"""LangSmith itself is not older."""
+_MOST_WINDOWS = 60
+_FEEDBACK_RUNS = 50
+"""Runs whose feedback is asked for at once: each is a parameter of the address."""
+
+
+def origin(query: Query) -> str:
+    """The server, the workspace and the project."""
+    key()
+    workspace, project = environment("WORKSPACE_ID"), _project(query)
+    where = f", workspace {workspace}" if workspace else ""
+    return f"LangSmith at {address()}{where}, {f'project {project}' if project else 'all projects'}"
+
+
+def gathered(query: Query, folder: Path, told: Told) -> Iterator[Group]:
+    """The traces of a query, each as its rows, once all were asked for."""
+    if query.updates and query.start is not None:
+        query = replace(query, start=query.start - LOOK_BACK)
+    spool = Spool(folder / "langsmith.sqlite", kept=True)
+    try:
+        with client(told) as http:
+            _Walk(Api(http), query, spool, told).all()
+        yield from (group for group in spool.groups() if _is_of(group, query))
+    finally:
+        spool.close()
+
+
+def _project(query: Query) -> str | None:
+    return query.project or environment("PROJECT") or None
+
+
+class _Walk:
+    """Fills a spool; what is in it already is not asked for."""
+
+    def __init__(self, api: Api, query: Query, spool: Spool, told: Told) -> None:
+        self._api, self._query, self._spool, self._told = api, query, spool, told
+        self._roots = roots_filter(query)
+        self._runs = 0
+
+    def all(self) -> None:
+        """Ask for all runs of the query's time, the rest of traces that were cut, and their feedback."""
+        for project, since in self._projects():
+            for start, end in _windows(self._query.start or since, self._query.end):
+                asked = Asked(project=project, start=start, end=end, roots=self._roots)
+                self._pages(f"{project} {start}", asked)
+        for asked in list(self._cut()):
+            self._pages(f"trace {asked.trace_id}", asked)
+        rated = list(self._rated())
+        for place in range(0, len(rated), _FEEDBACK_RUNS):
+            self._feedback(rated[place : place + _FEEDBACK_RUNS])
+
+    def _projects(self) -> list[tuple[str, datetime]]:
+        """Projects to read, and when each was begun."""
+        known = self._spool.marked("projects")
+        if known is None:
+            wanted = _project(self._query)
+            projects = self._api.projects(wanted)
+            if wanted is None and not self._query.all_environments:
+                projects = [one for one in projects if one.get("name") != _EVALUATORS]
+            known = json.dumps([(str(one["id"]), _begun(one).isoformat()) for one in projects])
+            self._spool.mark("projects", known)
+            self._spool.commit()
+        return [(project, datetime.fromisoformat(since)) for project, since in json.loads(known)]
+
+    def _pages(self, mark: str, asked: Asked) -> None:
+        """Read on where `mark` says; each page and its mark are written together."""
+        cursor = self._spool.marked(mark) or ""
+        resumed = bool(cursor)
+        while cursor != DONE:
+            try:
+                rows, cursor = self._api.runs(asked, cursor)
+            except HttpError as error:
+                if not (resumed and error.status in (400, 422)):
+                    raise
+                # The cursor of an earlier try has gone stale.
+                cursor, resumed = "", False
+                continue
+            resumed = False
+            for row in rows:
+                self._keep(row)
+            self._runs += len(rows)
+            self._spool.mark(mark, cursor)
+            self._spool.commit()
+            self._told(f"{self._runs:,} runs")
+
+    def _keep(self, row: JsonObject) -> None:
+        try:
+            add_row(self._spool, row)
+        except RecordError:
+            # It is rejected where traces are made, with what is wrong.
+            own_id = str(row.get("id"))
+            self._spool.add(str(row.get("trace_id") or own_id), RUN, own_id, row)
+
+    def _cut(self) -> Iterator[Asked]:
+        """The rest of traces whose root ran past the end of the query, or had not ended."""
+        for group in self._spool.groups():
+            root = _root(group) if _is_of(group, self._query) else None
+            if root and root.project and (root.ended_at is None or root.ended_at > self._query.end):
+                yield Asked(project=root.project, start=root.started_at, trace_id=root.trace_id)
+
+    def _rated(self) -> Iterator[str]:
+        """Ids of the runs that have feedback."""
+        for group in self._spool.groups():
+            if _is_of(group, self._query):
+                for row in group.of(RUN):
+                    if isinstance(row, dict) and row.get("feedback_stats"):
+                        yield str(row.get("id"))
+
+    def _feedback(self, runs: list[str]) -> None:
+        mark = f"feedback {runs[0]} {len(runs)}"
+        if self._spool.marked(mark) is None:
+            for row in self._api.feedback(runs):
+                add_row(self._spool, row)
+            self._spool.mark(mark, DONE)
+            self._spool.commit()
+
+
+def _begun(project: JsonObject) -> datetime:
+    try:
+        return fields.time(project, "start_time") or _OLDEST
+    except RecordError:
+        return _OLDEST
+
+
+def _windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Spans of a day or more, oldest first."""
+    step = max(timedelta(days=1), (end - start) / _MOST_WINDOWS)
+    while start < end:
+        yield start, min(start + step, end)
+        start += step
+
+
+def _root(group: Group) -> Run | None:
+    """The root of a trace, else the run that comes first; None where none can be read."""
+    found = []
+    for row in group.of(RUN):
+        try:
+            found.append(read_run(row) if isinstance(row, dict) else None)
+        except RecordError:
+            continue
+    return min((run for run in found if run), key=lambda run: run.order, default=None)
+
+
+def _is_of(group: Group, query: Query) -> bool:
+    """Whether a trace started within the query's time and is one that it asks for."""
+    if not group.of(RUN):
+        return False
+    first = _root(group)
+    if first is None:
+        # It is rejected where traces are made.
+        return True
+    start = began(first)
+    if start >= query.end or (query.start is not None and start < query.start):
+        return False
+    return (
+        (not query.names or first.name in query.names)
+        and (not query.users or first.user in query.users)
+        and (not query.releases or first.release in query.releases)
+        and (not query.environments or first.environment in query.environments)
+        and set(first.tags).issuperset(query.tags)
+    )
+
+
+NAME = "langsmith"
+SUMMARY = "LangSmith runs: dumps of the API as JSON, bulk exports as Parquet; or live over its API"
+TELL = "records are runs of LangSmith, with run_type and dotted_order"
+
+
+def recognises(record: Json) -> float:
+    """By the first run or feedback in it."""
+    try:
+        row = next(rows(record), {})
+    except RecordError:
+        return 0.0
+    if is_feedback(row):
+        return 0.7
+    return 0.95 if "dotted_order" in row else 0.75 if "run_type" in row else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """One trace for each trace id in the files."""
+    with tempfile.TemporaryDirectory(prefix="replay-langsmith-") as folder:
+        spool = Spool(Path(folder) / "runs.sqlite")
+        try:
+            for number, file in enumerate(files):
+                found = Rows(rows, numbered=False)
+                yield from spooled(NAME, file, found, partial(_keep, spool, number))
+            for group in spool.groups():
+                yield from _grouped(group, files[group.file])
+        finally:
+            spool.close()
+
+
+def _keep(spool: Spool, number: int, record: Record) -> Iterator[Item]:
+    assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
+    add_row(spool, record.value, file=number, line=record.line)
+    return iter(())
+
+
+def _grouped(group: Group, file: InputFile) -> Iterator[Item]:
+    if not group.of(RUN):
+        yield Skipped("feedback on runs that are not in these files")
+        return
+    record = Record(group.line, group.of(RUN)[0])
+    yield from guarded(NAME, file, record, partial(_trace, group))
+
+
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
+    runs = [read_run(row) for row in group.of(RUN) if isinstance(row, dict)]
+    feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
+    return made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
+
+
+def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    """The traces of a server."""
+    server = InputFile(
+        path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
+    )
+    for group in gathered(query, folder, told):
+        yield from _grouped(group, server)

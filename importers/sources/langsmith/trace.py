@@ -1,0 +1,267 @@
+"""One trace from its runs and the feedback on them.
+
+The root is the agent, whatever its type is. Its messages are the state of a whole LangGraph thread, so tool
+calls are those of the model calls below it; only where the root came alone, those after the last question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.sources.langsmith.runs import Run
+from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.messages import decode, join_results, read_messages, read_text
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall, Usage
+
+EVALUATION = "traces of evaluations on a dataset"
+"""Why a trace is left out."""
+ROOT_ALONE = "the root run came alone: tool calls are those in its messages, without times"
+_KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL}
+_NOISE = ("ls_", "langgraph_", "LANGSMITH_", "LANGCHAIN_", "checkpoint_", "__")
+_FIELDS = {
+    "thread_id",
+    "session_id",
+    "conversation_id",
+    "user_id",
+    "revision_id",
+    "environment",
+    "usage_metadata",
+}
+"""Names within metadata that are a field of a trace already."""
+
+
+def made(
+    trace_id: str, runs: Sequence[Run], feedback: Sequence[JsonObject], source: str, *, all_environments: bool
+) -> Iterator[Item]:
+    """The trace, with what a person should know of it, or why it is left out.
+
+    Raises:
+        RecordError: a number in it cannot be read.
+    """
+    ordered = sorted(runs, key=lambda run: run.order)
+    root = next((run for run in ordered if run.parent is None), ordered[0])
+    if root.example_id is not None and not all_environments:
+        yield Skipped(EVALUATION)
+        return
+    spans = [_span(run) for run in ordered]
+    trace = of_spans(trace_id, source, spans, _about(root, ordered, feedback))
+    if trace is None:
+        yield Skipped(NO_AGENT)
+        return
+    if len(spans) == 1 and spans[0].kind is StepKind.AGENT:
+        calls = _told(root.outputs)
+        if calls:
+            yield Note(ROOT_ALONE)
+            trace = replace(trace, tool_calls=calls)
+    trace = replace(trace, incomplete=root.pending)
+    yield trace if trace.input else replace(trace, input=arguments(spans))
+
+
+def _told(outputs: Json) -> tuple[ToolCall, ...]:
+    """The tool calls after the last question in a list of messages."""
+    messages = read_messages(outputs) or ()
+    asked = max((index for index, one in enumerate(messages) if one.role == "user"), default=-1)
+    return join_results(messages[asked + 1 :])
+
+
+def _span(run: Run) -> Span:
+    kind = _KINDS.get(run.type, StepKind.OTHER)
+    is_tool = kind is StepKind.TOOL
+    if kind is StepKind.OTHER and run.parent is None:
+        kind = StepKind.AGENT
+    output = _output(run.outputs)
+    return Span(
+        id=run.id,
+        parent=run.parent,
+        kind=kind,
+        name=run.name,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        input=argument(run.inputs) if kind is StepKind.AGENT else _prompt(run.inputs),
+        output=output,
+        call_id=_call_id(run, output) if is_tool else None,
+        model=_model(run) if kind is StepKind.LLM else None,
+        usage=run.usage or (_usage(run) if kind is StepKind.LLM else None),
+        cost=run.cost,
+        error=run.error or (_tool_error(output) if is_tool else None),
+    )
+
+
+def _prompt(inputs: Json) -> Json:
+    """What a model was given; models that know no messages are given `prompts`."""
+    prompts = inputs.get("prompts") if isinstance(inputs, dict) else None
+    return prompts[0] if isinstance(prompts, list) and len(prompts) == 1 else inputs
+
+
+def _output(outputs: Json) -> Json:
+    """What came out: of `{"output": …}` that a tracer puts around it, and of the text of a completion."""
+    if isinstance(outputs, dict) and outputs.keys() == {"output"}:
+        return outputs["output"]
+    first = _generation(outputs)
+    if first and "message" not in first and isinstance(first.get("text"), str):
+        return first["text"]
+    return outputs
+
+
+def _generation(outputs: Json) -> JsonObject:
+    """The first answer of a model call of LangChain."""
+    found = outputs.get("generations") if isinstance(outputs, dict) else None
+    while isinstance(found, list) and found:
+        found = found[0]
+    return found if isinstance(found, dict) else {}
+
+
+def _message(outputs: Json) -> JsonObject:
+    """The message that a model call of LangChain answered, flat or serialised."""
+    found = _generation(outputs).get("message")
+    found = found if isinstance(found, dict) else {}
+    inner = found.get("kwargs")
+    return inner if isinstance(inner, dict) else found
+
+
+def _call_id(run: Run, output: Json) -> str | None:
+    """The id of the call that a tool ran for."""
+    told = output.get("tool_call_id") if isinstance(output, dict) else None
+    found = run.extra.get("tool_call_id") or told
+    return found if isinstance(found, str) else None
+
+
+def _tool_error(output: Json) -> str | None:
+    """A failure that LangGraph turned into a message for the model."""
+    messages = read_messages(output) or ()
+    failed = len(messages) == 1 and messages[0].is_error
+    return (messages[0].text or "the tool failed") if failed else None
+
+
+def _model(run: Run) -> str | None:
+    asked = _object(run.extra, "invocation_params")
+    given = run.inputs if isinstance(run.inputs, dict) else {}
+    told = run.outputs if isinstance(run.outputs, dict) else {}
+    said = _object(_message(run.outputs), "response_metadata")
+    found = (
+        run.metadata.get("ls_model_name"),
+        asked.get("model"),
+        asked.get("model_name"),
+        said.get("model_name"),
+        said.get("model"),
+        told.get("model"),
+        given.get("model"),
+    )
+    return next((name for name in found if isinstance(name, str) and name), None)
+
+
+def _usage(run: Run) -> Usage | None:
+    """Tokens as the model's answer says, where no server has counted them."""
+    told = run.outputs if isinstance(run.outputs, dict) else {}
+    message = _message(run.outputs)
+    candidates = (
+        message.get("usage_metadata"),
+        run.metadata.get("usage_metadata"),
+        told.get("usage_metadata"),
+        _object(told, "llm_output").get("token_usage"),
+        _object(message, "response_metadata").get("token_usage"),
+        told.get("usage"),
+    )
+    for one in candidates:
+        found = _langchain_usage(one) or fields.usage(one)
+        if found:
+            return found
+    return None
+
+
+def _langchain_usage(value: Json) -> Usage | None:
+    """LangChain's own counts, in which the input holds what came from a cache."""
+    if not isinstance(value, dict) or not isinstance(value.get("input_token_details"), dict):
+        return None
+    details = _object(value, "input_token_details")
+    return Usage(
+        input_tokens=fields.count(value, "input_tokens"),
+        output_tokens=fields.count(value, "output_tokens"),
+        cache_read_tokens=fields.count(details, "cache_read"),
+        cache_write_tokens=fields.count(details, "cache_creation"),
+    )
+
+
+def _about(root: Run, runs: Sequence[Run], feedback: Sequence[JsonObject]) -> About:
+    metadata = {
+        key: value
+        for key, value in root.metadata.items()
+        if key not in _FIELDS and not key.startswith(_NOISE)
+    }
+    project = root.project_name or root.project
+    if project is not None:
+        metadata.setdefault("project", project)
+    corrected = _correction(root, feedback)
+    if corrected is not None:
+        metadata[CORRECTION] = corrected
+    return About(
+        name=root.name or None,
+        session_id=next((run.session for run in runs if run.session), None),
+        user_id=next((run.user for run in runs if run.user), None),
+        environment=root.environment,
+        release=next((run.release for run in runs if run.release), None),
+        tags=root.tags,
+        scores=_scores([*runs, root], feedback),
+        metadata=metadata,
+    )
+
+
+def _scores(runs: Sequence[Run], feedback: Sequence[JsonObject]) -> dict[str, Score]:
+    """Feedback by key: each value as it was given, else what the statistics of the runs say.
+
+    Of two of one key the later one counts.
+    """
+    found: dict[str, Score] = {}
+    for run in runs:
+        for key, statistics in run.feedback.items():
+            value = _typical(statistics)
+            if value is not None:
+                found[key] = value
+    for row in sorted(feedback, key=_changed):
+        given = next((row[name] for name in ("score", "value") if _is_score(row.get(name))), None)
+        if isinstance(given, bool | str):
+            found[str(row.get("key"))] = given
+        elif isinstance(given, int | float):
+            found[str(row.get("key"))] = float(given)
+    return found
+
+
+def _correction(root: Run, feedback: Sequence[JsonObject]) -> str | None:
+    """The answer that a person wrote in place of the trace's own; of several the latest."""
+    texts = []
+    for row in sorted(feedback, key=_changed):
+        value = decode(row.get("correction")) if row.get("run_id") == root.id else None
+        if isinstance(value, dict) and len(value) == 1:
+            (value,) = value.values()
+        text = read_text(value)
+        if text:
+            texts.append(text)
+    return texts[-1] if texts else None
+
+
+def _changed(feedback: JsonObject) -> str:
+    return str(feedback.get("modified_at") or feedback.get("created_at") or "")
+
+
+def _is_score(value: Json) -> bool:
+    return isinstance(value, bool | int | float | str) and value != ""
+
+
+def _typical(statistics: Json) -> Score | None:
+    """The mean of numbers, else the label that was given most often."""
+    if not isinstance(statistics, dict):
+        return None
+    average, labels = statistics.get("avg"), statistics.get("values")
+    if isinstance(average, int | float):
+        return float(average)
+    counted = {key: n for key, n in labels.items() if isinstance(n, int)} if isinstance(labels, dict) else {}
+    return max(counted, key=lambda key: counted[key], default=None)
+
+
+def _object(holder: Mapping[str, Json], key: str) -> JsonObject:
+    found = holder.get(key)
+    return found if isinstance(found, dict) else {}

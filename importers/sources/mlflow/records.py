@@ -1,0 +1,272 @@
+"""What a record of MLflow holds, in whichever of its forms: one or more traces, each with its spans.
+
+| form | what it looks like |
+|---|---|
+| export | `Trace.to_json()`: `{"info": …, "data": {"spans": […]}}`, of MLflow 2 and 3 |
+| row | a row of `mlflow.search_traces()` as JSON: `{"trace": "<export>", …}`, or its columns with `spans` |
+| answer | of the tracking server: `{"trace_info": …, "spans": […]}`, alone, in `trace` or in `traces` |
+
+Three generations of fields come out as one: `request_id` and `trace_id`, tags as a table and as a list of
+keys and values, spans with base64 ids, with hex ids and with `context`, attributes as JSON texts and as
+protobuf values.
+
+Which traces a query asks for, by what MLflow says of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Query, RecordError
+from replaydiff.importers.spans.raw import Event, RawSpan
+from replaydiff.replay.messages import decode, parse
+from replaydiff.replay.model import Json, JsonObject
+
+_BASE64_ID = re.compile(r"[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==")
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Info:
+    """What is said of a whole trace."""
+
+    trace_id: str
+    experiment: str | None
+    started_at: datetime
+    ended_at: datetime | None
+    state: str
+    metadata: JsonObject
+    tags: JsonObject
+    assessments: list[Json]
+    request: str | None
+    """The beginning of what went in, …"""
+    response: str | None
+    """… and of what came out: MLflow cuts both."""
+
+
+def traces_in(record: Json) -> Iterator[tuple[JsonObject, list[Json]]]:
+    """The traces of a record, each as what is said of it and its spans, both as they are written there.
+
+    Raises:
+        RecordError: there is none.
+    """
+    if not isinstance(record, dict):
+        raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    if "info" in record and "data" in record:
+        data = fields.mapping(record, "data")
+        yield _texts_of(fields.mapping(record, "info"), data), fields.sequence(data, "spans")
+    elif "trace_info" in record:
+        yield fields.mapping(record, "trace_info"), fields.sequence(record, "spans")
+    elif isinstance(record.get("traces"), list):
+        for inner in fields.sequence(record, "traces"):
+            yield from traces_in(inner)
+    elif "trace" in record and isinstance(decode(record["trace"]), dict):
+        yield from traces_in(decode(record["trace"]))
+    elif "spans" in record and ("trace_id" in record or "request_id" in record):
+        yield dict(record), fields.sequence(record, "spans")
+    else:
+        raise RecordError("neither info and data, nor trace_info and spans of an MLflow trace")
+
+
+def _texts_of(info: JsonObject, data: JsonObject) -> JsonObject:
+    """MLflow 2 keeps what went in and came out, whole, beside the spans."""
+    whole = {key: data[key] for key in ("request", "response") if isinstance(data.get(key), str)}
+    return {**info, **whole}
+
+
+def read_info(info: JsonObject) -> Info:
+    """What is said of a trace.
+
+    Raises:
+        RecordError: it has no id or no time, or a field is of the wrong type.
+    """
+    trace_id = fields.text(info, "trace_id") or fields.text(info, "request_id")
+    if trace_id is None:
+        raise RecordError("trace_id is missing")
+    started_at = fields.time(info, "request_time", "timestamp_ms")
+    if started_at is None:
+        raise RecordError("request_time is missing")
+    took = _duration(info)
+    return Info(
+        trace_id=trace_id,
+        experiment=_experiment(info),
+        started_at=started_at,
+        ended_at=None if took is None else started_at + took,
+        state=str(info.get("state") or info.get("status") or ""),
+        metadata=_table(info, "trace_metadata") or _table(info, "request_metadata"),
+        tags=_table(info, "tags"),
+        assessments=fields.sequence(info, "assessments"),
+        request=_text(info, "request", "request_preview"),
+        response=_text(info, "response", "response_preview"),
+    )
+
+
+def _text(info: JsonObject, *keys: str) -> str | None:
+    found = (info.get(key) for key in keys)
+    return next((value for value in found if isinstance(value, str) and value), None)
+
+
+def _duration(info: JsonObject) -> timedelta | None:
+    value = next(
+        (
+            info[key]
+            for key in ("execution_duration_ms", "execution_time_ms", "execution_duration")
+            if info.get(key) is not None
+        ),
+        None,
+    )
+    seconds = _SECONDS.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if seconds:
+            return timedelta(seconds=float(seconds[1]))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return timedelta(milliseconds=float(value)) if is_number else None  # type: ignore[arg-type]
+    except (OverflowError, ValueError):
+        return None
+
+
+def _experiment(info: JsonObject) -> str | None:
+    location = fields.mapping(info, "trace_location").get("mlflow_experiment")
+    inner = location if isinstance(location, dict) else {}
+    return fields.text(inner, "experiment_id") or fields.text(info, "experiment_id")
+
+
+def _table(info: JsonObject, key: str) -> JsonObject:
+    """Keys and values, written as an object or as a list of both."""
+    value = info.get(key)
+    if isinstance(value, list):
+        return {str(one["key"]): one.get("value") for one in value if isinstance(one, dict) and "key" in one}
+    return fields.mapping(info, key)
+
+
+def read_span(span: Json) -> RawSpan:
+    """A span in any of its three schemas.
+
+    Raises:
+        RecordError: it has no id or no start, or a field is of the wrong type.
+    """
+    if not isinstance(span, dict):
+        raise RecordError(f"a span must be an object, not {fields.kind(span)}")
+    context = fields.mapping(span, "context") or span
+    span_id = _id(context, "span_id")
+    started_at = fields.time(span, "start_time_unix_nano", "start_time")
+    if span_id is None or started_at is None:
+        raise RecordError("a span needs span_id and start_time_unix_nano")
+    status = span.get("status")
+    status = status if isinstance(status, dict) else {}
+    message = status.get("message") or span.get("status_message")
+    events = [event for event in fields.sequence(span, "events") if isinstance(event, dict)]
+    return RawSpan(
+        id=span_id,
+        parent=_id(span, "parent_span_id") or _id(span, "parent_id"),
+        name=fields.text(span, "name") or "",
+        started_at=started_at,
+        ended_at=fields.time(span, "end_time_unix_nano", "end_time"),
+        failed=str(status.get("code") or span.get("status_code") or "").endswith("ERROR"),
+        message=str(message) if message else None,
+        attributes=_attributes(span),
+        events=tuple(Event(name=str(event.get("name")), attributes=_attributes(event)) for event in events),
+    )
+
+
+def _id(holder: Mapping[str, Any], key: str) -> str | None:
+    """A span id as MLflow shows it: hex; base64 and `0x` are its other spellings."""
+    found = fields.text(holder, key)
+    if found is None or not _BASE64_ID.fullmatch(found):
+        return found.removeprefix("0x") if found else None
+    try:
+        return base64.b64decode(found, validate=True).hex()
+    except binascii.Error:
+        return found
+
+
+def _attributes(holder: JsonObject) -> JsonObject:
+    """Attributes decoded: JSON in a table, or protobuf values in a list."""
+    value = holder.get("attributes")
+    if isinstance(value, list):
+        return _of_protobuf(value)
+    return {key: _json(inner) for key, inner in fields.mapping(holder, "attributes").items()}
+
+
+def _json(value: Json) -> Json:
+    """MLflow writes every value as JSON text, exactly once; attributes of other tools may be bare text."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse(value)
+    except ValueError:
+        return value
+
+
+def _of_protobuf(pairs: list[Json]) -> JsonObject:
+    named = [pair for pair in pairs if isinstance(pair, dict) and "key" in pair]
+    return {str(pair["key"]): _value(pair.get("value")) for pair in named}
+
+
+def _value(value: Json) -> Json:
+    if not isinstance(value, dict) or len(value) != 1:
+        return None
+    ((kind, inner),) = value.items()
+    if kind in ("array_value", "kvlist_value"):
+        values = inner.get("values") if isinstance(inner, dict) else None
+        values = values if isinstance(values, list) else []
+        return [_value(one) for one in values] if kind == "array_value" else _of_protobuf(values)
+    return inner
+
+
+LOOK_BACK = timedelta(days=30)
+"""How far back traces are looked through for what came to them since."""
+
+
+def project(query: Query) -> str | None:
+    """Name or id of the experiment; None for all."""
+    named = os.environ.get("MLFLOW_EXPERIMENT_NAME") or os.environ.get("MLFLOW_EXPERIMENT_ID")
+    return query.project or named or None
+
+
+def bounds(query: Query) -> tuple[int, int]:
+    """Between which starts to search, in milliseconds since 1970; the second is no longer of it."""
+    since = query.start
+    if since is not None and query.updates:
+        since -= LOOK_BACK
+    return 0 if since is None else _milliseconds(since), _milliseconds(query.end)
+
+
+def is_asked_for(info: Info, query: Query) -> bool:
+    """Whether a trace within `bounds` is one that the query asks for."""
+    said = {**info.tags, **info.metadata}
+    has = {*(str(key) for key in info.tags), *(f"{key}={value}" for key, value in info.tags.items())}
+    return (
+        (not query.names or str(info.tags.get("mlflow.traceName")) in query.names)
+        and (not query.users or str(said.get("mlflow.trace.user")) in query.users)
+        and (not query.releases or str(said.get("mlflow.source.git.commit")) in query.releases)
+        and (not query.environments or str(said.get("environment")) in query.environments)
+        and has.issuperset(query.tags)
+        and _since(info, query.start)
+    )
+
+
+def _since(info: Info, start: datetime | None) -> bool:
+    """Whether a trace is of this time: it began, ended or was assessed in it."""
+    if start is None or info.started_at >= start:
+        return True
+    if info.ended_at is not None and info.ended_at >= start:
+        return True
+    changes = (
+        fields.time(one, "last_update_time", "create_time")
+        for one in info.assessments
+        if isinstance(one, dict)
+    )
+    return any(moment is not None and moment >= start for moment in changes)
+
+
+def _milliseconds(moment: datetime) -> int:
+    return round(moment.replace(tzinfo=UTC).timestamp() * 1000)

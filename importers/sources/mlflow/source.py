@@ -1,0 +1,290 @@
+"""MLflow traces: exports of its client, and a tracking server asked over its REST API.
+
+A search lists trace infos in pages, oldest first; infos that do not match the query are dropped. The others
+are fetched with their spans, some traces at a time. Servers before MLflow 3 have other paths for both.
+
+The folder keeps each trace and the token of the next page, written together: after an interruption the search
+continues at that page.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from replaydiff.importers.base import InputFile, Item, Job, Query, RecordError, Told
+from replaydiff.importers.convert import converted, guarded, jobs
+from replaydiff.importers.http import HttpError, JsonClient, read_url
+from replaydiff.importers.reading import Record
+from replaydiff.importers.sources.mlflow import store
+from replaydiff.importers.sources.mlflow.records import bounds, is_asked_for, project, read_info, traces_in
+from replaydiff.importers.sources.mlflow.trace import made
+from replaydiff.importers.spool import Spool
+from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.model import Json, JsonObject
+
+_TRACE = "trace"
+_PAGE_INFOS = 100
+_PAGE_TRACES = 20
+_PAGE_EXPERIMENTS = 1000
+_HEAVY_ATTEMPTS = 2
+_FILE_ATTEMPTS = 3
+"""Where a file is not there, some servers answer 500."""
+_DONE = "done"
+_GONE = (404, 405, 410, 501)
+"""A path that this server does not have."""
+_URI = "MLFLOW_TRACKING_URI"
+_KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+
+
+def origin(query: Query) -> str:
+    """The server or store, the user and the experiment."""
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
+    wanted = project(query)
+    uri = _uri()
+    where = str(store.path_of(uri).resolve()) if uri.startswith(store.SCHEME) else read_url(_URI, uri) + who
+    return f"MLflow at {where}, {f'experiment {wanted}' if wanted else 'all experiments'}"
+
+
+def gathered(query: Query, folder: Path, told: Told) -> Iterator[JsonObject]:
+    """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
+    uri = _uri()
+    if uri.startswith(store.SCHEME):
+        yield from store.stored(store.path_of(uri), query, told)
+        return
+    spool = Spool(folder / "mlflow.sqlite", kept=True)
+    try:
+        with JsonClient(
+            read_url(_URI, uri), headers=_headers(), service="MLflow", keys=_KEYS, told=told
+        ) as client:
+            _Reader(client, query, spool, told).read()
+        for group in spool.groups():
+            yield from (row for row in group.of(_TRACE) if isinstance(row, dict))
+    finally:
+        spool.close()
+
+
+def _uri() -> str:
+    value = os.environ.get(_URI, "").strip()
+    if not value:
+        raise SettingsError(
+            f"{_URI} is not set; set it to the address of the tracking server (or sqlite:///mlflow.db), or "
+            "name a file: `replay import mlflow FILE`"
+        )
+    return value
+
+
+def _headers() -> dict[str, str]:
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN", "")
+    user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
+    if token:
+        return {"Authorization": f"Bearer {token}"}
+    if user:
+        pair = f"{user}:{os.environ.get('MLFLOW_TRACKING_PASSWORD', '')}"
+        return {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode()}
+    return {}
+
+
+@dataclass(slots=True)
+class _Reader:
+    client: JsonClient
+    query: Query
+    spool: Spool
+    told: Told
+    traces: int = 0
+
+    def read(self) -> None:
+        """Fill the spool; what is in it already is not asked for."""
+        for experiment in self._experiments():
+            token = self.spool.marked(experiment) or ""
+            while token != _DONE:
+                infos, token = self._page(experiment, token)
+                self._keep(self._wanted(infos))
+                self.spool.mark(experiment, token)
+                self.spool.commit()
+                self.told(f"{self.traces:,} traces")
+
+    def _experiments(self) -> list[str]:
+        """Ids of the experiments to search.
+
+        Raises:
+            InputError: there is none of this name or id.
+        """
+        wanted = project(self.query)
+        if wanted is None:
+            return self._all_experiments()
+        found = self._experiment("get-by-name", {"experiment_name": wanted})
+        if found is None and wanted.isdecimal():
+            found = self._experiment("get", {"experiment_id": wanted})
+        if found is None:
+            raise InputError(
+                f"there is no experiment {wanted!r} on this server; --project takes its name or its id"
+            )
+        return [found]
+
+    def _experiment(self, by: str, params: dict[str, str]) -> str | None:
+        try:
+            answer = _object(self.client.get(f"/api/2.0/mlflow/experiments/{by}", params))
+        except HttpError as error:
+            if error.status == 404:
+                return None
+            raise
+        found = _object(answer.get("experiment")).get("experiment_id")
+        return str(found) if found is not None else None
+
+    def _all_experiments(self) -> list[str]:
+        found: list[str] = []
+        token = ""
+        while True:
+            body: JsonObject = {"max_results": _PAGE_EXPERIMENTS}
+            if token:
+                body["page_token"] = token
+            answer = _object(self.client.post("/api/2.0/mlflow/experiments/search", body))
+            found += [str(one["experiment_id"]) for one in _objects(answer, "experiments")]
+            token = str(answer.get("next_page_token") or "")
+            if not token:
+                return found
+
+    def _page(self, experiment: str, token: str) -> tuple[list[JsonObject], str]:
+        """A page of what is said of traces, and the token of the next one."""
+        first, last = bounds(self.query)
+        asked: JsonObject = {
+            "filter": f"timestamp_ms >= {first} AND timestamp_ms < {last}",
+            "max_results": _PAGE_INFOS,
+            "order_by": ["timestamp_ms ASC"],
+        }
+        if token:
+            asked["page_token"] = token
+        location: JsonObject = {
+            "type": "MLFLOW_EXPERIMENT",
+            "mlflow_experiment": {"experiment_id": experiment},
+        }
+        try:
+            answer = self.client.post("/api/3.0/mlflow/traces/search", {"locations": [location], **asked})
+        except HttpError as error:
+            if error.status not in _GONE:
+                raise
+            params: dict[str, Any] = {"experiment_ids": [experiment], **asked}
+            answer = self.client.get("/api/2.0/mlflow/traces", params)
+        page = _object(answer)
+        return _objects(page, "traces"), str(page.get("next_page_token") or _DONE)
+
+    def _wanted(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
+        found = []
+        for info in infos:
+            try:
+                read = read_info(info)
+            except RecordError:
+                # It is kept, and rejected where traces are made.
+                found.append((str(info.get("trace_id") or info.get("request_id") or ""), info))
+                continue
+            if is_asked_for(read, self.query):
+                found.append((read.trace_id, info))
+        return found
+
+    def _keep(self, wanted: Sequence[tuple[str, JsonObject]]) -> None:
+        size = _PAGE_TRACES
+        start = 0
+        while start < len(wanted):
+            part = wanted[start : start + size]
+            try:
+                spans = self._spans([trace_id for trace_id, _ in part])
+            except HttpError as error:
+                if not error.heavy or size == 1:
+                    raise
+                size = 1
+                continue
+            for trace_id, info in part:
+                whole: JsonObject = {"trace_info": info, "spans": spans.get(trace_id, [])}
+                self.spool.add(trace_id, _TRACE, trace_id, whole)
+            self.traces += len(part)
+            start += len(part)
+
+    def _spans(self, trace_ids: list[str]) -> dict[str, list[Json]]:
+        found: dict[str, list[Json]] = {}
+        try:
+            answer = _object(
+                self.client.get(
+                    "/api/3.0/mlflow/traces/batchGet",
+                    {"trace_ids": trace_ids},
+                    heavy_attempts=_HEAVY_ATTEMPTS,
+                )
+            )
+        except HttpError as error:
+            if error.status not in (400, *_GONE):
+                raise
+            answer = {}
+        for trace in _objects(answer, "traces"):
+            trace_id = str(_object(trace.get("trace_info")).get("trace_id"))
+            found[trace_id] = _list(trace.get("spans"))
+        for trace_id in trace_ids:
+            if not found.get(trace_id):
+                found[trace_id] = self._artifact(trace_id)
+        return found
+
+    def _artifact(self, trace_id: str) -> list[Json]:
+        """The spans of a trace that older versions of MLflow keep as a file; none where there is no file."""
+        path = "/ajax-api/2.0/mlflow/get-trace-artifact"
+        try:
+            answer = self.client.get(path, {"request_id": trace_id}, attempts=_FILE_ATTEMPTS)
+        except HttpError as error:
+            if error.status is None or error.status > 500:
+                raise
+            return []
+        return _list(_object(answer).get("spans"))
+
+
+def _object(value: Json) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(holder: JsonObject, key: str) -> list[JsonObject]:
+    return [one for one in _list(holder.get(key)) if isinstance(one, dict)]
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+NAME = "mlflow"
+SUMMARY = "MLflow traces: Trace.to_json(), search_traces() as JSON; or live from a tracking server"
+TELL = "records are traces of MLflow, with info and spans"
+
+
+def recognises(record: Json) -> float:
+    """By the words of MLflow in what is said of a trace."""
+    try:
+        info, spans = next(traces_in(record), ({}, []))
+    except RecordError:
+        return 0.0
+    own = {"trace_metadata", "request_metadata", "trace_location", "execution_time_ms", "request_time"}
+    return 0.95 if own & info.keys() else 0.6 if spans else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """Each record as it is read: a trace of MLflow is whole."""
+    return converted(NAME, files, _convert)
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Item | Job]:
+    """The same in blocks."""
+    return jobs(NAME, files, _convert)
+
+
+def _convert(record: Json, file: InputFile) -> Iterator[Item]:
+    for info, spans in traces_in(record):
+        yield from made(info, spans, NAME, all_environments=file.all_environments)
+
+
+def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    """The traces of a tracking server."""
+    server = InputFile(
+        path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
+    )
+    for number, whole in enumerate(gathered(query, folder, told), start=1):
+        yield from guarded(NAME, server, Record(number, whole), _convert, alone=True)

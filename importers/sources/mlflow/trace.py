@@ -1,0 +1,216 @@
+"""One trace from what MLflow says of it and from its spans.
+
+MLflow's own attributes carry what its tracing records; spans that came in over OpenTelemetry have those of
+their instrumentor, and both are read. The user's tags and metadata become metadata of the trace; assessments
+that were not overruled become scores, expectations too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.sources.mlflow.records import Info, read_info, read_span
+from replaydiff.importers.spans import facts
+from replaydiff.importers.spans.interpret import argument, arguments, understood
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.messages import decode, read_text
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
+
+EVALUATION = "traces of evaluations"
+"""Why a trace is left out."""
+NO_SPANS = "no spans were found: the tool calls of the trace are not known"
+_EVALUATION_TAGS = ("mlflow.eval.requestId", "mlflow.trace.sourceScorer")
+_OWN = "mlflow."
+_NUMBERED = re.compile(r"(.+)_[1-9]\d*")
+
+
+def made(info: JsonObject, spans: Sequence[Json], source: str, *, all_environments: bool) -> Iterator[Item]:
+    """The trace, with what a person should know of it.
+
+    Raises:
+        RecordError: a field of it is missing or wrong.
+    """
+    said = read_info(info)
+    if not all_environments and any(said.tags.get(tag) for tag in _EVALUATION_TAGS):
+        yield Skipped(EVALUATION)
+        return
+    read = _spans([read_span(span) for span in spans])
+    about = _about(said)
+    found = of_spans(said.trace_id, source, read, about) if read else None
+    if not read:
+        yield Note(NO_SPANS)
+    elif found and not found.input:
+        found = replace(found, input=arguments(read))
+    yield _completed(found or _bare(said, source, about), said)
+
+
+def _completed(trace: Trace, info: Info) -> Trace:
+    """The trace with what only its info knows."""
+    cost = decode(info.metadata.get("mlflow.trace.cost"))
+    usage = decode(info.metadata.get("mlflow.trace.tokenUsage"))
+    total = fields.number(cost, "total_cost") if isinstance(cost, dict) else None
+    ended_at = trace.ended_at or info.ended_at
+    failed = info.state.endswith("ERROR")
+    return replace(
+        trace,
+        ended_at=ended_at,
+        latency_ms=fields.elapsed_ms(trace.started_at, ended_at),
+        usage=trace.usage or _usage(usage),
+        cost_usd=trace.cost_usd if trace.cost_usd is not None else total,
+        incomplete=info.state == "IN_PROGRESS",
+        error=trace.error or ("the trace has state ERROR" if failed else None),
+    )
+
+
+def _bare(info: Info, source: str, about: About) -> Trace:
+    """A trace without spans: what went in and what came out is in its info."""
+    asked = _text(info.metadata.get("mlflow.traceInputs")) or _text(info.request)
+    return Trace(
+        trace_id=info.trace_id,
+        source=source,
+        started_at=info.started_at,
+        name=about.name,
+        session_id=about.session_id,
+        user_id=about.user_id,
+        environment=about.environment,
+        release=about.release,
+        tags=about.tags,
+        input=asked or "",
+        final_response=_text(info.metadata.get("mlflow.traceOutputs")) or _text(info.response),
+        scores=about.scores,
+        metadata=about.metadata,
+    )
+
+
+def _text(value: Json) -> str | None:
+    """The text of an input or output that MLflow keeps as JSON text."""
+    if value is None or value == "":
+        return None
+    found = read_text(value)
+    return found if found is not None else str(value)
+
+
+def _about(info: Info) -> About:
+    own = {**info.tags, **info.metadata}
+    metadata = {key: value for key, value in own.items() if not key.startswith(_OWN)}
+    if info.experiment is not None:
+        metadata["experiment_id"] = info.experiment
+    corrected = _correction(info.assessments)
+    if corrected is not None:
+        metadata[CORRECTION] = corrected
+    return About(
+        name=fields.text(info.tags, "mlflow.traceName"),
+        session_id=fields.text(own, "mlflow.trace.session"),
+        user_id=fields.text(own, "mlflow.trace.user"),
+        environment=fields.text(own, "environment"),
+        release=fields.text(own, "mlflow.source.git.commit"),
+        tags=tuple(tag_of(key, value) for key, value in info.tags.items() if not key.startswith(_OWN)),
+        scores=_scores(info.assessments),
+        metadata=metadata,
+    )
+
+
+def tag_of(key: str, value: Json) -> str:
+    """A tag of MLflow, which is a key and a value, as one word."""
+    return f"{key}={value}" if value not in (None, "") else key
+
+
+def _scores(assessments: Sequence[Json]) -> dict[str, Score]:
+    """Assessments by name; of two of one name the later one counts."""
+    found: dict[str, Score] = {}
+    for one in _counting(assessments):
+        value = _value(one, "feedback", "expectation")
+        if isinstance(value, bool | int | float | str):
+            found[_name(one)] = value if isinstance(value, bool | str) else float(value)
+    return found
+
+
+def _correction(assessments: Sequence[Json]) -> str | None:
+    """The answer that should have been given, in MLflow's own name for it."""
+    found = [
+        _value(one, "expectation") for one in _counting(assessments) if _name(one) == "expected_response"
+    ]
+    texts = [value for value in found if isinstance(value, str) and value]
+    return texts[-1] if texts else None
+
+
+def _counting(assessments: Sequence[Json]) -> list[JsonObject]:
+    """Those that were not overruled, the latest last."""
+    found = [
+        one for one in assessments if isinstance(one, dict) and one.get("valid") is not False and _name(one)
+    ]
+    return sorted(found, key=lambda one: str(one.get("last_update_time") or one.get("create_time") or ""))
+
+
+def _name(assessment: JsonObject) -> str:
+    return str(assessment.get("assessment_name") or assessment.get("name") or "")
+
+
+def _value(assessment: JsonObject, *kinds_of: str) -> Json:
+    holders = (assessment.get(kind) for kind in kinds_of)
+    return next((holder.get("value") for holder in holders if isinstance(holder, dict)), None)
+
+
+def _spans(raw: Sequence[RawSpan]) -> list[Span]:
+    """The spans as what they mean; MLflow 2 numbers spans of one name: `search_1`, `search_2`."""
+    names = {span.name for span in raw}
+    found = (_NUMBERED.fullmatch(name) for name in names)
+    numbered = {match[1] for match in found if match and f"{match[1]}_1" in names}
+    return [_span(span, numbered) for span in raw]
+
+
+def _span(raw: RawSpan, numbered: set[str]) -> Span:
+    """What a span says in the words of its instrumentor, and in those of MLflow."""
+    span = understood(raw)
+    if span.kind is StepKind.OTHER and raw.parent is None:
+        # The root of what was traced is the agent, whatever its function was called.
+        span.kind = StepKind.AGENT
+    if span.kind is StepKind.AGENT and raw.parent is None:
+        span.input = argument(span.input)
+    if span.kind is StepKind.TOOL:
+        span.name = _tool_name(raw, numbered)
+    elif span.kind is StepKind.LLM:
+        span.model = span.model or _model(span.input)
+    own = raw.attributes
+    cost = own.get("mlflow.llm.cost")
+    if span.kind is StepKind.LLM and isinstance(span.output, dict):
+        # The provider's own counts say which of them hold others; MLflow's do not.
+        span.usage = span.usage or fields.usage(span.output.get("usage"))
+    span.usage = span.usage or _usage(own.get("mlflow.chat.tokenUsage"))
+    if span.cost is None and isinstance(cost, dict):
+        span.cost = fields.number(cost, "total_cost")
+    span.evaluator = span.evaluator or own.get("mlflow.spanType") == facts.EVALUATOR
+    return span
+
+
+def _tool_name(raw: RawSpan, numbered: set[str]) -> str:
+    function = raw.attributes.get("mlflow.spanFunctionName")
+    name = function if isinstance(function, str) and function else facts.tool_name(raw)
+    match = _NUMBERED.fullmatch(name)
+    return match[1] if match and match[1] in numbered else name
+
+
+def _model(asked: Json) -> str | None:
+    """The model in a request."""
+    found = asked.get("model") if isinstance(asked, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _usage(value: Json) -> Usage | None:
+    """MLflow's own counts, whose input holds cached tokens or not: versions and providers differ."""
+    if not isinstance(value, dict):
+        return None
+    given, read = fields.count(value, "input_tokens"), fields.count(value, "cache_read_input_tokens")
+    written = fields.count(value, "cache_creation_input_tokens")
+    found = Usage(
+        input_tokens=given if read + written <= given else given + read + written,
+        output_tokens=fields.count(value, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+    return found if found != Usage() else None

@@ -1,0 +1,118 @@
+"""Logs in OpenAI's shapes: chat completions and Responses, own logs, fine-tuning files, batches, streams.
+
+| record | what was asked | the answer |
+|---|---|---|
+| `{messages, …}` | the messages | their last assistant message, or `response` / `completion` beside them |
+| `[message, …]` | the same, bare | |
+| `{request: {messages}, response}` | the request | the response, or the list of its stream's chunks |
+| `{input, response}` of the Responses API | its items | the response's output |
+| chat completion or response object alone | not known | its first choice, its output |
+| batch request `{custom_id, body}`, result `{custom_id, response}` | the request | the result of its id |
+| `{traj, reward}` of tau-bench | the messages | their last assistant message |
+
+A conversation is one trace, of several turns too. Records of single calls are joined to runs, also by
+`previous_response_id`; see `importers.chat.model_calls`. What is around the messages: `importers.chat.logs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, RecordError
+from replaydiff.importers.chat.logs import (
+    Exchange,
+    error_of,
+    is_anthropic,
+    read_exchange,
+    read_logs,
+    request_and_answer,
+)
+from replaydiff.importers.chat.model_calls import LoggedCall
+from replaydiff.replay.messages import read_messages
+from replaydiff.replay.model import Json, JsonObject, Message
+
+NAME = "openai"
+SUMMARY = "OpenAI logs, JSONL: chats, Responses, fine-tuning files, request/response pairs, batch output"
+TELL = "records have messages with roles"
+
+
+def recognises(record: Json) -> float:
+    """By messages with roles, by completion objects, by the envelope of the Batch API."""
+    if is_anthropic(record):
+        return 0.2
+    if isinstance(record, list):
+        return 0.9 if record and _is_message(record[0]) else 0.0
+    if not isinstance(record, dict):
+        return 0.0
+    if str(record.get("object", "")).startswith(("chat.completion", "response")):
+        return 0.95
+    if "custom_id" in record and ("response" in record or "body" in record):
+        return 0.95
+    if "traj" in record and "reward" in record:
+        return 0.9
+    request, answer = request_and_answer(record)
+    if isinstance(answer, dict) and str(answer.get("object", "")).startswith(("chat.completion", "response")):
+        return 0.95
+    messages = request.get("messages", request.get("input"))
+    if not (isinstance(messages, list) and messages and _is_message(messages[0])):
+        return 0.0
+    # The trace format may carry messages too, and says so by its ids.
+    return 0.3 if {"trace_id", "started_at"} <= record.keys() else 0.9
+
+
+def _is_message(value: Json) -> bool:
+    return isinstance(value, dict) and (
+        isinstance(value.get("role"), str) or value.get("type") in ("function_call", "function_call_output")
+    )
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """A trace for each conversation, and for each run of logged calls, over all files."""
+    return read_logs(NAME, files, read)
+
+
+def read(record: Json, file: InputFile) -> Iterator[Item | LoggedCall]:
+    """What one record holds."""
+    if isinstance(record, list):
+        record = {"messages": record}
+    if not isinstance(record, dict):
+        raise RecordError(f"a record must be an object or a list of messages, not {fields.kind(record)}")
+    request, answer = _parts(record)
+    answered = answer if isinstance(answer, dict) else {}
+    exchange = Exchange(
+        record=record,
+        request=request,
+        answer=answered,
+        asked=read_messages(_asked(request, answered)) or (),
+        said=_said(answer),
+        error=error_of(record, answered),
+    )
+    return read_exchange(NAME, exchange, file)
+
+
+def _parts(record: JsonObject) -> tuple[JsonObject, Json]:
+    """What was asked and what came back."""
+    if str(record.get("object", "")).startswith(("chat.completion", "response")):
+        return {}, record
+    return request_and_answer(record)
+
+
+def _asked(request: JsonObject, answer: JsonObject) -> Json:
+    messages = request.get("messages", request.get("traj"))
+    if messages is not None:
+        return {"messages": messages, "system": request.get("system")}
+    value = request.get("input", request.get("input_items", request.get("prompt")))
+    if isinstance(value, dict) and isinstance(value.get("data"), list):
+        # A page of `responses.input_items.list`.
+        value = value["data"]
+    if value is None:
+        return None
+    items: Json = [{"role": "user", "content": value}] if isinstance(value, str) else value
+    return {"input": items, "instructions": request.get("instructions", answer.get("instructions"))}
+
+
+def _said(answer: Json) -> tuple[Message, ...]:
+    if isinstance(answer, dict) and isinstance(answer.get("output"), list):
+        answer = answer["output"]
+    return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))

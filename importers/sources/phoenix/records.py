@@ -1,0 +1,311 @@
+"""What Phoenix gives out: spans and annotations, from its API, its client or a data frame that was saved.
+
+| record | from |
+|---|---|
+| `{"name", "context": {…}, "span_kind", "attributes": {…}}`, alone or in a page `{"data": […]}` | REST API |
+| `{"context.span_id", "context.trace_id", "attributes.…"}` | a data frame as JSON, CSV or Parquet |
+| `{"context.trace_id": {"<span id>": …}, …}` | a data frame as JSON, by columns |
+| `{"trace_id", "span_id", "start_time_unix_nano", …}` | REST API, `spans/otlpv1` |
+| `{"span_id" or "trace_id", "annotator_kind", "result": {…}}`, also flat | annotations |
+
+A data frame keeps span ids in its index, which `to_json(orient="records")` drops: such spans get an id of
+their own here, and `linked` finds by time which of them are whose parents.
+
+Spans and annotations of Phoenix on disk, and the traces that are made of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Item, Note, RecordError
+from replaydiff.importers.sources.otlp.records import FoundSpan, otlp_span
+from replaydiff.importers.spans.interpret import trace
+from replaydiff.importers.spans.raw import Event, RawSpan, flat
+from replaydiff.importers.spool import Group, Spool
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Score
+
+NOTE = "note"
+"""Name of annotations that are a person's free text."""
+_LOST = "sha256:"
+_ATTRIBUTES = "attributes."
+_TABLES = ("llm.input_messages", "llm.output_messages")
+"""Columns of a data frame that hold lists of objects: as text, where it is a CSV file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """A judgement of a span or a trace."""
+
+    of: str
+    """Id of the span or trace."""
+    name: str
+    value: Score
+    human: bool
+    updated: str
+
+
+def rows(record: Json) -> Iterator[JsonObject]:
+    """The rows in one record of a file: itself, or what a page or a table by columns holds.
+
+    Raises:
+        RecordError: it is no object.
+    """
+    if not isinstance(record, dict):
+        raise RecordError(f"a row must be an object, not {fields.kind(record)}")
+    data = record.get("data")
+    if isinstance(data, list):
+        for row in data:
+            yield row if isinstance(row, dict) else {"": row}
+    elif isinstance(record.get("context.trace_id"), dict):
+        yield from _columns(record)
+    else:
+        yield record
+
+
+def _columns(table: JsonObject) -> Iterator[JsonObject]:
+    columns = {name: column for name, column in table.items() if isinstance(column, dict)}
+    for key in columns["context.trace_id"]:
+        row = {name: column.get(key) for name, column in columns.items()}
+        # Where the index was reset first it holds numbers, and the ids are a column.
+        yield row if row.get("context.span_id") else {**row, "context.span_id": key}
+
+
+def is_span(row: JsonObject) -> bool:
+    """Whether a row is a span of Phoenix, by its fields."""
+    context = row.get("context")
+    if isinstance(context, dict):
+        return "trace_id" in context and ("span_kind" in row or "status_code" in row)
+    return "context.trace_id" in row or ("start_time_unix_nano" in row and "span_id" in row)
+
+
+def is_annotation(row: JsonObject) -> bool:
+    """Whether a row is an annotation."""
+    return "annotator_kind" in row and ("result" in row or "result.score" in row or "result.label" in row)
+
+
+def read_span(row: JsonObject) -> FoundSpan:
+    """A span from its row.
+
+    Raises:
+        RecordError: it lacks its trace or its start, or a time cannot be read.
+    """
+    if "start_time_unix_nano" in row:
+        return otlp_span(row, "", {})
+    context = row.get("context")
+    columns = {key.removeprefix("context."): row[key] for key in row if key.startswith("context.")}
+    ids: JsonObject = context if isinstance(context, dict) else columns
+    trace_id, started_at = fields.text(ids, "trace_id"), fields.time(row, "start_time")
+    if trace_id is None or started_at is None:
+        raise RecordError(f"the span has no {'context.trace_id' if trace_id is None else 'start_time'}")
+    attributes = _attributes(row)
+    kind = row.get("span_kind")
+    if isinstance(kind, str) and kind and kind.upper() != "UNKNOWN":
+        attributes["openinference.span.kind"] = kind
+    return FoundSpan(
+        trace_id,
+        RawSpan(
+            id=fields.text(ids, "span_id") or own_id(row),
+            parent=fields.text(row, "parent_id"),
+            name=str(row.get("name") or ""),
+            started_at=started_at,
+            ended_at=fields.time(row, "end_time"),
+            failed=str(row.get("status_code")).upper() == "ERROR",
+            message=str(row.get("status_message") or "") or None,
+            attributes=attributes,
+            events=_events(row),
+        ),
+    )
+
+
+def _attributes(row: JsonObject) -> JsonObject:
+    """Attributes by dotted names: `attributes` holds them, or there is a column for each."""
+    own = decode(row.get("attributes"))
+    found = flat(own) if isinstance(own, dict) else {}
+    for key, value in row.items():
+        if key.startswith(_ATTRIBUTES):
+            name = key.removeprefix(_ATTRIBUTES)
+            # What Phoenix has no name of its own for is one column for each first part of a name.
+            found.update(flat(decode(value) if name in _TABLES or "." not in name else value, name))
+    return found
+
+
+def _events(row: JsonObject) -> tuple[Event, ...]:
+    listed = decode(row.get("events"))
+    return tuple(
+        Event(name=str(event.get("name") or ""), attributes=_own(event))
+        for event in (listed if isinstance(listed, list) else ())
+        if isinstance(event, dict)
+    )
+
+
+def _own(event: Mapping[str, Any]) -> JsonObject:
+    own = decode(event.get("attributes"))
+    return own if isinstance(own, dict) else {}
+
+
+def own_id(row: JsonObject) -> str:
+    """An id for a row that has none: the same for the same row."""
+    return _LOST + hashlib.sha256(msgspec.json.encode(row, order="sorted")).hexdigest()[:16]
+
+
+def ids_lost(spans: Sequence[RawSpan]) -> bool:
+    """Whether the spans came without their ids."""
+    return any(span.id.startswith(_LOST) for span in spans)
+
+
+def linked(spans: Sequence[RawSpan]) -> list[RawSpan]:
+    """Spans whose ids were lost, with those ids that their children still know.
+
+    The parent of some spans is the shortest other span that encloses them all.
+    """
+    children: dict[str, list[RawSpan]] = defaultdict(list)
+    for span in spans:
+        if span.parent is not None:
+            children[span.parent].append(span)
+    ids: dict[str, str] = {}
+    for parent, own in children.items():
+        start = min(span.started_at for span in own)
+        end = max(span.ended_at or span.started_at for span in own)
+        enclosing = [
+            (span.ended_at - span.started_at, span.id)
+            for span in spans
+            if span.parent != parent
+            and span.id not in ids
+            and span.ended_at is not None
+            and span.started_at <= start
+            and end <= span.ended_at
+        ]
+        if enclosing:
+            ids[min(enclosing)[1]] = parent
+    return [replace(span, id=ids.get(span.id, span.id)) for span in spans]
+
+
+def read_annotation(row: JsonObject) -> Annotation | None:
+    """An annotation from its row; None where it judges nothing: a note, or neither score nor label.
+
+    Raises:
+        RecordError: what it is of is not said, or its score is no number.
+    """
+    of = fields.text(row, "span_id") or fields.text(row, "trace_id")
+    if of is None:
+        raise RecordError(
+            "the annotation has no span_id: a data frame's index is not written as JSON records; "
+            "export it with df.reset_index() first"
+        )
+    name = fields.text(row, "name") or fields.text(row, "annotation_name")
+    result = row.get("result")
+    result = result if isinstance(result, dict) else {}
+    score = fields.number(result, "score")
+    score = score if score is not None else fields.number(row, "result.score")
+    value: Score | None = score
+    if score is None or not math.isfinite(score):
+        value = fields.text(result, "label") or fields.text(row, "result.label")
+    if name is None or name == NOTE or value is None:
+        return None
+    return Annotation(
+        of=of,
+        name=name,
+        value=value,
+        human=str(row.get("annotator_kind")).upper() == "HUMAN",
+        updated=str(row.get("updated_at") or ""),
+    )
+
+
+def scores(
+    spans: Sequence[RawSpan], of_spans: Sequence[Annotation], of_trace: Sequence[Annotation]
+) -> dict[str, Score]:
+    """Scores by name. Of one name those of the trace or its root count before those of other spans, a
+    person's before a machine's, a later before an earlier."""
+    roots = {span.id for span in spans if span.parent is None}
+    ranked = [(one.of in roots, one.human, one.updated, one) for one in of_spans]
+    ranked += [(True, one.human, one.updated, one) for one in of_trace]
+    ranked.sort(key=lambda entry: entry[:3])
+    return {one.name: one.value for *_, one in ranked}
+
+
+_SPAN, _ANNOTATION, _REFUSED = "span", "annotation", "refused"
+LOST_IDS = (
+    "spans without ids, since the index of a data frame was not written: which is whose parent was told by "
+    "time; export with df.reset_index() to be sure"
+)
+
+
+class Gathered:
+    """Two spools in a folder: spans by trace, annotations by what they are of. `close` it."""
+
+    def __init__(self, folder: Path, *, kept: bool = False) -> None:
+        self.spans = Spool(folder / "spans.sqlite", kept=kept)
+        self.annotations = Spool(folder / "annotations.sqlite", kept=kept)
+        self._used = 0
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.spans.close()
+        self.annotations.close()
+
+    def commit(self) -> None:
+        """Write what was taken; marks stand with the spans, so annotations go first."""
+        self.annotations.commit()
+        self.spans.commit()
+
+    def take(self, row: JsonObject, file: int = 0, line: int = 0) -> bool:
+        """Keep a row; False where it is neither a span nor an annotation.
+
+        Raises:
+            RecordError: it cannot be read.
+        """
+        if is_annotation(row):
+            found = read_annotation(row)
+            if found is not None:
+                key = f"{found.name} {found.human} {row.get('identifier') or ''}"
+                self.annotations.add(found.of, _ANNOTATION, key, asdict(found), updated=found.updated)
+            return True
+        if not is_span(row):
+            return False
+        one = read_span(row)
+        self.spans.add(one.trace_id, _SPAN, one.span.id, msgspec.to_builtins(one.span), file=file, line=line)
+        return True
+
+    def refuse(self, row: JsonObject, reason: str) -> None:
+        """Keep what was wrong with a row, for an import that may be interrupted before it says so."""
+        self.annotations.add("", _REFUSED, own_id(row), {"row": row, "reason": reason})
+
+    def refused(self) -> Iterator[tuple[JsonObject, str]]:
+        """Rows that could not be taken, and why."""
+        for row in self.annotations.of(""):
+            assert isinstance(row.value, dict)  # noqa: S101 - as it was written above
+            yield row.value["row"], str(row.value["reason"])  # type: ignore[misc]
+
+    def made(self, group: Group, source: str) -> Iterator[Item]:
+        """The trace of a group of spans, with its scores.
+
+        Raises:
+            RecordError: a number in it cannot be read.
+        """
+        spans = [msgspec.convert(row, RawSpan) for row in group.of(_SPAN)]
+        if ids_lost(spans):
+            yield Note(LOST_IDS)
+            spans = linked(spans)
+        of_spans = [one for span in spans for one in self._judged(span.id)]
+        yield from trace(group.key, source, spans, scores(spans, of_spans, self._judged(group.key)))
+
+    def _judged(self, key: str) -> list[Annotation]:
+        found = [msgspec.convert(row.value, Annotation) for row in self.annotations.of(key)]
+        self._used += len(found)
+        return found
+
+    @property
+    def unused(self) -> int:
+        """Annotations of spans and traces that were not made."""
+        return len(self.annotations) - self._used

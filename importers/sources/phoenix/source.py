@@ -1,0 +1,320 @@
+"""Phoenix: spans of OpenInference from files, or from a server over its REST API.
+
+Spans are fetched by their own start, so a time range cuts traces at its edges: those that miss a parent, or
+ended after the range, are fetched completely. Spans, annotations and the position of the next page are
+written together; after an interruption the import continues at that page.
+
+The address and the keys are read from the environment as Phoenix's own client reads them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Note, Query, RecordError, Skipped, Told
+from replaydiff.importers.convert import Rows, guarded, refused, spooled
+from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
+from replaydiff.importers.reading import Record
+from replaydiff.importers.sources.phoenix.records import Gathered, is_annotation, is_span, rows
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spool import Group
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Json, JsonObject, Trace
+
+NAME = "phoenix"
+_ADDRESSES = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_BASE_URL", "PHOENIX_HOST")
+_PROJECTS = ("PHOENIX_PROJECT", "PHOENIX_PROJECT_NAME")
+_KEYS = "PHOENIX_API_KEY and PHOENIX_CLIENT_HEADERS"
+_OTLP_PATH = re.compile(r"/+v1/traces/?$")
+_PORT = "6006"
+
+_PAGE_SIZES = (200, 20, 1)
+"""Spans a page: fewer where a page is too heavy for the server. Ids of 200 still fit into an address."""
+_EARLY = 2
+"""How often a page is asked for before a smaller one is."""
+_IDS_AT_ONCE = 100
+_MOST_ANNOTATIONS = 1000
+_DONE = "done"
+_NEXT, _WHOLE = "next", "whole "
+_EDGE = timedelta(hours=1)
+"""How far beyond the span of time the rest of a trace is looked for, where it cannot be asked for by id."""
+_NOT_THERE = (200, 404, 405)
+"""A path that the server does not know: an older Phoenix answers it with its own web page."""
+CUT = "spans of this trace are missing, and this version of Phoenix cannot be asked for one trace"
+
+
+def origin(query: Query) -> str:
+    """The server and the project."""
+    return f"Phoenix at {_url()}, project {_project(query)}"
+
+
+def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    """The traces of a query, once all of their spans were asked for."""
+    gathered = Gathered(folder, kept=True)
+    try:
+        with JsonClient(_url(), headers=_headers(), service="Phoenix", keys=_KEYS, told=told) as client:
+            reader = _Reader(client, query, gathered, told)
+            reader.read()
+        place = InputFile(path=os.devnull, name=origin(query), size=0, modified=0)
+        for row, reason in gathered.refused():
+            yield refused(NAME, place, Record(1, row), reason)
+        for group in gathered.spans.groups():
+            found = Record(1, group.rows[0].value)
+            yield from guarded(NAME, place, found, partial(reader.made, group))
+    finally:
+        gathered.close()
+
+
+def _url() -> str:
+    for name in _ADDRESSES:
+        value = os.environ.get(name, "").strip()
+        if not value:
+            continue
+        if name == "PHOENIX_COLLECTOR_ENDPOINT":
+            value = _OTLP_PATH.sub("", value)
+        if name == "PHOENIX_HOST" and "://" not in value:
+            host = "127.0.0.1" if value == "0.0.0.0" else value  # noqa: S104 - where a server listens
+            port = os.environ.get("PHOENIX_PORT", "").strip() or _PORT
+            value = f"http://{host}" if ":" in host else f"http://{host}:{port}"
+        return read_url(name, value)
+    return f"http://localhost:{os.environ.get('PHOENIX_PORT', '').strip() or _PORT}"
+
+
+def _headers() -> dict[str, str]:
+    """Headers of the environment, `name=value` with commas between them, URL-encoded; and the key."""
+    found: dict[str, str] = {}
+    for pair in os.environ.get("PHOENIX_CLIENT_HEADERS", "").split(","):
+        name, equals, value = pair.partition("=")
+        if equals and name.strip():
+            found[unquote(name).strip().lower()] = unquote(value).strip()
+    key = os.environ.get("PHOENIX_API_KEY", "").strip()
+    if key and "authorization" not in found:
+        found["authorization"] = f"Bearer {key}"
+    return found
+
+
+def _project(query: Query) -> str:
+    return query.project or next((os.environ[name] for name in _PROJECTS if os.environ.get(name)), "default")
+
+
+class _Reader:
+    def __init__(self, client: JsonClient, query: Query, gathered: Gathered, told: Told) -> None:
+        self._client, self._query, self._gathered, self._told = client, query, gathered, told
+        self._path = f"/v1/projects/{quote(_project(query), safe='')}"
+        self._size = _PAGE_SIZES[0]
+        self._cannot_complete = False
+
+    def read(self) -> None:
+        """Fill the spools; what is in them already is not asked for."""
+        spool, start, end = self._gathered.spans, self._query.start, self._query.end
+        self._walk(_NEXT, start, end)
+        cut = {group.key for group in spool.groups() if self._is_cut(group)}
+        for key in sorted(cut):
+            if spool.marked(_WHOLE + key) is None:
+                self._complete(key)
+                spool.mark(_WHOLE + key, "1")
+                self._gathered.commit()
+        if self._cannot_complete:
+            self._walk("after", end, end + _EDGE, cut)
+            if start is not None:
+                self._walk("before", start - _EDGE, start, cut)
+
+    def made(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+        """The trace of a group, where the query wants it."""
+        items = list(self._gathered.made(group, NAME))
+        made = next((item for item in items if isinstance(item, Trace)), None)
+        if made is None or _wanted(made, self._query):
+            cut = self._cannot_complete and _lacks_parent(_spans(group))
+            if cut and made is not None:
+                yield Note(CUT)
+            for item in items:
+                yield replace(item, incomplete=True) if cut and isinstance(item, Trace) else item
+
+    def _walk(self, mark: str, start: datetime | None, end: datetime, only: Set[str] | None = None) -> None:
+        """Take the spans that started in a span of time, of all traces or `only` of these."""
+        spool = self._gathered.spans
+        asked = {"end_time": _iso(end)} | ({"start_time": _iso(start)} if start else {})
+        place = spool.marked(mark) or ""
+        while place != _DONE:
+            found, place = self._page(asked, place)
+            self._keep([row for row in found if only is None or _trace_id(row) in only])
+            spool.mark(mark, place)
+            self._gathered.commit()
+            self._told(f"{len(spool):,} spans")
+
+    def _page(self, asked: Params, place: str) -> tuple[list[JsonObject], str]:
+        """Spans of a page, and the place of the next one."""
+        while True:
+            params = {**asked, "limit": self._size, **({"cursor": place} if place else {})}
+            smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
+            heavy_attempts = ATTEMPTS if smaller is None else _EARLY
+            try:
+                answer = self._client.get(f"{self._path}/spans", params, heavy_attempts=heavy_attempts)
+            except HttpError as error:
+                if error.heavy and error.status != 422 and smaller is not None:
+                    self._size = smaller
+                    continue
+                if error.status in _NOT_THERE:
+                    raise InputError(self._no_project()) from None
+                raise
+            data, place = _listed(answer)
+            return data, place or _DONE
+
+    def _no_project(self) -> str:
+        """What to say where spans are not found: another project, an old server, or none of Phoenix."""
+        try:
+            listed, _ = _listed(self._client.get("/v1/projects", {"limit": 100}))
+        except HttpError:
+            return (
+                f"{origin(self._query)}: nothing there answers as Phoenix 11 or later does; "
+                "is the address right?"
+            )
+        names = ", ".join(str(one.get("name")) for one in listed)
+        return f"{origin(self._query)}: there is no such project; --project takes one of: {names}"
+
+    def _keep(self, spans: Sequence[JsonObject]) -> None:
+        for row in spans:
+            self._take(row)
+        contexts = [row["context"] for row in spans if isinstance(row.get("context"), dict)]
+        self._annotate("span", list(dict.fromkeys(_ids(contexts, "span_id"))))
+        self._annotate("trace", list(dict.fromkeys(_ids(contexts, "trace_id"))))
+
+    def _take(self, row: JsonObject) -> None:
+        try:
+            self._gathered.take(row)
+        except RecordError as error:
+            self._gathered.refuse(row, str(error))
+
+    def _annotate(self, what: str, ids: Sequence[str]) -> None:
+        for start in range(0, len(ids), _IDS_AT_ONCE):
+            params: dict[str, Any] = {
+                f"{what}_ids": ids[start : start + _IDS_AT_ONCE],
+                "limit": _MOST_ANNOTATIONS,
+            }
+            while True:
+                try:
+                    found, place = _listed(self._client.get(f"{self._path}/{what}_annotations", params))
+                except HttpError as error:
+                    if error.status in _NOT_THERE:
+                        return
+                    raise
+                for row in found:
+                    self._take(row)
+                if not place:
+                    break
+                params["cursor"] = place
+
+    def _is_cut(self, group: Group) -> bool:
+        """Whether spans of a trace may lie beyond the span of time."""
+        spans = _spans(group)
+        open_ended = any(span.ended_at is None or span.ended_at >= self._query.end for span in spans)
+        return open_ended or _lacks_parent(spans)
+
+    def _complete(self, trace_id: str) -> None:
+        """Ask for all spans of a trace, where the server knows that question."""
+        place = ""
+        while place != _DONE and not self._cannot_complete:
+            found, place = self._page({"trace_id": trace_id}, place)
+            own = [row for row in found if _trace_id(row) == trace_id]
+            # A server that does not know the parameter answers with spans of any trace.
+            self._cannot_complete = len(own) < len(found)
+            self._keep(own)
+
+
+def _spans(group: Group) -> list[RawSpan]:
+    return [msgspec.convert(row.value, RawSpan) for row in group.rows]
+
+
+def _lacks_parent(spans: Sequence[RawSpan]) -> bool:
+    ids = {span.id for span in spans}
+    return any(span.parent is not None and span.parent not in ids for span in spans)
+
+
+def _trace_id(row: JsonObject) -> str:
+    return next(iter(_ids([row.get("context")], "trace_id")), "")
+
+
+def _wanted(made: Trace, query: Query) -> bool:
+    """Whether a trace is one that was asked for: Phoenix itself knows spans, not traces."""
+    early = query.start is not None and made.started_at < query.start and not query.updates
+    if early or made.started_at >= query.end:
+        return False
+    pairs = (
+        (query.environments, made.environment),
+        (query.releases, made.release),
+        (query.names, made.name),
+        (query.users, made.user_id),
+    )
+    return all(not values or value in values for values, value in pairs) and set(query.tags) <= set(made.tags)
+
+
+def _listed(answer: Json) -> tuple[list[JsonObject], str]:
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(answer, dict) or not isinstance(data, list):
+        raise InputError(
+            "Phoenix answered what is no page of its API; is the address that of a Phoenix server?"
+        )
+    return [row for row in data if isinstance(row, dict)], fields.text(answer, "next_cursor") or ""
+
+
+def _ids(contexts: Sequence[Json], key: str) -> list[str]:
+    return [str(one[key]) for one in contexts if isinstance(one, dict) and isinstance(one.get(key), str)]
+
+
+def _iso(moment: datetime) -> str:
+    return moment.replace(tzinfo=UTC).isoformat()
+
+
+SUMMARY = "Arize Phoenix, live or files: spans of OpenInference, as the API or a data frame gives them"
+TELL = "records are spans or annotations of Phoenix"
+
+
+def recognises(record: Json) -> float:
+    """By the fields of its rows."""
+    try:
+        found = list(rows(record))
+    except RecordError:
+        return 0.0
+    own = sum(is_span(row) or is_annotation(row) for row in found)
+    return 0.95 * own / len(found) if found else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+    """One trace for each trace id in the files, with the annotations that are in them."""
+    with tempfile.TemporaryDirectory(prefix="replay-phoenix-") as folder:
+        gathered = Gathered(Path(folder))
+        try:
+            for number, file in enumerate(files):
+                yield from spooled(NAME, file, Rows(rows), partial(_take, gathered, number))
+            for group in gathered.spans.groups():
+                source = Record(group.line, group.rows[0].value)
+                yield from guarded(NAME, files[group.file], source, partial(_made, gathered, group))
+            for _ in range(gathered.unused):
+                yield Skipped("annotations of spans that are not in these files")
+        finally:
+            gathered.close()
+
+
+def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Item]:
+    row = record.value
+    assert isinstance(row, dict)  # noqa: S101 - `rows` yields objects
+    if not gathered.take(row, number, record.line):
+        shown = ", ".join(list(row)[:6]) or "nothing"
+        raise RecordError(f"neither a span nor an annotation of Phoenix: it has {shown}")
+    return iter(())
+
+
+def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+    return gathered.made(group, NAME)

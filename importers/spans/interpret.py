@@ -1,0 +1,135 @@
+"""What a traced function was given: `{"question": "…"}`, an object of its parameters.
+
+Recorded spans of one trace → its trace, with notes for a person where contents are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.spans import contents, facts
+from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
+from replaydiff.replay.messages import canonical_args, definitions, read_messages, read_text
+from replaydiff.replay.model import Json, Score, StepKind
+
+
+def argument(value: Json) -> Json:
+    """What was asked, where a function has a single parameter of any name; else the value unchanged.
+
+    Of several parameters one that is called `question` or the like is found where texts are read.
+    """
+    if not isinstance(value, dict) or len(value) != 1:
+        return value
+    if read_messages(value) is not None or read_text(value) is not None:
+        return value
+    (only,) = value.values()
+    return only if isinstance(only, str | list | dict) else value
+
+
+def arguments(spans: Sequence[Span]) -> str:
+    """All parameters of the first root as JSON, for a trace whose input cannot be told among them."""
+    root = next((span for span in spans if span.parent is None), None)
+    return canonical_args(root.input) if root and isinstance(root.input, dict) and root.input else ""
+
+
+NO_AGENT = "traces without a model call, a tool or an agent in them"
+EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"
+
+_DEFINITIONS = (
+    "gen_ai.tool.definitions",
+    "llm.tools",
+    "llm.request.functions",
+    "ai.prompt.tools",
+    "llm.invocation_parameters",
+    "input.value",
+)
+"""Attributes of a model call under which the offered tools stand."""
+_SETTINGS = (
+    (SDK_SCOPE, "ANTHROPIC_OPEN_TELEMETRY_TRACES_CONTENT_MODE=content"),
+    ("openinference.", "leaving OPENINFERENCE_HIDE_INPUTS, …_OUTPUTS and …_MESSAGES unset"),
+    ("pydantic-ai", "InstrumentationSettings(include_content=True)"),
+    ("logfire", "InstrumentationSettings(include_content=True)"),
+    ("ai", "experimental_telemetry with recordInputs and recordOutputs"),
+)
+"""Beginning of an instrumentation's scope → what turns its contents on."""
+
+
+def trace(trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str, Score]) -> Iterator[Item]:
+    """The trace of these spans, or why it is left out.
+
+    Raises:
+        RecordError: a number in them cannot be read.
+    """
+    known = {span.id for span in spans}
+    ordered = sorted(spans, key=lambda span: (span.parent in known, span.started_at))
+    found = [understood(span) for span in ordered]
+    said = facts.about(ordered)
+    said.scores.update(scores)
+    made = of_spans(trace_id, source, found, said)
+    if made is None:
+        yield Skipped(EVALUATIONS if any(span.evaluator for span in found) else NO_AGENT)
+        return
+    calls = [span for span in found if span.kind is StepKind.LLM]
+    if not made.input and not any(span.has_content for span in found):
+        yield Note(f"no contents were recorded; they are turned on by {_setting(ordered)}")
+    elif calls and not made.input:
+        yield Note("no input was recorded: contents may be switched off where the traces are made")
+    if definitions.KEY not in made.metadata and (tools := _tools(ordered)):
+        made = replace(made, metadata={**made.metadata, definitions.KEY: tools})
+    yield made
+
+
+def _tools(spans: Sequence[RawSpan]) -> list[Json]:
+    """The tools that the model calls were offered."""
+    places: list[Json] = []
+    for span in spans:
+        if facts.kind(span) is StepKind.LLM:
+            places += [span.nested(name) for name in _DEFINITIONS]
+    return definitions.definitions(*places)
+
+
+def understood(span: RawSpan) -> Span:
+    """What a recorded span says."""
+    kind = facts.kind(span)
+    is_tool = kind is StepKind.TOOL
+    return Span(
+        id=span.id,
+        parent=span.parent,
+        kind=kind,
+        name=facts.tool_name(span) if is_tool else span.name,
+        started_at=span.started_at,
+        ended_at=span.ended_at,
+        input=contents.args(span) if is_tool else contents.asked(span),
+        output=contents.result(span) if is_tool else contents.said(span),
+        call_id=facts.call_id(span) if is_tool else None,
+        model=None if is_tool else facts.model(span),
+        usage=facts.usage(span),
+        cost=facts.cost(span),
+        error=facts.error(span),
+        evaluator=facts.is_evaluator(span),
+        scope=span.scope,
+    )
+
+
+def _setting(spans: Sequence[RawSpan]) -> str:
+    """The user's own setting that turns contents on, by who wrote the spans."""
+    names = {name for span in spans for name in span.attributes}
+    if any(name.startswith("gen_ai.") and name.endswith("_ref") for name in names):
+        return "recording them on the spans: an upload hook has put them elsewhere"
+    for span in spans:
+        if facts.kind(span) is not StepKind.LLM:
+            continue
+        for scope, setting in _SETTINGS:
+            if span.scope.startswith(scope) if scope != "ai" else span.scope == "ai":
+                return setting
+    if any(name.startswith(("traceloop.", "llm.request.type")) for name in names):
+        return "TRACELOOP_TRACE_CONTENT=true"
+    if "openinference.span.kind" in names:
+        return _SETTINGS[1][1]
+    return (
+        "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY with "
+        "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
+    )
