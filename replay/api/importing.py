@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
-    from replaydiff.importers.redact import Redactor
+    from replaydiff.importers.redact.redactor import Redactor
 
 AUTO = "auto"
 _NAMED = 5
@@ -67,7 +67,7 @@ def store_with_redaction(
         if section is None:
             yield con, None
             return
-        from replaydiff.importers.redact import redactor
+        from replaydiff.importers.redact.redactor import redactor
         from replaydiff.replay.store.redactions import Tokens
 
         yield con, redactor(section, settings.root, Tokens(con))
