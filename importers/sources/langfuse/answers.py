@@ -17,7 +17,6 @@ from replaydiff.importers.base import InputFile, RecordError, Reject
 from replaydiff.importers.convert import refused
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.rows import Row, Sort, TraceRows, keep_row, read_row, trace_rows
-from replaydiff.importers.sources.langfuse.source import NAME
 from replaydiff.replay.model import Json
 
 _REFUSED = "refused"
@@ -96,12 +95,12 @@ class Answers(spool.Spool):
     def _refuse(self, value: Json, reason: str, where: str) -> None:
         self.add("", _REFUSED, f"{where} {reason} {value}"[:1000], [where, reason, value])
 
-    def rejects(self, address: str) -> Iterator[Reject]:
-        """Rows that could not be understood; their file is the endpoint at `address`."""
+    def rejects(self, source: str, address: str) -> Iterator[Reject]:
+        """Yield a reject of `source` for each row that could not be read; its file is the endpoint."""
         for number, row in enumerate(self.of(""), start=1):
             where, reason, value = cast("list[str]", row.value)
             file = InputFile(path="", name=address + where, size=0, modified=0.0)
-            yield refused(NAME, file, Record(number, value), reason)
+            yield refused(source, file, Record(number, value), reason)
 
     def want(self, trace_ids: Iterable[str], others: Others = Others.WANT) -> None:
         """Ask for these traces whole, those of which nothing is here only where `others` says so."""

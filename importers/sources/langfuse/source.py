@@ -14,13 +14,19 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from replaydiff.importers.base import InputFile, Item, Note, RecordError, Skipped
+from replaydiff.importers import fields
+from replaydiff.importers.base import InputFile, Item, Note, Query, RecordError, Skipped, Told
 from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
+from replaydiff.importers.sources.langfuse.answers import Answers
+from replaydiff.importers.sources.langfuse.fetch import Events, Tables
 from replaydiff.importers.sources.langfuse.manifests import export
+from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, TimeRange, access, connect
 from replaydiff.importers.sources.langfuse.rows import (
     Sort,
     TraceRows,
@@ -32,12 +38,13 @@ from replaydiff.importers.sources.langfuse.rows import (
     trace_rows,
 )
 from replaydiff.importers.sources.langfuse.trace import (
+    DEFAULT_ENVIRONMENT,
     NOT_PRODUCTION,
     environment,
     items,
 )
 from replaydiff.importers.spool import Spool
-from replaydiff.replay.model import Json
+from replaydiff.replay.model import Json, Trace
 
 NAME = "langfuse"
 SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
@@ -105,3 +112,93 @@ def _grouped(group: TraceRows, files: Sequence[InputFile]) -> Iterator[Item]:
         return
     record = Record(group.line, (group.observations or group.traces)[0])
     yield from guarded(NAME, files[group.file], record, lambda _value, _file: items(group, NAME))
+
+
+_API, _EVENTS, _TABLES = "api", "events", "tables"
+_BEGINNING = datetime(2023, 1, 1)
+"""Before Langfuse was there: where a query begins that does not say when."""
+
+
+def origin(query: Query) -> str:  # noqa: ARG001 - a key belongs to one project, which no query can choose
+    """Where a query is asked, and with which public key.
+
+    Raises:
+        CredentialsError: a key is not in the environment.
+        SettingsError: the address in the environment is none.
+    """
+    keys = access()
+    return f"{keys.base_url} ({keys.public_key})"
+
+
+def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    """Ask for the traces of `query`; see `LiveImporter`."""
+    keys = access()
+    answers = Answers(folder)
+    try:
+        with connect(keys, told) as http:
+            _fetch(http, answers, query, told)
+        address = keys.base_url + PREFIX
+        yield from answers.rejects(NAME, address)
+        file = InputFile(path="", name=address, size=0, modified=0.0)
+        for group in answers.traces():
+            yield from _chosen(group, query, file)
+    finally:
+        answers.close()
+
+
+def _fetch(http: JsonClient, answers: Answers, query: Query, told: Told) -> None:
+    span = TimeRange(start=query.start or _BEGINNING, end=query.end)
+    known = answers.marked(_API)
+    if known != _TABLES:
+        try:
+            Events(http, answers, query, span, told).fetch()
+        except HttpError as error:
+            if error.status not in GONE or known or http.answers:
+                raise
+        else:
+            return
+        answers.mark(_API, _TABLES)
+    try:
+        Tables(http, answers, query, span, told).fetch()
+    except HttpError as error:
+        if error.status not in GONE or known or http.answers:
+            raise
+        raise HttpError(
+            f"{error}; a newer address, /v2/observations, is not there either: LANGFUSE_BASE_URL must be "
+            "the address of a Langfuse server, without a path of its pages",
+            status=error.status,
+        ) from None
+
+
+def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Item]:
+    """What is to be said of a trace, where the query asks for it."""
+    if not group.observations and not group.traces:
+        return
+    record = Record(group.line, (group.observations or group.traces)[0])
+    made = list(guarded(NAME, file, record, lambda _value, _file: items(group, NAME)))
+    trace = next((item for item in made if isinstance(item, Trace)), None)
+    if trace is None:
+        yield from made
+        return
+    began = fields.time(group.traces[-1], "timestamp") if group.traces else None
+    began = began or trace.started_at
+    early = query.start is not None and began < query.start and not query.updates
+    if early or began >= query.end or not _matches(trace, query):
+        return
+    name = environment(group)
+    asked_for = query.all_environments or name in query.environments
+    if name is not None and name.startswith(NOT_PRODUCTION) and not asked_for:
+        yield Skipped(f"traces of evaluations and experiments (environment {name})")
+        return
+    yield from made
+
+
+def _matches(trace: Trace, query: Query) -> bool:
+    """Whether a trace passes the filters, those that the server knows too: not every version of it does."""
+    return (
+        (not query.environments or (trace.environment or DEFAULT_ENVIRONMENT) in query.environments)
+        and (not query.releases or trace.release in query.releases)
+        and (not query.names or trace.name in query.names)
+        and (not query.users or trace.user_id in query.users)
+        and set(query.tags) <= set(trace.tags)
+    )
