@@ -11,7 +11,7 @@ from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.options import App, command
 
 if TYPE_CHECKING:
-    from replaydiff.replay.demo.repository import Judging
+    from replaydiff.replay.demo.repository import DemoJudge
 
 LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
 
@@ -19,7 +19,10 @@ LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
 @command("demo")
 @click.argument("folder", required=False, metavar="[DIR]", type=click.Path(path_type=Path))
 @click.option(
-    "--serve", is_flag=True, help="Only run the model stand-in of a demo that is there, until Ctrl-C."
+    "--serve",
+    is_flag=True,
+    help="Run only the model stand-in of an existing demo, until Ctrl-C or until the process that started it "
+    "ends.",
 )
 @click.option(
     "--port",
@@ -54,18 +57,18 @@ def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bo
         tour.serve(chosen)
         return ExitCode.OK
     if not live:
-        return tour.with_stand_in(chosen, port)
+        return tour.run_with_stand_in(chosen, port)
     return _live(chosen, yes)
 
 
 def _live(folder: Path, yes: bool) -> ExitCode:
     from replaydiff.replay.demo import tour
-    from replaydiff.replay.demo.repository import Judging
+    from replaydiff.replay.demo.repository import DemoJudge
     from replaydiff.replay.llm.anthropic import check_credentials
 
     check_credentials()
-    judging = Judging(model=LIVE_JUDGE, votes=LIVE_VOTES)
-    guess = _estimate(judging)
+    judge = DemoJudge(model=LIVE_JUDGE, votes=LIVE_VOTES)
+    guess = _estimate(judge)
     limit = 2 * guess
     click.echo(
         f"The real API is asked by both versions ({LIVE_SIZE} traces, 3 lanes, 3 trials) and by the judge "
@@ -73,10 +76,10 @@ def _live(folder: Path, yes: bool) -> ExitCode:
     )
     if not yes:
         click.confirm("Go on?", abort=True)
-    return tour.live(folder, judging, LIVE_SIZE, limit)
+    return tour.run_live(folder, judge, LIVE_SIZE, limit)
 
 
-def _estimate(judging: Judging) -> float:
+def _estimate(judge: DemoJudge) -> float:
     """US dollars: for every trial what a recorded run took, for every vote a call of usual size."""
     import gzip
     import json
@@ -88,5 +91,5 @@ def _estimate(judging: Judging) -> float:
     records = [json.loads(line) for line in gzip.decompress(TRACES.read_bytes()).splitlines()]
     trials = LIVE_SIZE * 3 * 3
     spent = [prices.cost(record["model"], Usage(**record["usage"])) or 0.0 for record in records]
-    vote = prices.cost(judging.model, Usage(input_tokens=1500, output_tokens=400)) or 0.0
-    return trials * (sum(spent) / len(spent) + judging.votes * vote)
+    vote = prices.cost(judge.model, Usage(input_tokens=1500, output_tokens=400)) or 0.0
+    return trials * (sum(spent) / len(spent) + judge.votes * vote)

@@ -1,5 +1,5 @@
-"""`replay demo`: an agent in two revisions, what it did for two months, and a model to run it with.
+"""`replay demo`: an agent in two revisions, two months of its traces, and a model stand-in to run it with.
 
-The model is a stand-in: `stand_in` speaks the Messages API on loopback, `small_model` and `small_judge`
-decide what it answers. It is the tests' model too.
+`stand_in` serves the Messages API on loopback; `small_model` and `small_judge` write its answers. The tests
+use it as their model too.
 """

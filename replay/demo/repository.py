@@ -1,12 +1,12 @@
-"""The demo's folder: a git repository of the agent in two revisions, with the settings of replay around it.
+"""The demo's folder: a git repository of the agent in two revisions, with the settings of replay.
 
     app/                the agent; the tags v1 and v2 differ in its prompt
     replay.toml         settings, commented
     cases/              golden set and the judge's rubric
-    traces.jsonl        what v1 did in production for two months
-    .replay-demo.json   marks the folder as ours
+    traces.jsonl        two months of v1's production traces
+    .replay-demo.json   marks the folder as a demo
 
-A folder that is there already is used again as it is: whatever was promoted or changed in it stays.
+An existing demo folder is used again unchanged, with whatever was promoted or edited in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FILES = HERE / "files"
 TRACES = HERE / "traces.jsonl.gz"
 MARK = ".replay-demo.json"
 _STAND_IN_PART = re.compile(r"^# >>> stand-in\n(.*?)^# <<< stand-in\n", re.DOTALL | re.MULTILINE)
-# Neither the person's git settings (hooks, signing) nor another clock change what is made.
+# The user's git settings (hooks, signing) and the clock must not change the commits.
 _GIT = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
@@ -39,63 +39,64 @@ _GIT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
-    """What replay.toml says of the judge."""
+class DemoJudge:
+    """The judge in the demo's replay.toml."""
 
     model: str
     votes: int
+    """Votes for each trial."""
 
 
 def is_demo(folder: Path) -> bool:
-    """Whether the folder was made by the demo."""
+    """Return whether the folder was made by the demo."""
     return (folder / MARK).is_file()
 
 
 def is_live(folder: Path) -> bool:
-    """Whether the folder's settings ask the real API."""
+    """Return whether the folder's settings use the real API."""
     return bool(_mark(folder).get("live"))
 
 
-def prepare(folder: Path, *, live: bool, port: int, judging: Judging) -> bool:
-    """Make the folder, or find it made. True where it was made now.
+def prepare(folder: Path, *, live: bool, port: int, judge: DemoJudge) -> bool:
+    """Make the demo's folder unless it exists. Return whether it was made.
 
     Args:
-        folder: where.
-        live: whether its settings are to ask the real API.
-        port: of the stand-in, where they are not.
-        judging: the judge of its settings.
+        folder: the folder.
+        live: its settings use the real API.
+        port: of the stand-in, if they do not.
+        judge: the judge of its settings.
 
     Raises:
-        InputError: the folder holds something else, or a demo of the other kind.
+        InputError: the folder holds other files, or a demo of the other kind.
         ReplayError: git is missing or fails.
     """
     if is_demo(folder) and _mark(folder).get("complete"):
         if is_live(folder) != live:
             kind, flag = ("real API", "with --live") if is_live(folder) else ("stand-in", "without --live")
-            raise InputError(f"the demo in {folder} uses the {kind}: run it {flag}, or name another folder")
+            raise InputError(f"the demo in {folder} uses the {kind}: run it {flag}, or choose another folder")
         return False
-    refuse_foreign(folder)
-    _make(folder, live, port, judging)
+    check_folder(folder)
+    _make(folder, live, port, judge)
     return True
 
 
-def refuse_foreign(folder: Path) -> None:
-    """See that the folder is missing, empty, or a demo that was interrupted while it was made.
+def check_folder(folder: Path) -> None:
+    """Check that the folder is missing, empty, or a demo whose creation was interrupted.
 
     Raises:
-        InputError: it holds something else.
+        InputError: it holds other files.
     """
     if folder.is_dir() and not is_demo(folder) and any(folder.iterdir()):
-        raise InputError(f"{folder} is not empty and was not made by `replay demo`; name another folder")
+        raise InputError(f"{folder} is not empty and was not made by `replay demo`; choose another folder")
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; name a folder")
+        raise InputError(f"{folder} is a file; choose a folder")
 
 
 def port_of(folder: Path) -> int:
-    """The port at which the folder's settings expect the stand-in.
+    """Return the port of the stand-in in the folder's settings.
 
     Raises:
-        InputError: they name none.
+        InputError: they have none.
     """
     from replaydiff.replay import settings
 
@@ -103,26 +104,26 @@ def port_of(folder: Path) -> int:
     port = urlsplit(url).port
     if port is None:
         raise InputError(
-            f"{folder / settings.FILE_NAME} names no stand-in (ANTHROPIC_BASE_URL in [agent.env]); "
-            "put it back, or make a new demo in another folder"
+            f"{folder / settings.FILE_NAME} has no stand-in address (ANTHROPIC_BASE_URL in "
+            "[agent.env]); restore it, or make a new demo in another folder"
         )
     return port
 
 
 def write_agent(folder: Path, revision: str) -> None:
-    """The agent's files as they are in a revision, `v1` or `v2`."""
+    """Write the agent's files of a revision, `v1` or `v2`."""
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(AGENT / "app", folder / "app", dirs_exist_ok=True, ignore=ignore)
     shutil.copy(AGENT / f"prompt_{revision}.md", folder / "app" / "prompt.md")
 
 
-def _make(folder: Path, live: bool, port: int, judging: Judging) -> None:
+def _make(folder: Path, live: bool, port: int, judge: DemoJudge) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     mark = {"made_by": "replay demo", "live": live, "complete": False}
     (folder / MARK).write_text(json.dumps(mark) + "\n", encoding="utf-8")
-    # What is left of one that was interrupted here is ours, and nobody has worked with it yet.
-    for left in (".git", "app", "cases"):
-        shutil.rmtree(folder / left, ignore_errors=True)
+    # Remains of an interrupted demo: nobody has worked with them yet.
+    for name in (".git", "app", "cases"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     (folder / "replay.toml").unlink(missing_ok=True)
     _git(folder, "init", "--quiet", "--initial-branch", "main")
     _git(folder, "config", "user.name", "replay demo")
@@ -134,17 +135,17 @@ def _make(folder: Path, live: bool, port: int, judging: Judging) -> None:
     write_agent(folder, "v2")
     _commit(folder, "Never cancel without a confirmation, however much the customer presses", "v2")
     shutil.copytree(FILES / "cases", folder / "cases", dirs_exist_ok=True)
-    (folder / "replay.toml").write_text(_settings(live, port, judging), encoding="utf-8")
+    (folder / "replay.toml").write_text(_settings(live, port, judge), encoding="utf-8")
     _commit(folder, "Settings of replay, golden set and rubric")
     (folder / "traces.jsonl").write_bytes(gzip.decompress(TRACES.read_bytes()))
     mark["complete"] = True
     (folder / MARK).write_text(json.dumps(mark) + "\n", encoding="utf-8")
 
 
-def _settings(live: bool, port: int, judging: Judging) -> str:
+def _settings(live: bool, port: int, judge: DemoJudge) -> str:
     text = (FILES / "replay.toml").read_text(encoding="utf-8")
     text = _STAND_IN_PART.sub("" if live else r"\1", text)
-    for name, value in (("port", port), ("judge", judging.model), ("votes", judging.votes)):
+    for name, value in (("port", port), ("judge", judge.model), ("votes", judge.votes)):
         text = text.replace(f"{{{name}}}", str(value))
     return text
 
@@ -165,13 +166,13 @@ def _commit(folder: Path, message: str, tag: str | None = None) -> None:
 
 
 def _git(folder: Path, *args: str) -> None:
-    # A GIT_DIR of the caller (we may run in a hook) would point at another repository.
+    # GIT_DIR is set when git runs us from a hook, and would name the hook's repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
             ["git", *args], cwd=folder, env={**inherited, **_GIT}, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
-        raise ReplayError("git is not installed, and the demo makes a repository; install it") from None
+        raise ReplayError("git is not installed and the demo makes a repository; install git") from None
     if done.returncode:
         raise ReplayError(f"git {args[0]} failed in {folder}: {done.stderr.strip() or done.returncode}")

@@ -1,8 +1,7 @@
-"""What the stand-in answers as a judge.
+"""The stand-in's judge: grades a response by the words and facts it shares with the reference.
 
-It reads the rubric in the system prompt and the document between `<data>` and `</data>`, and compares by
-words and facts: crude beside a real judge, and like one it now and then sees a borderline response
-another way.
+It reads the rubric in the system prompt and the document between `<data>` and `</data>`. It is crude beside a
+real judge, and like one it occasionally grades a borderline response differently.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import random
 import re
 from typing import Any
 
-from replaydiff.replay.demo.reading import read
+from replaydiff.replay.demo.small_model import read_message
 
 _DATA = re.compile(r"<data>\s*(.*?)\s*</data>", re.S)
 _WORD = re.compile(r"[a-z0-9][a-z0-9.'-]*[a-z0-9]|[a-z0-9]")
@@ -31,19 +30,20 @@ _COMMON = frozenset(
     )
 )
 _ENDINGS = re.compile(r"(ing|ed|es|s|ation|ally|ly)$")
-_SLIP = 0.08
-"""Chance that a response that is neither good nor bad is seen a point better or worse."""
-_SLIP_CLEAR = 0.01
+_ERROR_RATE = 0.08
+"""Probability of grading a borderline response one point better or worse."""
+_ERROR_RATE_CLEAR = 0.01
+"""The same for a clearly good or bad one."""
 
 
 def is_judging(request: dict[str, Any]) -> bool:
-    """Whether a request asks for a score: its answer's schema has one."""
+    """Return whether a request asks for a score: its output schema has one."""
     schema = ((request.get("output_config") or {}).get("format") or {}).get("schema") or {}
     return "score" in (schema.get("properties") or {})
 
 
 def answer(request: dict[str, Any], chance: random.Random) -> str:
-    """The judge's answer, as JSON text."""
+    """Return the judge's answer as JSON text."""
     system = request.get("system") or ""
     rubric = system if isinstance(system, str) else " ".join(block.get("text", "") for block in system)
     content = request["messages"][-1]["content"]
@@ -55,15 +55,15 @@ def answer(request: dict[str, Any], chance: random.Random) -> str:
         data = None
     if not isinstance(data, dict):
         return json.dumps({"reasoning": "There is no document to grade.", "score": None})
-    points, why = _judge(data, rubric)
-    slip = _SLIP if points == 2 else _SLIP_CLEAR
-    if chance.random() < slip:
+    points, why = _grade(data, rubric)
+    error_rate = _ERROR_RATE if points == 2 else _ERROR_RATE_CLEAR
+    if chance.random() < error_rate:
         points = chance.choice((1, 3)) if points == 2 else 2
-        why += " Seen on the whole, though." if points == 3 else " And it could say it better."
+        why += " Overall it is good, though." if points == 3 else " Its wording could be better."
     return json.dumps({"reasoning": why, "score": points})
 
 
-def _judge(data: dict[str, Any], rubric: str) -> tuple[int, str]:
+def _grade(data: dict[str, Any], rubric: str) -> tuple[int, str]:
     response = str(data.get("response") or "")
     if not response.strip():
         return 1, "There is no response."
@@ -73,32 +73,32 @@ def _judge(data: dict[str, Any], rubric: str) -> tuple[int, str]:
         for c in data["tool_calls"]
         if "cancel" in c["name"] and not _failed(c.get("result", c.get("error")))
     ]
-    reading = read(user)
-    if "without" in rubric.lower() and "confirm" in rubric.lower() and done and not reading.confirmed:
+    message = read_message(user)
+    if "without" in rubric.lower() and "confirm" in rubric.lower() and done and not message.confirmed:
         return (
             1,
             "It cancelled the order although the customer had not confirmed, which the rubric rules out.",
         )
     if re.search(r"\b(have|has been|is) cancelled\b", response) and not done and not _was_cancelled(data):
-        return 1, "It says that the order is cancelled, and no tool call cancelled it."
+        return 1, "It claims that the order is cancelled, but no tool call cancelled it."
     if data.get("expected_traits"):
-        return _by_traits(data["expected_traits"], response)
+        return _grade_traits(data["expected_traits"], response)
     asks_first = (
-        reading.cancel
-        and not reading.confirmed
+        message.cancel
+        and not message.confirmed
         and "confirm" in response.lower()
         and "cancel" in response.lower()
     )
     if asks_first:
         return 3, "It asks for the confirmation before it cancels, as it should."
     if data.get("reference_answer"):
-        return _by_reference(str(data["reference_answer"]), response)
-    return 2, "There is nothing to hold the response against."
+        return _grade_against_reference(str(data["reference_answer"]), response)
+    return 2, "There is no reference to compare the response with."
 
 
-def _by_traits(traits: list[str], response: str) -> tuple[int, str]:
+def _grade_traits(traits: list[str], response: str) -> tuple[int, str]:
     have = _stems(response)
-    missing = [trait for trait in traits if not _shows(trait, response, have)]
+    missing = [trait for trait in traits if not _has_trait(trait, response, have)]
     if not missing:
         return 3, "It shows every trait that is expected."
     if len(missing) < len(traits):
@@ -106,7 +106,7 @@ def _by_traits(traits: list[str], response: str) -> tuple[int, str]:
     return 1, f"It shows none of the expected traits; it lacks: {missing[0]}."
 
 
-def _shows(trait: str, response: str, have: set[str]) -> bool:
+def _has_trait(trait: str, response: str, have: set[str]) -> bool:
     lowered = trait.lower()
     if re.search(r"\bask", lowered) and "?" not in response and "please" not in response.lower():
         return False
@@ -116,29 +116,31 @@ def _shows(trait: str, response: str, have: set[str]) -> bool:
     return not wanted or len(wanted & have) >= 0.5 * len(wanted)
 
 
-def _by_reference(reference: str, response: str) -> tuple[int, str]:
-    wanted, given = _told(reference), _told(response)
+def _grade_against_reference(reference: str, response: str) -> tuple[int, str]:
+    wanted, given = _facts(reference), _facts(response)
     missing = [fact for fact in wanted if fact not in given]
     if not wanted:
-        alike = _alike(reference, response)
+        similar = _is_similar(reference, response)
         return (
-            (3, "It tells the user what the reference does.") if alike else (2, "It answers something else.")
+            (3, "It gives the user the same information as the reference.")
+            if similar
+            else (2, "It answers a different question.")
         )
     if not missing:
-        return 3, "It tells the user everything that matters in the reference."
+        return 3, "It gives the user every fact of the reference."
     if len(missing) == len(wanted):
-        return 1, "It tells the user nothing of what the reference does."
-    return 2, f"It leaves out what the reference tells the user: {', '.join(missing[:3])}."
+        return 1, "It gives the user none of the facts of the reference."
+    return 2, f"It leaves out facts of the reference: {', '.join(missing[:3])}."
 
 
-def _told(text: str) -> list[str]:
-    """Numbers, dates, sums and states that a text tells."""
+def _facts(text: str) -> list[str]:
+    """Return the numbers, dates, sums and order states that a text mentions."""
     lowered = text.lower()
     states = [state for state, words in _STATES.items() if re.search(words, lowered)]
     return [*dict.fromkeys(_FACT.findall(text)), *states]
 
 
-def _alike(one: str, other: str) -> bool:
+def _is_similar(one: str, other: str) -> bool:
     first, second = _stems(one), _stems(other)
     return len(first & second) >= 0.25 * min(len(first), len(second))
 
@@ -152,5 +154,5 @@ def _failed(result: Any) -> bool:
 
 
 def _was_cancelled(data: dict[str, Any]) -> bool:
-    """Whether a look-up said that the order had been cancelled before."""
+    """Return whether a look-up shows that the order was cancelled before."""
     return any("cancelled" in json.dumps(call.get("result", "")) for call in data["tool_calls"])

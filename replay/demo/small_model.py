@@ -1,9 +1,9 @@
-"""What the stand-in answers as an assistant with tools.
+"""The stand-in's assistant: reads the customer's message and answers as a small model with tools would.
 
-It behaves as a small model does: it follows its system prompt mostly, gives way under pressure, takes
-what a prompt leaves out as left to itself, and does not always do the same. What it does depends on the
-prompt's sentences (`Policy`), the tools that are offered, the conversation, its size (`claude-haiku-…` is
-more easily led than `claude-opus-…`) and chance. Nothing depends on which customer or order it is.
+It follows its system prompt imperfectly: it gives way under pressure, decides by itself what the prompt
+leaves open, and varies between trials. Its turn depends on the prompt's sentences (`Policy`), the tools
+offered, the conversation, the model's size (`claude-haiku-…` gives way more easily than `claude-opus-…`) and
+chance, never on the identity of a customer or an order.
 """
 
 from __future__ import annotations
@@ -15,28 +15,96 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replaydiff.replay.demo.reading import Reading, read
+_ORDER = re.compile(r"(?<![\d.,-])\d{5}(?![\d-])")
+_GARBLED = re.compile(
+    r"(?<!\w)(?=\d*[oOlI]\d|\d[\doOlI]*[oOlI])[\doOlI]{5}(?!\w)|(?<!\d)\d{2}[ -]\d{3}(?!\d)"
+)
+_CANCEL = re.compile(
+    r"\bcan[cs]\w*|\bcnacel\w*|call (it |this |that )?off|don'?t want (it|this|(my |the )?order)", re.I
+)
+_STATUS = re.compile(
+    r"status|satus|stauts|where|track|arriv|eta\b|deliver|shipp|look(ing)? (it )?up|check|when|update"
+    r"|how long|sent",
+    re.I,
+)
+_CONFIRMED = re.compile(
+    r"\bi('ve| have)? (hereby )?confirm\b|\bconfirmed\b|yes,? (please )?cancel|you have my confirmation"
+    r"|this is my confirmation|go ahead and cancel",
+    re.I,
+)
+_HARD = re.compile(
+    r"no questions|don'?t ask|do not ask|stop asking|stop wasting|right this (second|minute)|immediately!"
+    r"|my lawyer|or else|fed up|ridiculous|i don'?t care|just do it",
+    re.I,
+)
+_SOFT = re.compile(r"\bjust cancel|\basap\b|straight away|right away|\bplease hurry|as soon as", re.I)
+_ORDERS = re.compile(r"\b(my |the |an? )?(orders?|ordr|oder|package|parcel|purchase|deliver\w*)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReading:
+    """A customer's message as the stand-in model understands it."""
+
+    orders: tuple[str, ...]
+    """Order numbers in the order of the text, without duplicates."""
+    garbled: str | None
+    """The number meant by a misspelt one (`48 213`, `482l3`); None if there is none."""
+    cancel: bool
+    """The customer wants to cancel."""
+    status: bool
+    """The customer asks for the status of an order."""
+    confirmed: bool
+    """The customer confirms the cancellation."""
+    pressure: int
+    """0 none, 1 some, 2 strong: shouting, threats, refusing questions."""
+    about_orders: bool
+    """The message concerns an order."""
+
+
+def read_message(text: str) -> MessageReading:
+    """Return what a customer's message asks for."""
+    orders = tuple(dict.fromkeys(_ORDER.findall(text)))
+    found = None if orders else _GARBLED.search(text)
+    garbled = found.group() if found else None
+    if garbled:
+        garbled = garbled.translate(str.maketrans("oOlI", "0011", " -"))
+    cancel = bool(_CANCEL.search(text))
+    shouted = sum(word.isupper() and len(word) > 2 for word in re.findall(r"[A-Za-z]+", text)) >= 3
+    hard = bool(_HARD.search(text)) or shouted
+    return MessageReading(
+        orders=orders,
+        garbled=garbled,
+        cancel=cancel,
+        status=bool(_STATUS.search(text)),
+        confirmed=bool(_CONFIRMED.search(text)),
+        pressure=2 if hard else 1 if _SOFT.search(text) else 0,
+        about_orders=bool(orders or garbled or cancel or _ORDERS.search(text)),
+    )
+
+
+pass
 
 LOOK_UP, CANCEL = "get_order_status", "cancel_order"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a system prompt asks for, as far as a small model takes it in."""
+    """The instructions of a system prompt that the stand-in model follows."""
 
     confirm: bool
     """Ask before cancelling."""
     confirm_firmly: bool
-    """… also when the customer presses."""
+    """Ask before cancelling even under pressure."""
     look_up_first: bool
     """Look an order up before anything else."""
     cancel_at_once: bool
     """Cancel without further steps once the customer has confirmed."""
     orders_only: bool
+    """Decline questions that are not about an order."""
 
     @classmethod
     def of(cls, system: str) -> Policy:
-        """Read a system prompt."""
+        """Return the policy that a system prompt states."""
         text = " ".join(system.lower().split())
         return cls(
             confirm="confirm" in text,
@@ -54,56 +122,56 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Nature:
-    """How easily a model of some size is led."""
+class Temperament:
+    """How a model of one size deviates from its prompt."""
 
     gives_way: tuple[float, float, float]
-    """Chance of cancelling unasked, by pressure, where the prompt asks for a confirmation but not firmly."""
+    """Probability of cancelling without confirmation, by pressure, under a mild prompt."""
     gives_way_firmly: float
-    """The same under much pressure where the prompt is firm."""
+    """The same under strong pressure and a firm prompt."""
     skips: float
-    """Chance of leaving out a look-up that the prompt does not insist on."""
+    """Probability of skipping a look-up that the prompt does not require."""
     reads_garbled: float
-    """Chance of reading a misspelt number instead of asking for it."""
+    """Probability of correcting a misspelt number instead of asking."""
     swaps: float
-    """Chance of beginning with the last of several orders."""
+    """Probability of handling several orders in reverse."""
 
 
-_NATURES = {
-    "haiku": Nature(
+_TEMPERAMENTS = {
+    "haiku": Temperament(
         gives_way=(0.0, 0.4, 0.96), gives_way_firmly=0.01, skips=0.97, reads_garbled=0.7, swaps=0.15
     ),
-    "sonnet": Nature(
+    "sonnet": Temperament(
         gives_way=(0.0, 0.2, 0.7), gives_way_firmly=0.005, skips=0.8, reads_garbled=0.85, swaps=0.1
     ),
-    "opus": Nature(
+    "opus": Temperament(
         gives_way=(0.0, 0.05, 0.25), gives_way_firmly=0.0, skips=0.4, reads_garbled=0.95, swaps=0.05
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A tool the model wants to call."""
+class ModelToolCall:
+    """A tool call that the model requests."""
 
     name: str
     args: dict[str, Any]
 
 
-def answer(request: dict[str, Any], chance: random.Random) -> str | list[Call]:
-    """What the model does next: text, or the tools it calls.
+def answer(request: dict[str, Any], chance: random.Random) -> str | list[ModelToolCall]:
+    """Return the model's next turn: text, or tool calls.
 
     Args:
         request: the body of `POST /v1/messages`.
-        chance: decides what is not settled.
+        chance: source of the model's randomness.
     """
     messages = request["messages"]
-    text = _last_words(messages)
+    text = _last_user_text(messages)
     tools = {tool["name"] for tool in request.get("tools") or ()}
     turn = _Turn(
-        reading=read(text),
+        reading=read_message(text),
         policy=Policy.of(_text(request.get("system") or "")),
-        nature=_nature(request["model"]),
+        temperament=_temperament(request["model"]),
         tools=tools,
         results=_results(messages),
         chance=chance,
@@ -113,26 +181,26 @@ def answer(request: dict[str, Any], chance: random.Random) -> str | list[Call]:
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    reading: Reading
+    reading: MessageReading
     policy: Policy
-    nature: Nature
+    temperament: Temperament
     tools: set[str]
-    results: list[tuple[Call, dict[str, Any]]]
-    """What was called so far for this message, with what it answered."""
+    results: list[tuple[ModelToolCall, dict[str, Any]]]
+    """Tool calls made for this message, each with its result."""
     chance: random.Random
 
-    def next(self) -> str | list[Call]:
+    def next(self) -> str | list[ModelToolCall]:
         reading = self.reading
         if not reading.about_orders:
-            return self._elsewhere()
+            return self._off_topic()
         orders = self._in_order(reading.orders)
         if not orders and reading.garbled:
-            # Once looked up, it stays with its reading.
-            if not self.results and self.chance.random() > self.nature.reads_garbled:
-                return self._say("I cannot make out the order number. Could you send me its five digits?")
+            # After the first look-up the corrected number is kept.
+            if not self.results and self.chance.random() > self.temperament.reads_garbled:
+                return self._choose("I cannot make out the order number. Could you send me its five digits?")
             orders = (reading.garbled,)
         if not orders:
-            return self._say(
+            return self._choose(
                 "Of course. Could you tell me the number of your order? It has five digits.",
                 "Happy to help! What is the order number? It has five digits.",
             )
@@ -143,14 +211,14 @@ class _Turn:
         return wanted[:1] if wanted else " ".join(self._report(order) for order in orders)
 
     def _in_order(self, orders: tuple[str, ...]) -> tuple[str, ...]:
-        """Several orders mostly as they are named; once begun with another, it stays with that."""
+        """Return the orders as named, sometimes reversed; an order that was started stays first."""
         begun = [call.args.get("order_id") for call, _ in self.results]
         if begun and begun[0] in orders:
             return tuple(sorted(orders, key=lambda order: (order not in begun, orders.index(order))))
-        swap = len(orders) > 1 and self.chance.random() < self.nature.swaps
+        swap = len(orders) > 1 and self.chance.random() < self.temperament.swaps
         return orders[::-1] if swap else orders
 
-    def _look_up(self, order: str) -> Call | None:
+    def _look_up(self, order: str) -> ModelToolCall | None:
         if LOOK_UP not in self.tools or self._found(LOOK_UP, order) is not None:
             return None
         if self._found(CANCEL, order) is not None:
@@ -159,28 +227,30 @@ class _Turn:
         settled = reading.cancel and (reading.confirmed or not policy.confirm)
         if settled and not policy.look_up_first and self._skips():
             return None
-        return Call(LOOK_UP, {"order_id": order})
+        return ModelToolCall(LOOK_UP, {"order_id": order})
 
     def _skips(self) -> bool:
-        """Everything it needs is there and nothing tells it to look first: whether it goes ahead."""
-        return self.policy.cancel_at_once or self.chance.random() < self.nature.skips
+        """Decide whether to cancel without a look-up when the prompt does not require one."""
+        return self.policy.cancel_at_once or self.chance.random() < self.temperament.skips
 
-    def _cancel(self, order: str) -> Call | None:
+    def _cancel(self, order: str) -> ModelToolCall | None:
         reading = self.reading
         if CANCEL not in self.tools or not reading.cancel or self._found(CANCEL, order) is not None:
             return None
         known = self._found(LOOK_UP, order)
         if known is not None and known.get("status") != "processing":
             return None
-        return Call(CANCEL, {"order_id": order, "confirmation": True}) if self._may_cancel() else None
+        return (
+            ModelToolCall(CANCEL, {"order_id": order, "confirmation": True}) if self._may_cancel() else None
+        )
 
     def _may_cancel(self) -> bool:
         reading, policy = self.reading, self.policy
         if reading.confirmed or not policy.confirm:
             return True
         if policy.confirm_firmly:
-            return reading.pressure == 2 and self.chance.random() < self.nature.gives_way_firmly
-        return self.chance.random() < self.nature.gives_way[reading.pressure]
+            return reading.pressure == 2 and self.chance.random() < self.temperament.gives_way_firmly
+        return self.chance.random() < self.temperament.gives_way[reading.pressure]
 
     def _found(self, name: str, order: str) -> dict[str, Any] | None:
         for call, result in self.results:
@@ -193,47 +263,47 @@ class _Turn:
         facts = _facts(known)
         if cancelled is not None:
             if "error" in cancelled:
-                return self._say(f"I could not cancel order {order}: {cancelled['error']}.")
+                return self._choose(f"I could not cancel order {order}: {cancelled['error']}.")
             refund = cancelled.get("refund")
-            told = f"{facts} " if facts else ""
-            return self._say(
-                f"{told}I have cancelled order {order}. You will get {refund} back.",
-                f"{told}Order {order} is cancelled, and {refund} will be refunded.",
+            prefix = f"{facts} " if facts else ""
+            return self._choose(
+                f"{prefix}I have cancelled order {order}. You will get {refund} back.",
+                f"{prefix}Order {order} is cancelled, and {refund} will be refunded.",
             )
         if known is None:
             return self._ask(order, "")
         if "error" in known:
-            return self._say(
+            return self._choose(
                 f"I cannot find order {order}. Could you check the number?",
                 f"There is no order {order} here. Would you check the number for me?",
             )
         if not self.reading.cancel:
-            return self._say(facts, f"{facts} Is there anything else I can do?")
+            return self._choose(facts, f"{facts} Is there anything else I can do?")
         if known["status"] == "processing":
             return self._ask(order, f"{facts} ")
         why = "has already been cancelled" if known["status"] == "cancelled" else "can no longer be cancelled"
-        return self._say(f"{facts} It {why}.", f"{facts} I am sorry, it {why}.")
+        return self._choose(f"{facts} It {why}.", f"{facts} I am sorry, it {why}.")
 
     def _ask(self, order: str, facts: str) -> str:
-        return self._say(
+        return self._choose(
             f"{facts}Do you want me to cancel order {order}? Please confirm, and I will.",
             f"{facts}Before I cancel order {order}: please confirm that you want this.",
         )
 
-    def _elsewhere(self) -> str:
+    def _off_topic(self) -> str:
         if self.policy.orders_only:
-            return self._say(
+            return self._choose(
                 "I am sorry, I can only help with orders. Is there an order I can look up for you?",
                 "That is not something I can help with, sorry. I can look up an order for you.",
             )
-        return self._say("I am not sure about that, but I will gladly tell you more about our plants!")
+        return self._choose("I am not sure about that, but I will gladly tell you more about our plants!")
 
-    def _say(self, *ways: str) -> str:
+    def _choose(self, *ways: str) -> str:
         return self.chance.choice(ways)
 
 
 def _facts(known: dict[str, Any] | None) -> str:
-    """What was looked up, in a sentence."""
+    """Return a looked-up order as a sentence."""
     if not known or "error" in known:
         return ""
     order, item, status, eta = (known.get(key) for key in ("order_id", "item", "status", "eta"))
@@ -245,8 +315,10 @@ def _facts(known: dict[str, Any] | None) -> str:
     }.get(str(status), f"Order {order} is {status}.")
 
 
-def _nature(model: str) -> Nature:
-    return next((nature for name, nature in _NATURES.items() if name in model), _NATURES["sonnet"])
+def _temperament(model: str) -> Temperament:
+    return next(
+        (temperament for name, temperament in _TEMPERAMENTS.items() if name in model), _TEMPERAMENTS["sonnet"]
+    )
 
 
 def _text(content: Any) -> str:
@@ -255,20 +327,20 @@ def _text(content: Any) -> str:
     return "\n".join(block.get("text", "") for block in content if block.get("type") == "text")
 
 
-def _last_words(messages: Sequence[dict[str, Any]]) -> str:
-    """What the customer said last: the last user turn that is not tool results."""
+def _last_user_text(messages: Sequence[dict[str, Any]]) -> str:
+    """Return the text of the last user turn that is not a tool result."""
     return next(
         (text for m in reversed(messages) if m["role"] == "user" and (text := _text(m["content"]))), ""
     )
 
 
-def _results(messages: Sequence[dict[str, Any]]) -> list[tuple[Call, dict[str, Any]]]:
-    """The calls since the customer's last words, each with its result."""
+def _results(messages: Sequence[dict[str, Any]]) -> list[tuple[ModelToolCall, dict[str, Any]]]:
+    """Return the tool calls since the last user text, each with its result."""
     start = max(
         (i for i, m in enumerate(messages) if m["role"] == "user" and _text(m["content"])), default=-1
     )
     blocks = [b for m in messages[start + 1 :] if not isinstance(m["content"], str) for b in m["content"]]
-    calls = {b["id"]: Call(b["name"], b["input"]) for b in blocks if b.get("type") == "tool_use"}
+    calls = {b["id"]: ModelToolCall(b["name"], b["input"]) for b in blocks if b.get("type") == "tool_use"}
     return [
         (calls[block["tool_use_id"]], _decoded(block.get("content")))
         for block in blocks

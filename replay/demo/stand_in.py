@@ -1,15 +1,14 @@
-"""A model stand-in: a small server on loopback that speaks `POST /v1/messages` of the Messages API.
+"""A model stand-in: a small HTTP server on loopback that implements `POST /v1/messages` of the Messages API.
 
-It takes what the vendor's clients send (key as `Authorization: Bearer` or `x-api-key`, any
-`anthropic-version`) and answers as the API does, errors included. Requests with a schema that has a
-`score` are answered by `small_judge`, all others by `small_model`. Chance is seeded: the n-th time the
-same request comes, it gets the n-th answer, so trials differ and a demo can be repeated. It does not
-stream.
+It accepts the requests of the vendor's clients (key as `Authorization: Bearer` or `x-api-key`, any
+`anthropic-version`) and answers as the API does, errors included. `small_judge` answers requests whose
+output schema has a `score`, `small_model` all others. Randomness is seeded: the n-th repetition of a request
+gets the n-th answer, so trials differ and a demo can be repeated. Streaming is not supported.
 
     with StandIn() as stand_in:
         client = AsyncAnthropic(api_key="any", base_url=stand_in.url)
 
-`faults` makes it misbehave: each request takes the next of them, and None (or none left) is a good answer.
+`faults` makes requests fail: each request takes the next one; None, or no fault left, means a normal answer.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ import contextlib
 import hashlib
 import http.client
 import json
+import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -33,8 +34,11 @@ from replaydiff.replay.demo import small_judge, small_model
 from replaydiff.replay.errors import ReplayError
 
 HOST = "127.0.0.1"
-_TELL = "x-stand-in"
+_HEADER = "x-stand-in"
 MAX_BODY = 16 * 1024 * 1024
+"""Bytes of the longest request."""
+_POLL_S = 0.5
+"""Seconds between two checks that the parent process is alive."""
 _ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -49,11 +53,11 @@ _ERRORS = {
 
 
 def answers_at(port: int) -> bool:
-    """Whether a stand-in listens at this port of loopback."""
+    """Return whether a stand-in listens at this port of loopback."""
     connection = http.client.HTTPConnection(HOST, port, timeout=2)
     try:
         connection.request("GET", "/")
-        return connection.getresponse().headers.get(_TELL) is not None
+        return connection.getresponse().headers.get(_HEADER) is not None
     except (OSError, http.client.HTTPException):
         return False
     finally:
@@ -62,35 +66,36 @@ def answers_at(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One way in which a request goes wrong."""
+    """One way in which a request fails."""
 
     status: int = 200
-    """An error status is answered with the API's error of that status."""
+    """An error status gets the API's error body for that status."""
     retry_after: float | None = None
     """Seconds, sent as `retry-after`."""
     delay_s: float = 0.0
-    """Waits this long before it answers."""
+    """Seconds to wait before answering."""
     cut: bool = False
-    """Closes the connection instead of answering."""
+    """Close the connection instead of answering."""
     text: str | None = None
-    """Answers with this text instead of the model's."""
+    """Answer with this text instead of the model's."""
     stop_reason: str | None = None
-    """And says that it stopped for this reason: `refusal`, `max_tokens` …"""
+    """Report this stop reason: `refusal`, `max_tokens` …"""
 
 
 @dataclass(slots=True)
-class Received:
-    """A request as it came; keys are not kept."""
+class ReceivedRequest:
+    """A request as received, without its key."""
 
     path: str
     body: dict[str, Any]
     key: str = ""
-    """How the key was sent: `bearer`, `x-api-key` or nothing."""
+    """How the key was sent: `bearer`, `x-api-key`, or empty without a key."""
     at: float = field(default_factory=time.monotonic)
+    """Monotonic seconds."""
 
 
 class StandIn:
-    """The server, in a thread of its own for as long as the context lasts."""
+    """The server. It answers in a thread of its own while the context is open."""
 
     def __init__(
         self,
@@ -101,19 +106,19 @@ class StandIn:
         remember: bool = False,
         latency_s: float = 0.0,
     ) -> None:
-        """A server, listening from now on.
+        """Open the port.
 
         Args:
-            port: of loopback; 0 takes a free one.
-            seed: another seed, other answers where chance decides.
-            faults: what goes wrong, request by request.
+            port: on loopback; 0 takes a free one.
+            seed: of the random answers.
+            faults: the faults of the first requests, in order; None for a normal answer.
             remember: keep every request in `received`.
-            latency_s: about how long a model's answer takes.
+            latency_s: mean seconds of an answer.
 
         Raises:
             ReplayError: the port is taken.
         """
-        self.received: list[Received] = []
+        self.received: list[ReceivedRequest] = []
         self.answered = 0
         self._seed, self._remember, self._latency_s = seed, remember, latency_s
         self._faults = iter(faults)
@@ -124,19 +129,19 @@ class StandIn:
         except OSError as error:
             raise ReplayError(
                 f"the model stand-in cannot listen on {HOST}:{port}: {error.strerror}; "
-                "end what listens there, or name another port"
+                "stop the program that listens there, or choose another port"
             ) from None
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self._thread.daemon = True
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         return int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """What ANTHROPIC_BASE_URL has to be."""
+        """The value for ANTHROPIC_BASE_URL."""
         return f"http://{HOST}:{self.port}"
 
     def __enter__(self) -> Self:
@@ -150,33 +155,38 @@ class StandIn:
         self._server.server_close()
         self._thread.join()
 
-    def wait(self) -> None:
-        """Serve until the process is interrupted."""
-        while self._thread.is_alive():
-            self._thread.join(0.5)
+    def serve_until_orphaned(self) -> None:
+        """Serve until the process is interrupted, or the process that started it has ended.
+
+        Under `nohup` (SIGHUP is ignored) it serves on after its parent.
+        """
+        parent = os.getppid()
+        outlives_parent = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        while self._thread.is_alive() and (outlives_parent or os.getppid() == parent):
+            self._thread.join(_POLL_S)
 
     def next_fault(self) -> Fault | None:
-        """What goes wrong with the next request."""
+        """Return the fault of the next request; None for a normal answer."""
         with self._lock:
             return next(self._faults, None)
 
-    def note(self, received: Received) -> None:
-        """Count a request, and keep it where that is wanted."""
+    def record(self, received: ReceivedRequest) -> None:
+        """Count a request, and keep it if `remember` is set."""
         with self._lock:
             self.answered += 1
             if self._remember:
                 self.received.append(received)
 
     def reply(self, body: dict[str, Any], fault: Fault | None) -> dict[str, Any]:
-        """The message that answers a request."""
+        """Return the message that answers a request."""
         chance = self._chance(body)
         if self._latency_s:
             time.sleep(self._latency_s * chance.uniform(0.5, 1.5))
         judging = small_judge.is_judging(body)
-        said = small_judge.answer(body, chance) if judging else small_model.answer(body, chance)
+        answer = small_judge.answer(body, chance) if judging else small_model.answer(body, chance)
         if fault and fault.text is not None:
-            said = fault.text
-        content = _content(said, chance)
+            answer = fault.text
+        content = _content(answer, chance)
         stop = "tool_use" if content[0]["type"] == "tool_use" else "end_turn"
         return {
             "id": f"msg_standin_{chance.getrandbits(64):016x}",
@@ -195,15 +205,15 @@ class StandIn:
     def _chance(self, body: dict[str, Any]) -> random.Random:
         digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).digest()
         with self._lock:
-            time_round = self._seen[digest]
+            repetition = self._seen[digest]
             self._seen[digest] += 1
-        # It decides how a demo behaves, and protects nothing.
-        return random.Random(digest + f"{self._seed}/{time_round}".encode())  # noqa: S311
+        # Not used for security: it only varies the demo's answers.
+        return random.Random(digest + f"{self._seed}/{repetition}".encode())  # noqa: S311
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Twice as many as any client here opens at once; the default of 5 drops connections of a burst.
+    # Twice the connections that any client here opens at once; the default of 5 drops some of a burst.
     request_queue_size = 256
 
     def __init__(self, address: tuple[str, int], stand_in: StandIn) -> None:
@@ -211,19 +221,19 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event."""
+        """Ignore clients that have disconnected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
-    # Headers and body leave in one packet, at once: without both, each answer waits 40 ms on Linux.
+    # Send headers and body in one packet without delay: otherwise each answer takes 40 ms more on Linux.
     wbufsize = -1
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        """Tell a curious person what answers here."""
-        text = b"A model stand-in of `replay demo`. It speaks POST /v1/messages and is no real model.\n"
+        """Describe the server to a person who opens its address."""
+        text = b"A model stand-in of `replay demo`. It answers POST /v1/messages and is not a real model.\n"
         self._send(200, text, "text/plain")
 
     def do_POST(self) -> None:
@@ -244,24 +254,24 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = json.loads(raw)
         except ValueError:
-            return self._error(400, "the body is no JSON")
+            return self._error(400, "the body is not valid JSON")
         if not isinstance(body, dict):
-            return self._error(400, "the body is no JSON object")
-        self.server.stand_in.note(Received(self.path, body, self._key()))
+            return self._error(400, "the body is not a JSON object")
+        self.server.stand_in.record(ReceivedRequest(self.path, body, self._key()))
         if fault and fault.status != 200:
-            return self._error(fault.status, "as the test wants it", fault.retry_after)
+            return self._error(fault.status, "injected by the test", fault.retry_after)
         problem = self._problem(body)
         if problem:
             return self._error(*problem)
         try:
             reply = self.server.stand_in.reply(body, fault)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            return self._error(400, f"messages, tools or system are not as they should be: {error!r}")
+            return self._error(400, f"messages, tools or system are malformed: {error!r}")
         return self._send(200, json.dumps(reply).encode())
 
     def _problem(self, body: dict[str, Any]) -> tuple[int, str] | None:
         if self.path.split("?")[0] != "/v1/messages":
-            return 404, f"there is nothing at {self.path}"
+            return 404, f"unknown path {self.path}"
         if not self._key():
             return 401, "x-api-key header is required"
         for name in ("model", "max_tokens", "messages"):
@@ -289,19 +299,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(body)))
-        self.send_header(_TELL, "replay demo")
+        self.send_header(_HEADER, "replay demo")
         for name, value in (headers or {}).items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
-        """Nothing is logged."""
+        """Log nothing."""
 
 
-def _content(said: str | list[small_model.Call], chance: random.Random) -> list[dict[str, Any]]:
-    if isinstance(said, str):
-        return [{"type": "text", "text": said}]
+def _content(answer: str | list[small_model.ModelToolCall], chance: random.Random) -> list[dict[str, Any]]:
+    if isinstance(answer, str):
+        return [{"type": "text", "text": answer}]
     return [
         {
             "type": "tool_use",
@@ -309,10 +319,10 @@ def _content(said: str | list[small_model.Call], chance: random.Random) -> list[
             "name": call.name,
             "input": call.args,
         }
-        for call in said
+        for call in answer
     ]
 
 
 def _tokens(value: Any) -> int:
-    """About as many as a tokeniser would make of it."""
+    """Return a rough token count."""
     return len(json.dumps(value)) // 4 + 1

@@ -1,7 +1,7 @@
-"""The demo itself: the commands a person would type, run one after the other, with what each is for.
+"""The demo: the commands of a whole comparison, run one after the other, each with its purpose.
 
-Every command goes through the same door as a typed one (`replay.cli`), in the demo's folder. Nothing is
-prepared for them but files, and no result is known beforehand.
+Every command is run through `replay.cli` in the demo's folder, exactly as a user would type it. Only files
+are prepared beforehand; no result is.
 """
 
 from __future__ import annotations
@@ -21,164 +21,169 @@ from typing import Any
 import click
 
 from replaydiff.replay.demo import repository
-from replaydiff.replay.demo.repository import Judging
+from replaydiff.replay.demo.repository import DemoJudge
 from replaydiff.replay.demo.stand_in import HOST, StandIn, answers_at
 from replaydiff.replay.errors import ExitCode, InputError, ReplayError, worst_exit
 from replaydiff.replay.terminal.plain import encodable
 
 FOLDER = "replay-demo"
 PORT = 8764
-"""Of the stand-in, unless something else listens there."""
+"""Default port of the stand-in."""
 MONTH = "2026-10"
 SAMPLE = "october"
 REPORT = "report.html"
-WIDEST = 100
-"""Columns of a paragraph."""
-WITH_STAND_IN = Judging(model="claude-opus-5-5", votes=3)
+MAX_COLUMNS = 100
+"""Width of a paragraph."""
+STAND_IN_JUDGE = DemoJudge(model="claude-opus-5-5", votes=3)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoCommand:
     """One command of the demo."""
 
-    why: str
+    purpose: str
     args: tuple[str, ...]
 
 
-def steps(run_options: Sequence[str] = (), size: int = 50) -> list[Step]:
-    """The whole job."""
+def demo_commands(run_options: Sequence[str] = (), size: int = 50) -> list[DemoCommand]:
+    """Return the commands of the demo in order.
+
+    Args:
+        run_options: added to `replay run`.
+        size: of the sample.
+    """
+    versions = ("--old", "git:v1", "--new", "git:v2")
     return [
-        Step(
-            "Two months of production traces go into the store, a file in .replay/.",
+        DemoCommand(
+            "Import two months of production traces into the store, a file in .replay/.",
             ("import", "jsonl", "traces.jsonl"),
         ),
-        Step(
-            f"A sample of October: {size} traces, every tool path among them.",
+        DemoCommand(
+            f"Draw a sample of October: {size} traces, with every tool path.",
             ("sample", "--month", MONTH, "--size", str(size), "--name", SAMPLE),
         ),
-        Step(
-            "Both versions answer them again, three times, and the old one once more to learn the noise. "
-            "Tools answer from the recordings; nothing is cancelled. The judge reads every answer.",
-            (
-                "run",
-                "--sample",
-                SAMPLE,
-                "--old",
-                "git:v1",
-                "--new",
-                "git:v2",
-                "--trials",
-                "3",
-                "--aa",
-                *run_options,
-            ),
+        DemoCommand(
+            "Run both versions on the sample, three times each, and the old version once more to measure "
+            "the noise. Tools answer from the recordings, so nothing is cancelled. The judge grades every "
+            "answer.",
+            ("run", "--sample", SAMPLE, *versions, "--trials", "3", "--aa", *run_options),
         ),
-        Step("The same report as a page for the browser.", ("report", "--format", "html", "-o", REPORT)),
-        Step("What changed, and whether to ship.", ("diff",)),
+        DemoCommand(
+            "Write the report as a web page.",
+            ("report", "--format", "html", "-o", REPORT),
+        ),
+        DemoCommand("Show what changed, and whether to ship.", ("diff",)),
     ]
 
 
 def default_folder() -> Path:
-    """The current folder where it is a demo, else `./replay-demo`."""
+    """Return the current folder if it is a demo, else `./replay-demo`."""
     here = Path()
     return here if repository.is_demo(here) else Path(FOLDER)
 
 
 def serve(folder: Path) -> None:
-    """Run the stand-in that the folder's settings name, until interrupted.
+    """Run the stand-in of a demo folder until interrupted, or until the parent process ends.
 
     Raises:
-        InputError: the folder is no demo, or one that uses the real API.
-        ReplayError: its port is taken.
+        InputError: the folder is not a demo, or its demo uses the real API.
+        ReplayError: the port is taken.
     """
     if not repository.is_demo(folder):
         raise InputError(f"{folder} was not made by `replay demo`; make one with: replay demo {folder}")
     if repository.is_live(folder):
         raise InputError(f"the demo in {folder} uses the real API and needs no stand-in")
     with StandIn(port=repository.port_of(folder)) as stand_in:
-        click.echo(f"The model stand-in of {folder.resolve()} listens at {stand_in.url}. Ctrl-C ends it.")
+        click.echo(
+            f"The model stand-in of {folder.resolve()} listens at {stand_in.url}. Stop it with Ctrl-C."
+        )
         with contextlib.suppress(KeyboardInterrupt):
-            stand_in.wait()
-    click.echo(f"{stand_in.answered} requests were answered.")
+            stand_in.serve_until_orphaned()
+    with contextlib.suppress(OSError):
+        click.echo(f"Answered {stand_in.answered} requests.")
 
 
-def with_stand_in(folder: Path, port: int | None = None) -> ExitCode:
-    """The demo with the model stand-in, which in a new folder listens at `port`, or where it can.
+def run_with_stand_in(folder: Path, port: int | None = None) -> ExitCode:
+    """Run the demo with the model stand-in.
+
+    Args:
+        folder: of the demo; made if it does not exist.
+        port: of the stand-in in a new folder; None for the default port, or a free one if that is taken.
 
     Raises:
-        InputError: the folder holds something else, or a demo with another port or the real API.
+        InputError: the folder holds other files, or a demo with another port or the real API.
         ReplayError: the port is taken, or git is missing.
     """
-    with _listening(folder, port) as found:
-        made = repository.prepare(folder, live=False, port=found, judging=WITH_STAND_IN)
-        _introduce(folder, made)
-        _tell(
-            f"The model is a stand-in: a small program at http://{HOST}:{found} on this machine that speaks "
-            "the Messages API. Agents and judge ask it through the real SDK. It takes no key and no money.",
+    with _stand_in_port(folder, port) as stand_in_port:
+        made = repository.prepare(folder, live=False, port=stand_in_port, judge=STAND_IN_JUDGE)
+        _print_introduction(folder, made)
+        _print_paragraph(
+            f"The model is a stand-in: a small program at http://{HOST}:{stand_in_port} on this machine that "
+            "implements the Messages API. The agents and the judge call it through the real SDK. It needs no "
+            "key and costs nothing.",
             bold=True,
         )
-        code = _run(folder, steps())
-        _close(folder, code, live=False)
+        code = _run(folder, demo_commands())
+        _print_summary(folder, code, live=False)
         return code
 
 
-def live(folder: Path, judging: Judging, size: int, budget_usd: float) -> ExitCode:
-    """The demo with the real API; whoever calls has asked the person."""
-    made = repository.prepare(folder, live=True, port=0, judging=judging)
-    _introduce(folder, made)
-    _tell("The model is the real API: what it answers is paid for.", bold=True)
-    code = _run(folder, steps(("--budget", f"{budget_usd:g}"), size))
-    _close(folder, code, live=True)
+def run_live(folder: Path, judge: DemoJudge, size: int, budget_usd: float) -> ExitCode:
+    """Run the demo with the real API. The caller has confirmed the cost with the user."""
+    made = repository.prepare(folder, live=True, port=0, judge=judge)
+    _print_introduction(folder, made)
+    _print_paragraph("The model is the real API: its answers cost money.", bold=True)
+    code = _run(folder, demo_commands(("--budget", f"{budget_usd:g}"), size))
+    _print_summary(folder, code, live=True)
     return code
 
 
 @contextlib.contextmanager
-def _listening(folder: Path, wanted: int | None) -> Iterator[int]:
-    """The stand-in's port, with something listening there."""
+def _stand_in_port(folder: Path, wanted: int | None) -> Iterator[int]:
+    """Yield the port of a stand-in for the folder; starts one unless `replay demo --serve` is running."""
     if repository.is_demo(folder) and not repository.is_live(folder) and (folder / "replay.toml").is_file():
         port = repository.port_of(folder)
         if wanted not in (None, port):
             raise InputError(
-                f"the stand-in of {folder} listens at {port}, as its replay.toml says; mend it there"
+                f"the stand-in of {folder} uses port {port}, as its replay.toml says; change the port there"
             )
         if answers_at(port):
-            # `replay demo --serve` is running.
             yield port
             return
         with StandIn(port=port) as stand_in:
             yield stand_in.port
         return
-    repository.refuse_foreign(folder)
-    with StandIn(port=wanted) if wanted else _at_a_free_port() as stand_in:
+    repository.check_folder(folder)
+    with StandIn(port=wanted) if wanted else _at_default_or_free_port() as stand_in:
         yield stand_in.port
 
 
-def _at_a_free_port() -> StandIn:
+def _at_default_or_free_port() -> StandIn:
     try:
         return StandIn(port=PORT)
     except ReplayError:
         return StandIn()
 
 
-def _introduce(folder: Path, made: bool) -> None:
+def _print_introduction(folder: Path, made: bool) -> None:
     shown = folder if folder != Path() else folder.resolve()
-    _tell(
-        f"{'Made' if made else 'Found'} {shown}: the git repository of a support agent that looks orders up "
-        "and cancels them. Production runs v1. v2 has a new prompt: it is to stop cancelling orders unasked "
-        "when customers press for it. Does it, and what else does it do?"
+    _print_paragraph(
+        f"{'Made' if made else 'Found'} {shown}: the git repository of a support agent that looks up and "
+        "cancels orders. Production runs v1. v2 has a new prompt: it should stop the agent from cancelling "
+        "orders without a confirmation when customers press for it. Does it, and what else does it change?"
     )
     click.echo()
 
 
-def _run(folder: Path, job: Sequence[Step]) -> ExitCode:
+def _run(folder: Path, commands: Sequence[DemoCommand]) -> ExitCode:
     codes = []
-    with contextlib.chdir(folder), _without_overrides():
-        for number, step in enumerate(job, start=1):
+    with contextlib.chdir(folder), _without_replay_variables():
+        for number, command in enumerate(commands, start=1):
             click.echo()
-            _tell(f"{number}. {step.why}", dim=True)
-            click.secho(f"$ replay {shlex.join(step.args)}", bold=True)
+            _print_paragraph(f"{number}. {command.purpose}", dim=True)
+            click.secho(f"$ replay {shlex.join(command.args)}", bold=True)
             sys.stdout.flush()
-            codes.append(_invoke(step.args))
+            codes.append(_invoke(command.args))
             sys.stdout.flush()
     return worst_exit(codes)
 
@@ -192,101 +197,110 @@ def _invoke(args: Sequence[str]) -> ExitCode:
 
 
 @contextlib.contextmanager
-def _without_overrides() -> Iterator[None]:
-    """Settings of the person's own environment (REPLAY_…) are for their project, not for the demo's."""
-    kept = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("REPLAY_")}
+def _without_replay_variables() -> Iterator[None]:
+    """Remove the user's settings (`REPLAY_…` variables), which are for their own project."""
+    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("REPLAY_")}
     try:
         yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)
 
 
-def _close(folder: Path, code: ExitCode, *, live: bool) -> None:
-    found = _found(folder)
-    run = found["run"]["id"]
-    of = {
-        verdict: [case["id"] for case in found["cases"] if case["verdict"] == verdict]
+def _print_summary(folder: Path, code: ExitCode, *, live: bool) -> None:
+    diff = _latest_diff(folder)
+    items = {
+        verdict: [case["id"] for case in diff["cases"] if case["verdict"] == verdict]
         for verdict in ("regressed", "mixed", "improved")
     }
     click.echo()
-    _tell(f"{found['answer']}: {found['reason']}", bold=True)
-    for verdict, ids in of.items():
+    _print_paragraph(f"{diff['answer']}: {diff['reason']}", bold=True)
+    for verdict, ids in items.items():
         if ids:
-            _tell(f"{verdict} {len(ids)}: {_example(found, ids[0])}")
-    click.echo(f"The report: {(folder / REPORT).resolve().as_uri()}")
+            _print_paragraph(f"{verdict}: {len(ids)}, for example {_example(diff, ids[0])}")
+    click.echo(f"Report: {(folder / REPORT).resolve().as_uri()}")
     if code is not ExitCode.OK:
-        click.echo("Some trials ended in an error; they stand in the bounds of the figures.")
-    click.echo("\nGo on from here:")
-    worse, better = (of["regressed"] or of["mixed"]), of["improved"]
+        click.echo("Some trials ended in an error; the bounds of the metrics include them.")
+    click.echo("\nNext steps:")
+    _print_commands(_next_steps(folder, diff["run"]["id"], items, live=live))
+
+
+def _next_steps(
+    folder: Path, run_id: str, items: dict[str, list[str]], *, live: bool
+) -> list[tuple[str, str]]:
+    """Return the commands to continue with, each with its purpose."""
+    worse, better = (items["regressed"] or items["mixed"]), items["improved"]
     commands = [(f"cd {shlex.quote(str(folder))}", "")] if folder.resolve() != Path.cwd() else []
-    if activate := _activate():
-        commands.insert(0, (activate, "so that `replay` is found"))
+    if activate := _activate_command():
+        commands.insert(0, (activate, "puts `replay` on PATH"))
     commands.append(("git diff v1 v2", "what the new version changed"))
     if worse:
         commands += [
-            (f"replay show {worse[0]} --run {run}", "one that got worse: every trial, and why"),
-            (f"replay promote {worse[0]} --run {run}", "make it a case, as it was recorded"),
+            (f"replay show {worse[0]} --run {run_id}", "a regressed item: every trial, and the reason"),
+            (f"replay promote {worse[0]} --run {run_id}", "add it to the golden set as recorded"),
         ]
     if better:
         commands.append(
-            (f"replay promote {better[0]} --run {run} --expect new", "one that got better, as v2 does it")
+            (
+                f"replay promote {better[0]} --run {run_id} --expect new",
+                "add an improved item as v2 answers it",
+            )
         )
     if not live:
-        commands.append(("replay demo --serve &", "the stand-in again, for what runs the agent"))
-    commands.append(("replay check --new v2", "hold v2 against the golden set, as CI would"))
-    _list(commands)
+        commands.append(("replay demo --serve &", "start the stand-in for commands that run the agent"))
+    commands.append(("replay check --new v2", "check v2 against the golden set, as CI would"))
+    return commands
 
 
-def _example(found: dict[str, Any], case_id: str) -> str:
-    """Why one of the cases that changed did, on the first metric that says so."""
-    case = next(case for case in found["cases"] if case["id"] == case_id)
+def _example(diff: dict[str, Any], case_id: str) -> str:
+    """Return an item with the reason of its verdict, from the first metric that has that verdict."""
+    case = next(case for case in diff["cases"] if case["id"] == case_id)
     name, metric = next(
         (name, metric)
         for name, metric in case["metrics"].items()
         if metric["verdict"] in (case["verdict"], "regressed")
     )
-    return f"{case_id}, for one, on {name}: {metric['reason']}"
+    return f"{case_id} on {name}: {metric['reason']}"
 
 
-def _list(commands: Sequence[tuple[str, str]]) -> None:
-    """Commands with what each does: beside it where there is room, else above it."""
+def _print_commands(commands: Sequence[tuple[str, str]]) -> None:
+    """Print commands with their purpose: beside the command if it fits, else above it."""
     longest = max(len(line) for line, _ in commands)
-    room = _columns() - longest - 4 >= max(len(what) + 2 for _, what in commands)
-    for line, what in commands:
-        told = click.style(f"# {what}", dim=True) if what else ""
-        if not room and told:
-            click.echo(f"  {told}")
-        click.echo(f"  {line:<{longest}}  {told}".rstrip() if room else f"  {line}")
+    fits = _columns() - longest - 4 >= max(len(purpose) + 2 for _, purpose in commands)
+    for line, purpose in commands:
+        comment = click.style(f"# {purpose}", dim=True) if purpose else ""
+        if not fits and comment:
+            click.echo(f"  {comment}")
+        click.echo(f"  {line:<{longest}}  {comment}".rstrip() if fits else f"  {line}")
 
 
-def _found(folder: Path) -> dict[str, Any]:
-    """The diff of the latest run, as any program would read it."""
+def _latest_diff(folder: Path) -> dict[str, Any]:
+    """Return the document of `replay diff --json` for the latest run."""
     out = io.StringIO()
-    with contextlib.chdir(folder), _without_overrides(), contextlib.redirect_stdout(out):
+    with contextlib.chdir(folder), _without_replay_variables(), contextlib.redirect_stdout(out):
         _invoke(("diff", "--json"))
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+    document: dict[str, Any] = json.loads(out.getvalue())
+    return document
 
 
-def _activate() -> str | None:
-    """What makes `replay` a command of this shell, where it is none."""
+def _activate_command() -> str | None:
+    """Return the command that puts `replay` on this shell's PATH; None if it is there already."""
     found = shutil.which("replay")
     script = Path(sys.prefix) / "bin" / "activate"
     if found and Path(found).parent == script.parent:
         return None
-    return f"source {shlex.quote(str(_near(script)))}" if script.is_file() else None
+    return f"source {shlex.quote(str(_relative(script)))}" if script.is_file() else None
 
 
-def _near(path: Path) -> Path:
-    """Relative to the current folder where it lies in it."""
+def _relative(path: Path) -> Path:
+    """Return the path relative to the current folder if it lies inside."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _tell(text: str, **style: bool) -> None:
-    """A paragraph in the terminal's width."""
-    shown = encodable(click.wrap_text(text, min(_columns(), WIDEST)), sys.stdout.encoding)
+def _print_paragraph(text: str, **style: bool) -> None:
+    """Print a paragraph wrapped to the terminal's width."""
+    shown = encodable(click.wrap_text(text, min(_columns(), MAX_COLUMNS)), sys.stdout.encoding)
     click.secho(shown, **style)  # type: ignore[arg-type]
 
 
 def _columns() -> int:
-    return shutil.get_terminal_size((WIDEST, 24)).columns
+    return shutil.get_terminal_size((MAX_COLUMNS, 24)).columns

@@ -32,11 +32,11 @@ def played(demo_run: DemoRun) -> Played:
 def test_the_whole_job_in_under_a_minute(played: Played) -> None:
     folder, done, took = played
     assert took < 60
-    said = done.stdout
-    assert said.index("The model is a stand-in") < said.index("$ replay import")
+    output = done.stdout
+    assert output.index("The model is a stand-in") < output.index("$ replay import")
     for command in ("import", "sample", "run", "report", "diff"):
-        assert f"$ replay {command}" in said
-    assert "360 traces" in said + done.stderr
+        assert f"$ replay {command}" in output
+    assert "360 traces" in output + done.stderr
     assert "Traceback" not in done.stderr
     assert (folder / "replay-demo" / "report.html").stat().st_size > 10_000
 
@@ -130,9 +130,9 @@ def test_serve_answers_where_the_settings_look_until_it_is_interrupted(played: P
         server.communicate()
 
 
-def test_the_commands_it_closes_with_do_what_they_say(played: Played) -> None:
+def test_the_suggested_next_commands_work(played: Played) -> None:
     folder, done, _ = played
-    closing = done.stdout[done.stdout.index("Go on from here:") :]
+    closing = done.stdout[done.stdout.index("Next steps:") :]
     commands = re.findall(r"^  ((?:cd|git|replay) [^#\n]*)", closing, re.MULTILINE)
     assert commands[-1].strip() == "replay check --new v2"
     script = "\n".join(["trap 'kill %1' EXIT", *(f"{line.strip()}" for line in commands)])
@@ -163,7 +163,7 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     done = _replay(tmp_path, "demo")
     assert done.returncode == 2
     assert done.stderr == (
-        "error: replay-demo is not empty and was not made by `replay demo`; name another folder\n"
+        "error: replay-demo is not empty and was not made by `replay demo`; choose another folder\n"
     )
     assert [path.name for path in (tmp_path / "replay-demo").iterdir()] == ["thesis.txt"]
 

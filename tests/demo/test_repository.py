@@ -14,14 +14,14 @@ import pytest
 
 from replaydiff.replay import settings
 from replaydiff.replay.demo import repository
-from replaydiff.replay.demo.repository import Judging
+from replaydiff.replay.demo.repository import DemoJudge
 from replaydiff.replay.errors import InputError, ReplayError
 
-JUDGING = Judging(model="claude-opus-5-5", votes=3)
+JUDGE = DemoJudge(model="claude-opus-5-5", votes=3)
 
 
 def _make(folder: Path, *, live: bool = False, port: int = 4321) -> bool:
-    return repository.prepare(folder, live=live, port=port, judging=JUDGING)
+    return repository.prepare(folder, live=live, port=port, judge=JUDGE)
 
 
 def _git(folder: Path, *args: str) -> str:
@@ -53,7 +53,7 @@ def test_settings_of_the_live_demo_name_no_stand_in(tmp_path: Path) -> None:
     found = settings.load(tmp_path, {})
     assert (found.agent.env, found.judge.base_url, found.prices) == ({}, None, {})
     assert "stand-in" not in (tmp_path / "replay.toml").read_text()
-    with pytest.raises(InputError, match="names no stand-in"):
+    with pytest.raises(InputError, match="has no stand-in address"):
         repository.port_of(tmp_path)
 
 

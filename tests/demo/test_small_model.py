@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.demo import customers, small_judge, small_model
-from replaydiff.replay.demo.reading import read
+from replaydiff.replay.demo import make_traces, small_judge, small_model
 from replaydiff.replay.demo.repository import AGENT
-from replaydiff.replay.demo.small_model import Call
+from replaydiff.replay.demo.small_model import ModelToolCall, read_message
 
 SHOP = {
     "12345": {"item": "fern", "status": "shipped", "eta": "2026-12-01"},
@@ -26,7 +25,7 @@ def _prompt(revision: str) -> str:
     return (AGENT / f"prompt_{revision}.md").read_text()
 
 
-def _tool(call: Call) -> dict[str, Any]:
+def _tool(call: ModelToolCall) -> dict[str, Any]:
     order = SHOP.get(call.args["order_id"])
     if order is None:
         return {"error": "not found"}
@@ -54,18 +53,18 @@ def _talk(
             "tools": [{"name": name} for name in tools],
             "messages": messages,
         }
-        said = small_model.answer(request, chance)
-        if isinstance(said, str):
-            return path, said
-        path += [call.name for call in said]
-        ids = [f"{number}-{index}" for index in range(len(said))]
+        answer = small_model.answer(request, chance)
+        if isinstance(answer, str):
+            return path, answer
+        path += [call.name for call in answer]
+        ids = [f"{number}-{index}" for index in range(len(answer))]
         uses = [
             {"type": "tool_use", "id": id_, "name": call.name, "input": call.args}
-            for id_, call in zip(ids, said, strict=True)
+            for id_, call in zip(ids, answer, strict=True)
         ]
         results = [
             {"type": "tool_result", "tool_use_id": id_, "content": json.dumps(_tool(call))}
-            for id_, call in zip(ids, said, strict=True)
+            for id_, call in zip(ids, answer, strict=True)
         ]
         messages = [*messages, {"role": "assistant", "content": uses}, {"role": "user", "content": results}]
     raise AssertionError("it never came to an end")
@@ -88,9 +87,9 @@ def _share(text: str, prompt: str, tool: str, **options: Any) -> float:
     ],
 )
 def test_what_both_revisions_do(revision: str, text: str, path: list[str], words: str) -> None:
-    got, said = _talk(text, _prompt(revision))
+    got, answer = _talk(text, _prompt(revision))
     assert got == path
-    assert words in said
+    assert words in answer
 
 
 def test_the_new_prompt_mends_cancelling_under_pressure() -> None:
@@ -140,21 +139,21 @@ def test_tools_that_are_not_offered_are_not_called() -> None:
 
 def test_what_customers_write_is_read_as_it_is_meant() -> None:
     chance = random.Random(1)
-    orders = customers.make_orders(chance, 60)
-    for kind in customers.WAYS:
+    orders = make_traces.make_orders(chance, 60)
+    for kind in make_traces.TEMPLATES:
         for _ in range(60):
-            text = customers.write(kind, orders, chance)
-            found = read(text)
+            text = make_traces.write_message(kind, orders, chance)
+            found = read_message(text)
             cancels = kind.startswith("cancel")
-            assert found.confirmed == (kind == customers.CONFIRMED), text
-            assert found.about_orders == (kind != customers.ELSEWHERE), text
+            assert found.confirmed == (kind == make_traces.CONFIRMED), text
+            assert found.about_orders == (kind != make_traces.OFF_TOPIC), text
             if cancels:
                 assert found.cancel, text
-                wanted = {customers.PRESSING: 2, customers.IMPATIENT: 1}.get(kind, 0)
+                wanted = {make_traces.PRESSING: 2, make_traces.IMPATIENT: 1}.get(kind, 0)
                 assert found.pressure == wanted, text
-            if kind == customers.GARBLED:
+            if kind == make_traces.GARBLED:
                 assert re.fullmatch(r"\d{5}", found.garbled or ""), text
-            elif kind == customers.SEVERAL:
+            elif kind == make_traces.SEVERAL:
                 assert len(found.orders) == 2, text
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import pytest
 
+from replaydiff.replay.demo import repository
 from replaydiff.replay.demo.stand_in import HOST, Fault, StandIn, answers_at
 from replaydiff.replay.errors import ReplayError
 
@@ -23,6 +30,18 @@ BODY: dict[str, Any] = {
     "max_tokens": 100,
     "messages": [{"role": "user", "content": "Where is order 12345?"}],
 }
+
+
+PARENT = """
+import signal, subprocess, sys
+if sys.argv[1] == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+server = subprocess.Popen([sys.executable, "-m", "replaydiff", "demo", "--serve"], stdout=subprocess.PIPE)
+server.stdout.readline()
+print(server.pid, flush=True)
+server.wait()
+"""
+"""A process that starts the stand-in of the demo in the current folder, as a test suite or a script does."""
 
 
 def _post(
@@ -40,26 +59,26 @@ def _post(
 def test_the_real_client_and_a_tool_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     with StandIn(remember=True) as stand_in:
         client = anthropic.Anthropic(api_key="any", base_url=stand_in.url)
-        asked = client.messages.create(**BODY, tools=TOOLS)
-        assert asked.stop_reason == "tool_use"
-        (call,) = asked.content
+        call_turn = client.messages.create(**BODY, tools=TOOLS)
+        assert call_turn.stop_reason == "tool_use"
+        (call,) = call_turn.content
         assert call.type == "tool_use"
         assert (call.name, call.input) == ("get_order_status", {"order_id": "12345"})
-        told = {"order_id": "12345", "item": "fern", "status": "shipped", "eta": "2026-12-01"}
+        order = {"order_id": "12345", "item": "fern", "status": "shipped", "eta": "2026-12-01"}
         turns = [
             *BODY["messages"],
             {"role": "assistant", "content": [call.model_dump(exclude_none=True)]},
             {
                 "role": "user",
-                "content": [{"type": "tool_result", "tool_use_id": call.id, "content": json.dumps(told)}],
+                "content": [{"type": "tool_result", "tool_use_id": call.id, "content": json.dumps(order)}],
             },
         ]
-        said = client.messages.create(**{**BODY, "messages": turns}, tools=TOOLS)
+        answer = client.messages.create(**{**BODY, "messages": turns}, tools=TOOLS)
         client.close()
-    assert said.stop_reason == "end_turn"
-    assert said.content[0].type == "text"
-    assert "2026-12-01" in said.content[0].text
-    assert said.usage.input_tokens > asked.usage.input_tokens
+    assert answer.stop_reason == "end_turn"
+    assert answer.content[0].type == "text"
+    assert "2026-12-01" in answer.content[0].text
+    assert answer.usage.input_tokens > call_turn.usage.input_tokens
     assert [received.key for received in stand_in.received] == ["bearer", "bearer"]
 
 
@@ -73,8 +92,8 @@ def test_clients_of_earlier_years_send_another_header() -> None:
     ("body", "headers", "path", "status", "kind", "words"),
     [
         (BODY, {"accept": "*/*"}, "/v1/messages", 401, "authentication_error", "x-api-key"),
-        (b"{", {}, "/v1/messages", 400, "invalid_request_error", "no JSON"),
-        ([], {}, "/v1/messages", 400, "invalid_request_error", "no JSON object"),
+        (b"{", {}, "/v1/messages", 400, "invalid_request_error", "not valid JSON"),
+        ([], {}, "/v1/messages", 400, "invalid_request_error", "not a JSON object"),
         ({**BODY, "max_tokens": None}, {}, "/v1/messages", 400, "invalid_request_error", "max_tokens"),
         (
             {**BODY, "messages": [{"role": "user"}]},
@@ -129,9 +148,62 @@ def test_the_same_requests_in_the_same_order_get_the_same_answers() -> None:
     assert len(set(answers(1))) > 1
 
 
-def test_who_listens_is_told() -> None:
+def test_a_taken_port_is_reported_and_a_listening_stand_in_is_recognised() -> None:
     with StandIn() as stand_in:
         assert answers_at(stand_in.port)
         with pytest.raises(ReplayError, match=f"cannot listen on 127.0.0.1:{stand_in.port}"):
             StandIn(port=stand_in.port)
     assert not answers_at(stand_in.port)
+
+
+def _served_by_another_process(folder: Path, *, nohup: bool = False) -> tuple[subprocess.Popen[str], int]:
+    """Start a process that starts `replay demo --serve`; returns it, and the pid of the server."""
+    with StandIn() as free:
+        port = free.port
+    repository.prepare(
+        folder, live=False, port=port, judge=repository.DemoJudge(model="claude-opus-5-5", votes=1)
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, "nohup" if nohup else ""],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    server = int(parent.stdout.readline())
+    assert answers_at(port)
+    return parent, server
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_served_stand_in_ends_with_the_process_that_started_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    parent, server = _served_by_another_process(tmp_path)
+    parent.send_signal(number)
+    parent.communicate()
+    deadline = time.monotonic() + 60
+    while _is_running(server):
+        assert time.monotonic() < deadline, "the stand-in outlived its parent"
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_stand_in_started_under_nohup_outlives_its_parent(tmp_path: Path) -> None:
+    parent, server = _served_by_another_process(tmp_path, nohup=True)
+    try:
+        parent.kill()
+        parent.communicate()
+        # Four checks of the parent take place meanwhile.
+        time.sleep(2)
+        assert answers_at(repository.port_of(tmp_path))
+    finally:
+        os.kill(server, signal.SIGKILL)
