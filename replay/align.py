@@ -1,7 +1,8 @@
-"""Which call of a trial stands where in a reference, and which arguments differ: to look at, not to grade by.
+"""Align two lists of tool calls, and compare their arguments.
 
-A longest common subsequence by tool name, in which a pair with equal arguments counts more than one with
-others: so of two calls to the same tool the one that fits is paired. Example, reference above, calls below:
+`align` is for display: a longest common subsequence by tool name, in which a pair with equal arguments counts
+more than one with others, so that of two calls to the same tool the one that fits is paired. Grading uses the
+same `common_subsequence` with rules of its own (`diff.graders.matching`). Example, the reference first:
 
     search("a")   search("b")   cancel(1)
                   search("b")   cancel(2)   → [1, 2], and the argument of cancel differs
@@ -9,7 +10,7 @@ others: so of two calls to the same tool the one that fits is paired. Example, r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from replaydiff.replay.model import Json, JsonObject
@@ -28,36 +29,57 @@ class Call(NamedTuple):
 
 
 def align(reference: Sequence[Call], made: Sequence[Call]) -> list[int | None]:
-    """For each call that was made, its place in the reference; places only grow. None where it has none."""
-    places: list[int | None] = [None] * len(made)
-    start = 0
-    while start < min(len(reference), len(made)) and _worth(reference[start], made[start]) == _SAME_ARGS:
-        places[start] = start
-        start += 1
-    rest, others = reference[start:], made[start:]
-    if len(rest) * len(others) > _MOST_CELLS:
+    """Return for each call that was made its position in the reference, or None; positions only grow."""
+    positions: list[int | None] = [None] * len(made)
+    if _cells(reference, made) > _MOST_CELLS:
         # Hundreds of calls on both sides that have nothing in common at their beginning: side by side.
-        for index, (one, other) in enumerate(zip(rest, others, strict=False)):
-            if one.name == other.name:
-                places[start + index] = start + index
-        return places
-    best = [[0] * (len(others) + 1) for _ in range(len(rest) + 1)]
-    for i in range(len(rest) - 1, -1, -1):
-        for j in range(len(others) - 1, -1, -1):
-            pair = _worth(rest[i], others[j])
-            together = pair + best[i + 1][j + 1] if pair else 0
-            best[i][j] = max(together, best[i + 1][j], best[i][j + 1])
-    i = j = 0
-    while i < len(rest) and j < len(others):
-        pair = _worth(rest[i], others[j])
-        if pair and best[i][j] == pair + best[i + 1][j + 1]:
-            places[start + j] = start + i
+        pairs = [
+            (i, i) for i, (one, other) in enumerate(zip(reference, made, strict=False)) if _worth(one, other)
+        ]
+    else:
+        pairs = common_subsequence(
+            len(reference), len(made), lambda i, j: _worth(reference[i], made[j]), most=_SAME_ARGS
+        )
+    for i, j in pairs:
+        positions[j] = i
+    return positions
+
+
+def common_subsequence(
+    rows: int, columns: int, worth: Callable[[int, int], int], *, most: int = 1
+) -> list[tuple[int, int]]:
+    """Return the pairs of the common subsequence that is worth the most, in order.
+
+    A dynamic programme (Wagner & Fischer 1974). What both sequences begin with is paired at once.
+
+    Args:
+        rows: length of the first sequence.
+        columns: length of the second.
+        worth: what it is worth to pair element i of the first with j of the second; 0: they do not fit.
+        most: the largest worth a pair can have.
+    """
+    start = 0
+    while start < min(rows, columns) and worth(start, start) == most:
+        start += 1
+    best = [[0] * (columns - start + 1) for _ in range(rows - start + 1)]
+    for i in range(rows - 1, start - 1, -1):
+        row, below = best[i - start], best[i - start + 1]
+        for j in range(columns - 1, start - 1, -1):
+            pair = worth(i, j)
+            together = pair + below[j - start + 1] if pair else 0
+            row[j - start] = max(together, below[j - start], row[j - start + 1])
+    pairs = [(i, i) for i in range(start)]
+    i = j = start
+    while i < rows and j < columns:
+        pair, here = worth(i, j), best[i - start][j - start]
+        if pair and here == pair + best[i - start + 1][j - start + 1]:
+            pairs.append((i, j))
             i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
+        elif here == best[i - start + 1][j - start]:
             i += 1
         else:
             j += 1
-    return places
+    return pairs
 
 
 def differing(
@@ -88,6 +110,13 @@ def same(one: Json, other: Json) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
+def _cells(reference: Sequence[Call], made: Sequence[Call]) -> int:
+    """How many pairs of calls remain to compare after the calls that both begin with."""
+    shorter = min(len(reference), len(made))
+    start = next((i for i in range(shorter) if _worth(reference[i], made[i]) != _SAME_ARGS), shorter)
+    return (len(reference) - start) * (len(made) - start)
 
 
 def _worth(reference: Call, made: Call) -> int:

@@ -47,6 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from replaydiff.diff.graders.arguments import ANY, Rules, equal, laid_over
+from replaydiff.replay.align import common_subsequence
 from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
 _VALUE_WIDTH = 40
@@ -251,20 +252,8 @@ class _Pair:
                 return
 
     def longest_common(self) -> int:
-        """Length of the longest common subsequence (dynamic programme; Wagner & Fischer 1974).
-
-        What both begin with is in one, so only the rest is worked out.
-        """
-        begun = self.common_prefix()
-        rest = range(begun, len(self.actual))
-        row = [0] * (len(rest) + 1)
-        for i in range(begun, len(self.expected)):
-            diagonal = 0
-            for place, j in enumerate(rest):
-                above = row[place + 1]
-                row[place + 1] = diagonal + 1 if self.fits(i, j) else max(above, row[place])
-                diagonal = above
-        return begun + row[-1]
+        """Length of the longest common subsequence."""
+        return len(common_subsequence(len(self.expected), len(self.actual), self.fits))
 
     def partial(self) -> float:
         """Partial credit; the formulas stand in the module's docstring."""
