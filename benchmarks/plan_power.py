@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.truth.agents import AGENTS, unchanged, worse
 from benchmarks.truth.runs import METRIC, diffed, simulate
 from benchmarks.truth.table import Options, error, finish, options
-from replaydiff.diff.plan import effect, seen
+from replaydiff.diff.plan import estimate_noise, smallest_change
 from replaydiff.diff.statistics.paired import POWER
 
 PILOT = 50
@@ -37,8 +37,8 @@ def _row(name: str, n: int, k: int, runs: int) -> tuple[str, bool]:
     found: dict[bool, list[bool]] = {True: [], False: []}
     for _ in range(runs):
         pilot = unchanged(rates(rng, PILOT))
-        known = seen(diffed(pilot, simulate(rng, pilot, 3, again=True)), METRIC)
-        promised.append(effect(known, n, k, confidence=0.95))
+        known = estimate_noise(diffed(pilot, simulate(rng, pilot, 3, again=True)), METRIC)
+        promised.append(smallest_change(known, n, k, confidence=0.95))
         for falls, hits in found.items():
             if promised[-1] < mean:
                 truth = worse(rates, rng, n, promised[-1] / mean, falls=falls)

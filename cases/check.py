@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replaydiff.diff.expectations import Outcome, group, outcome, quarantined
-from replaydiff.diff.result import DiffResult, Group, ItemVerdict
+from replaydiff.diff.expectations import CaseOutcome, case_outcome, count_cases, is_quarantined
+from replaydiff.diff.result import CaseGroup, DiffResult, ItemVerdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import get_run
 
 _WORDS = {
-    Outcome.PASSED: "pass",
-    Outcome.FAILED: "fail",
-    Outcome.UNDECIDED: "undecided",
-    Outcome.NOT_GRADED: "not graded",
+    CaseOutcome.PASSED: "pass",
+    CaseOutcome.FAILED: "fail",
+    CaseOutcome.UNDECIDED: "undecided",
+    CaseOutcome.NOT_GRADED: "not graded",
 }
 
 
@@ -32,7 +32,7 @@ class Checked:
     """Of the lane `new` alone, with the gate."""
     before: DiffResult | None
     """Of the lane `old` alone, where there is one."""
-    counts: Group
+    counts: CaseGroup
     """All cases but those in quarantine, with the threshold."""
 
 
@@ -51,12 +51,14 @@ def checked(store: Path, run_id: str, settings: Settings) -> Checked:
         old = Lane.OLD in get_run(con, run_id).lanes
         before = compute(con, run_id, settings, gate=(), lane=Lane.OLD) if old else None
     kept: Any = result.run.settings["cases"]
-    return Checked(result=result, before=before, counts=group("all", "all", result.items, kept["threshold"]))
+    return Checked(
+        result=result, before=before, counts=count_cases("all", "all", result.items, kept["threshold"])
+    )
 
 
 def word(item: ItemVerdict) -> str:
     """`pass`, `fail`, `undecided` or `not graded`."""
-    return _WORDS[outcome(item)]
+    return _WORDS[case_outcome(item)]
 
 
 def document(checked: Checked) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def written(checked: Checked) -> str:
 
 def in_quarantine(checked: Checked) -> list[ItemVerdict]:
     """The cases that decide nothing."""
-    return [item for item in checked.result.items if quarantined(item.item)]
+    return [item for item in checked.result.items if is_quarantined(item.item)]
 
 
 def otherwise(checked: Checked) -> list[tuple[ItemVerdict, str]]:

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from replaydiff.cases.check import Checked, ended, in_quarantine, otherwise, word
-from replaydiff.diff.expectations import Outcome, outcome, quarantined
-from replaydiff.diff.result import DiffResult, Group, ItemVerdict, LaneSummary, Verdict
+from replaydiff.diff.expectations import CaseOutcome, case_outcome, is_quarantined
+from replaydiff.diff.result import CaseGroup, DiffResult, ItemVerdict, LaneSummary, Verdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import one_line
 
@@ -44,7 +44,7 @@ def text(checked: Checked, width: int, *, verbose: bool = False) -> str:
         lines.append(_summary(result.lanes[Lane.NEW]))
     lines += [f"warning: {one_line(warning)}" for warning in result.warnings]
     for item in result.items:
-        if outcome(item) is not Outcome.PASSED:
+        if case_outcome(item) is not CaseOutcome.PASSED:
             lines += ["", f"{word(item)}: {one_line(item.item.id, 60)}"]
             lines += [f"  {label:<12}{one_line(told, width - 14)}" for label, told in _told(item)]
     return "\n".join(lines)
@@ -61,7 +61,7 @@ def _table(checked: Checked, width: int, verbose: bool) -> str:
             _name(item),
             *(_figure(item, name) for name in names),
             *([] if before is None else [before.get(item.item.id, "-")]),
-            word(item) + (" (quarantine)" if quarantined(item.item) else ""),
+            word(item) + (" (quarantine)" if is_quarantined(item.item) else ""),
             *(_taken(item) if verbose else []),
         ]
         for item in sorted(checked.result.items, key=lambda item: item.item.id)
@@ -147,7 +147,7 @@ def _all_trials(result: DiffResult) -> str:
     return f"pass^{k}, the chance that all {k} trials of a case pass: {', '.join(told) or '-'}"
 
 
-def _groups(groups: Sequence[Group], width: int) -> str:
+def _groups(groups: Sequence[CaseGroup], width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
 
     limits = any(part.threshold is not None for part in groups)

@@ -19,10 +19,10 @@ def label_blind(settings: Settings, desk: Desk, run_id: str) -> int | None:
 
     None where no judge graded the run, so that there is nothing to calibrate.
     """
-    from replaydiff.diff.judge.labelling import Booth
+    from replaydiff.diff.judge.labelling import LabellingSession
 
     sheet = _sheet(settings, desk, run_id)
-    return None if sheet is None else Booth(sheet).run()
+    return None if sheet is None else LabellingSession(sheet).run()
 
 
 def _sheet(settings: Settings, desk: Desk, run_id: str) -> Path | None:
@@ -30,8 +30,8 @@ def _sheet(settings: Settings, desk: Desk, run_id: str) -> Path | None:
     if not path.exists():
         try:
             with open_store(desk.store, read_only=True) as con:
-                drawn = labels.draw_blind(con, settings, run_id)
+                drawn = labels.draw_sheet(con, settings, run_id)
         except InputError:
             return None
-        labels.begin(path, drawn)
+        labels.write_sheet(path, drawn)
     return path

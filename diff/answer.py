@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replaydiff.diff.expectations import quarantined, verdict_of
+from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import combine
@@ -53,7 +53,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Conclusion:
     """The answer."""
 
     answer: Answer
@@ -61,7 +61,7 @@ class Given:
     next: str
 
 
-def decide(evidence: Evidence) -> Given:
+def decide(evidence: Evidence) -> Conclusion:
     """Apply the rule."""
     if not evidence.counts.compared:
         return _nothing(evidence.run)
@@ -69,17 +69,19 @@ def decide(evidence: Evidence) -> Given:
         return _cannot(evidence.distrust, _show(evidence))
     gated = {name: metric for name, metric in evidence.metrics.items() if metric.gated}
     if missing := [name for name in evidence.gate.metrics if name not in gated]:
-        return _cannot(f"{_and(missing)} is to decide, and {_why_not(evidence, missing[0])}", _show(evidence))
+        return _cannot(
+            f"{_join(missing)} is to decide, and {_why_not(evidence, missing[0])}", _show(evidence)
+        )
     if not gated:
         shown = next(iter(evidence.metrics), None)
         why = _why_not(evidence, shown) if shown else "nothing was graded"
         return _cannot(f"no metric may decide: {why}", _show(evidence))
     if len(evidence.run.lanes) == 1:
-        return _alone(evidence, gated)
+        return _single_lane(evidence, gated)
     return _compare(evidence, gated)
 
 
-def _nothing(run: Run) -> Given:
+def _nothing(run: Run) -> Conclusion:
     """No item has all its lanes."""
     if any(version.kind is VersionKind.OBSERVED for version in run.lanes.values()):
         return _cannot(
@@ -91,7 +93,7 @@ def _nothing(run: Run) -> Given:
     )
 
 
-def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
+def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion:
     gate = evidence.gate
     beyond = _beyond_chance(gated, gate.confidence, evidence.candidates)
     for name, metric in gated.items():
@@ -99,20 +101,20 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
             continue
         if metric.ci[1] < 0 and metric.delta < -gate.tolerance:
             reason = f"{_figures(name, metric, evidence)}: worse by more than {gate.tolerance:g}"
-            return Given(answer=Answer.HOLD, reason=reason, next=_show(evidence))
+            return Conclusion(answer=Answer.HOLD, reason=reason, next=_show(evidence))
     certain = _regressed(evidence.items, [name for name in gated if name not in evidence.unknown_noise])
     if len(certain) > gate.max_regressed:
         reason = (
             f"{_items(len(certain))} regressed beyond the noise ({_names(certain)}), "
             f"and {gate.max_regressed or 'none'} may"
         )
-        return Given(answer=Answer.HOLD, reason=reason, next=_show(evidence))
+        return Conclusion(answer=Answer.HOLD, reason=reason, next=_show(evidence))
     doubtful = _regressed(evidence.items, list(gated))
     if len(doubtful) > gate.max_regressed:
         figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
         return _cannot(
             f"{_items(len(doubtful))} fell on single trials, where the noise is unknown ({figures})",
-            _again(evidence),
+            _more_trials(evidence),
         )
     for name, metric in gated.items():
         if metric.ci is None or metric.delta is None:
@@ -127,12 +129,12 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
             return _cannot(
                 f"{_figures(name, metric, evidence)}: "
                 f"a loss of more than {gate.tolerance:g} cannot be excluded",
-                _more(evidence, metric),
+                _more_items(evidence, metric),
             )
     figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
     fell = _items(len(doubtful)) if doubtful else "no item"
     reason = f"{figures}; {fell} regressed{_elsewhere(evidence)}"
-    return Given(answer=Answer.SHIP, reason=reason, next=_keep(evidence))
+    return Conclusion(answer=Answer.SHIP, reason=reason, next=_after_ship(evidence))
 
 
 def _beyond_chance(gated: Mapping[str, MetricDelta], confidence: float, candidates: int) -> set[str]:
@@ -162,22 +164,22 @@ def _elsewhere(evidence: Evidence) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _alone(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Given:
+def _single_lane(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion:
     ended = [
-        (item, verdict_of(item, names, evidence.cases.case_threshold))
+        (item, case_verdict(item, names, evidence.cases.case_threshold))
         for item in evidence.items
-        if not quarantined(item.item) and (names := [name for name in item.metrics if name in gated])
+        if not is_quarantined(item.item) and (names := [name for name in item.metrics if name in gated])
     ]
-    parts = [_part("items", [verdict for _, verdict in ended], evidence.cases.threshold)]
+    parts = [_share_passed("items", [verdict for _, verdict in ended], evidence.cases.threshold)]
     for tag, threshold in sorted(evidence.cases.thresholds.items()):
         tagged = [verdict for item, verdict in ended if tag in item.item.tags]
         if tagged:
-            parts.append(_part(f"items with the tag {tag}", tagged, threshold))
+            parts.append(_share_passed(f"items with the tag {tag}", tagged, threshold))
     answer, reason = min(parts, key=lambda part: _GRAVEST.index(part[0]))
-    return Given(answer=answer, reason=reason, next=_show(evidence))
+    return Conclusion(answer=answer, reason=reason, next=_show(evidence))
 
 
-def _part(what: str, verdicts: Sequence[Verdict], threshold: float) -> tuple[Answer, str]:
+def _share_passed(what: str, verdicts: Sequence[Verdict], threshold: float) -> tuple[Answer, str]:
     """Whether enough of these items passed, and the sentence that says so."""
     total, passed = len(verdicts), verdicts.count(Verdict.UNCHANGED)
     unclear = verdicts.count(Verdict.INCONCLUSIVE)
@@ -189,8 +191,8 @@ def _part(what: str, verdicts: Sequence[Verdict], threshold: float) -> tuple[Ans
     return Answer.CANNOT_TELL, f"{share} and {_items(unclear)} could be either, where {must} must pass"
 
 
-def _cannot(reason: str, next_: str) -> Given:
-    return Given(answer=Answer.CANNOT_TELL, reason=reason, next=next_)
+def _cannot(reason: str, next_: str) -> Conclusion:
+    return Conclusion(answer=Answer.CANNOT_TELL, reason=reason, next=next_)
 
 
 def _regressed(items: Iterable[ItemVerdict], metrics: Sequence[str]) -> list[ItemVerdict]:
@@ -231,7 +233,7 @@ def _names(items: Sequence[ItemVerdict]) -> str:
     return shown + (", …" if len(items) > 3 else "")
 
 
-def _and(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return " and ".join(names)
 
 
@@ -243,7 +245,7 @@ def _show(evidence: Evidence) -> str:
     return f"replay report {run}"
 
 
-def _keep(evidence: Evidence) -> str:
+def _after_ship(evidence: Evidence) -> str:
     """After SHIP: what got better becomes a case, so that it stays better."""
     run = shlex.quote(evidence.run.id)
     better = [i for i in evidence.items if i.verdict is Verdict.IMPROVED and i.item.case_id is None]
@@ -254,7 +256,7 @@ def _keep(evidence: Evidence) -> str:
     return f"replay report {run} --format html -o report.html"
 
 
-def _again(evidence: Evidence) -> str:
+def _more_trials(evidence: Evidence) -> str:
     """The same items again, with enough trials to know the noise."""
     run = evidence.run
     source = (
@@ -272,17 +274,17 @@ def _again(evidence: Evidence) -> str:
     return f"replay run {source} --old {names['old']} --new {names['new']} --trials {trials} --aa"
 
 
-def _more(evidence: Evidence, metric: MetricDelta) -> str:
+def _more_items(evidence: Evidence, metric: MetricDelta) -> str:
     """What narrows an interval: trials while they are few, then items."""
     sample = evidence.sample
     if evidence.run.trials < _ENOUGH_TRIALS or sample is None or metric.ci is None:
-        return _again(evidence)
+        return _more_trials(evidence)
     half = (metric.ci[1] - metric.ci[0]) / 2
     # The width of an interval falls with the square root of the items.
     wanted = math.ceil(evidence.counts.compared * (half / max(evidence.gate.tolerance, 1e-3)) ** 2 / 10) * 10
     size = min(wanted, sample.population)
     if size <= sample.size:
-        return _again(evidence)
+        return _more_trials(evidence)
     month = f" {sample.month}" if sample.month else ""
     by = "".join(f" --by {shlex.quote(field)}" for field in sample.by)
     where = f" --where {shlex.quote(sample.where)}" if sample.where else ""

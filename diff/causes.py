@@ -22,6 +22,6 @@ _MOST = 2000
 """Characters looked at: a reason is a sentence."""
 
 
-def common(reason: str) -> str:
+def normalise_reason(reason: str) -> str:
     """The reason with `…` for what is one item's own."""
     return _VALUE.sub(lambda match: "=…" if match[0].startswith("=") else "…", reason[:_MOST])

@@ -18,17 +18,17 @@ from replaydiff.diff import answer as answers
 from replaydiff.diff import divergence, expectations
 from replaydiff.diff import gate as gates
 from replaydiff.diff.divergence import find_divergence
-from replaydiff.diff.expectations import groups
+from replaydiff.diff.expectations import case_groups
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.graders.base import PAIRWISE
-from replaydiff.diff.judge.calibration import Standing, standing
-from replaydiff.diff.judge.judge import kinship, versions_of
-from replaydiff.diff.metrics import Worked, metrics_of, varying, work
+from replaydiff.diff.judge.calibration import JudgeStatus, judge_status
+from replaydiff.diff.judge.judge import self_preference_warning, versions_of
+from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying, metric_names
 from replaydiff.diff.ranking import ranked
-from replaydiff.diff.reading import Read, StoredGrades, as_new, read_blocks
+from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_candidate_as_new
 from replaydiff.diff.result import Block, Counts, DiffResult, ItemVerdict, MetricDelta, Noise, Verdict
 from replaydiff.diff.slices import slices
-from replaydiff.diff.statistics.split import split
+from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.errors import UnknownNameError
@@ -102,7 +102,14 @@ def compute(
         return _result(con, run, read, stored, settings, expected, metrics, gate)
     results = {
         found: _result(
-            con, *as_new(run, read, found), stored, settings, expected, metrics, gate, candidates=len(new)
+            con,
+            *with_candidate_as_new(run, read, found),
+            stored,
+            settings,
+            expected,
+            metrics,
+            gate,
+            candidates=len(new),
         )
         for found in new
     }
@@ -112,7 +119,7 @@ def compute(
 def _result(
     con: DuckDBPyConnection,
     run: Run,
-    read: Read,
+    read: RunData,
     stored: StoredGrades,
     settings: Settings,
     expected: CasesSection,
@@ -122,15 +129,19 @@ def _result(
 ) -> DiffResult:
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
     held = partial(_held, con, run, stored=stored, settings=settings, expected=expected)
-    read, aside = expectations.set_aside(run, read)
+    read, aside = expectations.split_quarantined(run, read)
     result = held(read=read, metrics=metrics, gate=gate, candidates=candidates)
-    return result if aside is None else expectations.reported(result, held(read=aside, metrics=(), gate=()))
+    return (
+        result
+        if aside is None
+        else expectations.with_quarantined(result, held(read=aside, metrics=(), gate=()))
+    )
 
 
 def _held(
     con: DuckDBPyConnection,
     run: Run,
-    read: Read,
+    read: RunData,
     stored: StoredGrades,
     settings: Settings,
     expected: CasesSection,
@@ -139,11 +150,11 @@ def _held(
     candidates: int = 1,
 ) -> DiffResult:
     """The same over these blocks, whether they are in quarantine or not."""
-    names = metrics_of(run, read.blocks, metrics, settings)
-    judge_standing = standing(settings, stored)
-    several = varying(names, read.blocks)
+    names = metric_names(run, read.blocks, metrics, settings)
+    judge_standing = judge_status(settings, stored)
+    several = count_varying(names, read.blocks)
     worked = {
-        name: work(
+        name: compute_metric(
             name,
             run,
             read.blocks,
@@ -159,7 +170,7 @@ def _held(
         delta = replace(
             metric.delta,
             calibration=judge_standing.document,
-            split=split(
+            split=split_variance(
                 [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in read.blocks]
             ),
         )
@@ -172,7 +183,7 @@ def _held(
         lane: tally.summary(run.lanes[lane], read.witnesses[lane]) for lane, tally in read.tallies.items()
     }
     unknown = frozenset(name for name, metric in worked.items() if metric.null is None)
-    distrust = divergence.distrust(run, read.witnesses)
+    distrust = divergence.distrust_reason(run, read.witnesses)
     given = answers.decide(
         answers.Evidence(
             run=run,
@@ -193,7 +204,7 @@ def _held(
     kind = _noise(run, len(unknown) < len(worked))
     warnings = [
         *([distrust] if distrust else []),
-        *divergence.divergence(run, read.witnesses),
+        *divergence.divergence_warnings(run, read.witnesses),
         *_warnings(run, counts, deltas, kind, errors, settings, judge_standing, stored),
     ]
     return DiffResult(
@@ -210,7 +221,7 @@ def _held(
         slices=slices(
             items, [name for name, delta in deltas.items() if delta.gated] or names, settings.diff.slice_by
         ),
-        groups=groups(items, expected.thresholds) if len(run.lanes) == 1 else (),
+        groups=case_groups(items, expected.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
             gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
         ),
@@ -220,7 +231,7 @@ def _held(
     )
 
 
-def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: Standing) -> bool:
+def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: JudgeStatus) -> bool:
     if settings.gate.metrics and name not in settings.gate.metrics:
         return False
     # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
@@ -241,7 +252,7 @@ def _cases(run: Run, settings: Settings) -> CasesSection:
 
 
 def _verdicts(
-    run: Run, blocks: Sequence[Block], worked: dict[str, Worked], case_threshold: float | None
+    run: Run, blocks: Sequence[Block], worked: dict[str, MetricResult], case_threshold: float | None
 ) -> tuple[ItemVerdict, ...]:
     items = []
     for block in blocks:
@@ -260,7 +271,7 @@ def _verdicts(
             item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, parting=parted
         )
         if len(run.lanes) == 1 and metrics:
-            item = replace(item, verdict=expectations.verdict_of(item, metrics, case_threshold))
+            item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
         items.append(item)
 
     def place(item: ItemVerdict) -> tuple[int, float]:
@@ -296,7 +307,7 @@ def _warnings(
     kind: Noise,
     errors: int,
     settings: Settings,
-    judge: Standing,
+    judge: JudgeStatus,
     stored: StoredGrades,
 ) -> Iterator[str]:
     """What a reader must know before the figures, the gravest first."""
@@ -323,5 +334,7 @@ def _warnings(
     if stored.judges & deltas.keys():
         if judge.complaint:
             yield judge.complaint
-        if kin := kinship(stored.judge_model or "", [version.model for version in run.lanes.values()]):
+        if kin := self_preference_warning(
+            stored.judge_model or "", [version.model for version in run.lanes.values()]
+        ):
             yield kin

@@ -26,12 +26,12 @@ LEAST_FIDELITY = 0.8
 """Below it more than one tool call in five of the old version was not answered from its own recording."""
 LEAST_AGREEMENT = 0.5
 """Below it the old version, replayed, took another tool path than recorded in most trials."""
-DIVERGED_WORTH_SAYING = 0.1
+DIVERGED_WARNING = 0.1
 """From this share of a lane's trials on, divergence is warned of."""
 
 
 @dataclass(slots=True)
-class Witness:
+class ReplayFidelity:
     """Counts over the trials of one replayed lane."""
 
     calls: int = 0
@@ -53,7 +53,7 @@ class Witness:
             self.from_tape += sum(served.rule is Rule.TAPE for served in trial.served)
             for served in trial.served:
                 if served.rule is Rule.MISS:
-                    self.misses[served.call.name, _kind(served.call, item)] += 1
+                    self.misses[served.call.name, _miss_kind(served.call, item)] += 1
         if trial.status.is_error:
             return
         self.trials += 1
@@ -88,14 +88,14 @@ class Witness:
         return self.agreeing / self.comparable if self.comparable else None
 
 
-def _kind(call: ToolCall, item: Item) -> MissKind:
+def _miss_kind(call: ToolCall, item: Item) -> MissKind:
     recorded = [known.args for known in item.tape if known.name == call.name]
     if not recorded:
         return MissKind.TOOL
     return MissKind.AGAIN if call.args in recorded else MissKind.ARGS
 
 
-def distrust(run: Run, witnesses: dict[Lane, Witness]) -> str | None:
+def distrust_reason(run: Run, witnesses: dict[Lane, ReplayFidelity]) -> str | None:
     """Why the replay cannot carry a conclusion, in a sentence; None where it can."""
     version = run.lanes.get(Lane.OLD)
     witness = witnesses.get(Lane.OLD)
@@ -119,12 +119,12 @@ def distrust(run: Run, witnesses: dict[Lane, Witness]) -> str | None:
     return None
 
 
-def divergence(run: Run, witnesses: dict[Lane, Witness]) -> Iterable[str]:
+def divergence_warnings(run: Run, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
     """A sentence for every lane that often left the tape."""
     for lane, witness in witnesses.items():
         if lane not in run.lanes or not witness.trials:
             continue
-        if witness.diverged / witness.trials >= DIVERGED_WORTH_SAYING:
+        if witness.diverged / witness.trials >= DIVERGED_WARNING:
             most = witness.missed[0] if witness.missed else None
             told = f", most often {most.tool} ({most.kind})" if most else ""
             yield (

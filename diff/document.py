@@ -9,10 +9,10 @@ import msgspec
 
 from replaydiff.diff.result import (
     Candidate,
+    CaseGroup,
     DiffResult,
     Gate,
     GradedTrial,
-    Group,
     ItemVerdict,
     LaneSummary,
     MetricDelta,
@@ -144,7 +144,7 @@ def _slice(part: Slice) -> dict[str, Any]:
     return _fields(part)
 
 
-def _group(part: Group) -> dict[str, Any]:
+def _group(part: CaseGroup) -> dict[str, Any]:
     return _fields(part) | {"rate": part.rate}
 
 

@@ -19,8 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from replaydiff.diff.reading import Read
-from replaydiff.diff.result import DiffResult, GradedTrial, Group, ItemVerdict, Verdict
+from replaydiff.diff.reading import RunData
+from replaydiff.diff.result import CaseGroup, DiffResult, GradedTrial, ItemVerdict, Verdict
 from replaydiff.replay.model import Item, Lane, Run
 
 QUARANTINE = "quarantine"
@@ -28,12 +28,14 @@ QUARANTINE = "quarantine"
 _TIE = 1e-9
 
 
-def quarantined(item: Item) -> bool:
+def is_quarantined(item: Item) -> bool:
     """Whether the case decides nothing."""
     return item.quarantine is not None or (item.case_id is not None and QUARANTINE in item.tags)
 
 
-def verdict(trials: Sequence[GradedTrial], metrics: Collection[str], threshold: float | None) -> Verdict:
+def trials_verdict(
+    trials: Sequence[GradedTrial], metrics: Collection[str], threshold: float | None
+) -> Verdict:
     """`unchanged` (passed), `regressed` (failed) or `inconclusive`, on these metrics; see above."""
     ended = [_passed(graded, metrics) for graded in trials]
     passed, failed = ended.count(True), ended.count(False)
@@ -47,10 +49,10 @@ def verdict(trials: Sequence[GradedTrial], metrics: Collection[str], threshold: 
     return Verdict.UNCHANGED if enough else Verdict.REGRESSED if too_few else Verdict.INCONCLUSIVE
 
 
-def verdict_of(item: ItemVerdict, metrics: Collection[str], fallback: float | None) -> Verdict:
+def case_verdict(item: ItemVerdict, metrics: Collection[str], fallback: float | None) -> Verdict:
     """The verdict on an item of a single lane; `fallback` is the threshold of cases without their own."""
     trials = item.lanes.get(Lane.NEW) or item.lanes.get(Lane.OLD) or ()
-    return verdict(trials, metrics, threshold_of(item.item, fallback))
+    return trials_verdict(trials, metrics, threshold_of(item.item, fallback))
 
 
 def threshold_of(item: Item, fallback: float | None) -> float | None:
@@ -67,7 +69,7 @@ def _passed(graded: GradedTrial, metrics: Collection[str]) -> bool | None:
 pass
 
 
-class Outcome(StrEnum):
+class CaseOutcome(StrEnum):
     """How a case of a single lane ended."""
 
     PASSED = "passed"
@@ -76,31 +78,33 @@ class Outcome(StrEnum):
     NOT_GRADED = "not graded"
 
 
-def outcome(item: ItemVerdict) -> Outcome:
+def case_outcome(item: ItemVerdict) -> CaseOutcome:
     """How this case ended."""
     if not item.metrics:
-        return Outcome.NOT_GRADED
+        return CaseOutcome.NOT_GRADED
     if item.verdict is Verdict.INCONCLUSIVE:
-        return Outcome.UNDECIDED
-    return Outcome.FAILED if item.verdict in (Verdict.REGRESSED, Verdict.MIXED) else Outcome.PASSED
+        return CaseOutcome.UNDECIDED
+    return CaseOutcome.FAILED if item.verdict in (Verdict.REGRESSED, Verdict.MIXED) else CaseOutcome.PASSED
 
 
-def group(by: str, value: str, items: Iterable[ItemVerdict], threshold: float | None = None) -> Group:
+def count_cases(
+    by: str, value: str, items: Iterable[ItemVerdict], threshold: float | None = None
+) -> CaseGroup:
     """These items, counted, without those in quarantine."""
-    ended = [outcome(item) for item in items if not quarantined(item.item)]
-    return Group(
+    ended = [case_outcome(item) for item in items if not is_quarantined(item.item)]
+    return CaseGroup(
         by=by,
         value=value,
         items=len(ended),
-        passed=ended.count(Outcome.PASSED),
-        failed=ended.count(Outcome.FAILED),
-        undecided=ended.count(Outcome.UNDECIDED),
-        not_graded=ended.count(Outcome.NOT_GRADED),
+        passed=ended.count(CaseOutcome.PASSED),
+        failed=ended.count(CaseOutcome.FAILED),
+        undecided=ended.count(CaseOutcome.UNDECIDED),
+        not_graded=ended.count(CaseOutcome.NOT_GRADED),
         threshold=threshold,
     )
 
 
-def groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -> tuple[Group, ...]:
+def case_groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -> tuple[CaseGroup, ...]:
     """Every category, every difficulty, every tag of `thresholds`, by name; without those that are empty."""
     found: dict[tuple[str, str], list[ItemVerdict]] = {}
     for by in ("category", "difficulty"):
@@ -111,7 +115,7 @@ def groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -> tup
     for tag in sorted(thresholds):
         found["tag", tag] = [item for item in items if tag in item.item.tags]
     counted = (
-        group(by, value, members, thresholds.get(value) if by == "tag" else None)
+        count_cases(by, value, members, thresholds.get(value) if by == "tag" else None)
         for (by, value), members in found.items()
     )
     return tuple(one for one in counted if one.items)
@@ -122,23 +126,25 @@ pass
 _SHOWN = 5
 
 
-def set_aside(run: Run, read: Read) -> tuple[Read, Read | None]:
+def split_quarantined(run: Run, read: RunData) -> tuple[RunData, RunData | None]:
     """What counts, and the blocks of cases in quarantine; None where there are none, or one lane alone."""
-    aside = [block for block in read.blocks if quarantined(block.item)]
+    aside = [block for block in read.blocks if is_quarantined(block.item)]
     if not aside or len(run.lanes) == 1:
         return read, None
-    held = [block for block in read.blocks if not quarantined(block.item)]
+    held = [block for block in read.blocks if not is_quarantined(block.item)]
     return replace(read, blocks=held, items=read.items - len(aside)), replace(
         read, blocks=aside, items=len(aside)
     )
 
 
-def reported(result: DiffResult, aside: DiffResult) -> DiffResult:
+def with_quarantined(result: DiffResult, aside: DiffResult) -> DiffResult:
     """The result with the verdicts on the cases in quarantine, worked out among themselves."""
-    return replace(result, quarantined=aside.items, warnings=(*result.warnings, _told(aside.items)))
+    return replace(
+        result, quarantined=aside.items, warnings=(*result.warnings, _quarantine_warning(aside.items))
+    )
 
 
-def _told(items: Sequence[ItemVerdict]) -> str:
+def _quarantine_warning(items: Sequence[ItemVerdict]) -> str:
     """`2 cases are in quarantine and in no figure: a (regressed; Ada, since 2026-11-02), b (unchanged)`."""
     named = []
     for item in items[:_SHOWN]:

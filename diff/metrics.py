@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from replaydiff.diff.causes import common
+from replaydiff.diff.causes import normalise_reason
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.result import Block, ItemMetric, MetricDelta, Verdict, scores_of
 from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import noise, paired
-from replaydiff.diff.verdicts import Judged, Sample, Scale, judge, judge_alone, null_model, settled
+from replaydiff.diff.verdicts import (
+    ItemScores,
+    Scale,
+    ScoredVerdict,
+    item_verdicts,
+    null_model,
+    single_lane_verdict,
+    without_rounding,
+)
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Item, Lane, Run, Status
 from replaydiff.replay.settings import Settings
@@ -22,7 +30,7 @@ _SIDES = (Lane.OLD, Lane.NEW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worked:
+class MetricResult:
     """One metric worked out over the items it applies to."""
 
     delta: MetricDelta
@@ -30,7 +38,7 @@ class Worked:
     null: noise.Null | None
 
 
-def metrics_of(run: Run, blocks: Sequence[Block], asked: Sequence[str], settings: Settings) -> list[str]:
+def metric_names(run: Run, blocks: Sequence[Block], asked: Sequence[str], settings: Settings) -> list[str]:
     """The metrics to show: those asked for and those that are to decide, else all that have grades.
 
     Raises:
@@ -69,10 +77,10 @@ def _applies(name: str, block: Block, settings: Settings) -> bool:
     )
 
 
-def _sample(name: str, block: Block) -> Sample:
+def _item_scores(name: str, block: Block) -> ItemScores:
     scores = {lane: tuple(scores_of(graded, name)) for lane, graded in block.lanes.items()}
     unscored = {lane: len(graded) - len(scores[lane]) for lane, graded in block.lanes.items()}
-    return Sample(
+    return ItemScores(
         old=scores.get(Lane.OLD, ()),
         new=scores.get(Lane.NEW, ()),
         again=scores.get(Lane.OLD2, ()),
@@ -81,7 +89,7 @@ def _sample(name: str, block: Block) -> Sample:
     )
 
 
-def varying(names: Sequence[str], blocks: Sequence[Block]) -> int:
+def count_varying(names: Sequence[str], blocks: Sequence[Block]) -> int:
     """On how many of these metrics any two trials of one item differ: the others can raise no alarm."""
     return sum(any(_varies(name, block) for block in blocks) for name in names)
 
@@ -90,7 +98,7 @@ def _varies(name: str, block: Block) -> bool:
     return len({score for graded in block.lanes.values() for score in scores_of(graded, name)}) > 1
 
 
-def work(
+def compute_metric(
     name: str,
     run: Run,
     blocks: Sequence[Block],
@@ -99,25 +107,25 @@ def work(
     *,
     candidates: int = 1,
     metrics: int = 1,
-) -> Worked:
+) -> MetricResult:
     """One metric over the items it applies to.
 
     It is one of `metrics` on which anything varies, in one of `candidates` comparisons with one old lane.
     """
     gate = settings.gate
     held = [block for block in blocks if _applies(name, block, settings)]
-    samples = [_sample(name, block) for block in held]
+    samples = [_item_scores(name, block) for block in held]
     scale = Scale.of(score for sample in samples for score in (*sample.old, *sample.new, *sample.again))
     null = null_model(samples, scale)
     if all(lane in run.lanes for lane in _SIDES):
-        judged = judge(
+        judged = item_verdicts(
             samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence, metrics=metrics
         )
     else:
         alone = Lane.NEW if Lane.NEW in run.lanes else Lane.OLD
         passes = _outcomes(name, held, alone)
         judged = [
-            judge_alone(passed, len(block.lanes[alone]) - len(passed))
+            single_lane_verdict(passed, len(block.lanes[alone]) - len(passed))
             for block, passed in zip(held, passes, strict=True)
         ]
     by_item = {
@@ -127,12 +135,12 @@ def work(
             delta=sample.delta,
             verdict=verdict.verdict,
             reason=_reason(block, sample, verdict, said),
-            cause=common(_open(name, block, verdict) or said),
+            cause=normalise_reason(_undecided_reason(name, block, verdict) or said),
         )
         for block, sample, verdict in zip(held, samples, judged, strict=True)
-        for said in (_why(name, block, verdict),)
+        for said in (_failure_reason(name, block, verdict),)
     }
-    return Worked(
+    return MetricResult(
         delta=_delta(name, run, held, samples, scale, null, judged, settings, gated, candidates),
         by_item=by_item,
         null=null,
@@ -143,10 +151,10 @@ def _delta(
     name: str,
     run: Run,
     held: Sequence[Block],
-    samples: Sequence[Sample],
+    samples: Sequence[ItemScores],
     scale: Scale,
     null: noise.Null | None,
-    judged: Sequence[Judged],
+    judged: Sequence[ScoredVerdict],
     settings: Settings,
     gated: bool,
     candidates: int,
@@ -169,7 +177,7 @@ def _delta(
     return MetricDelta(
         old=_mean([value for sample in counted if (value := sample.old_mean) is not None]),
         new=_mean([value for sample in counted if (value := sample.new_mean) is not None]),
-        delta=settled(grouped.mean) if deltas else None,
+        delta=without_rounding(grouped.mean) if deltas else None,
         se=se,
         ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=run.seed),
         p=paired.sign_flip(grouped, seed=run.seed),
@@ -198,14 +206,14 @@ def _delta(
     )
 
 
-def _trials_se(samples: Sequence[Sample], null: noise.Null) -> float:
+def _trials_se(samples: Sequence[ItemScores], null: noise.Null) -> float:
     """What the noise of trials alone makes of the mean change's standard error, on the scale 0 to 1."""
     spread = math.fsum(1 / len(sample.old) + 1 / len(sample.new) for sample in samples)
     return null.noise * math.sqrt(spread) / len(samples) if samples else 0.0
 
 
 def _month(
-    pairs: Sequence[tuple[Item, Sample, float]], confidence: float, reach: float, seed: int
+    pairs: Sequence[tuple[Item, ItemScores, float]], confidence: float, reach: float, seed: int
 ) -> dict[str, Any]:
     """The fields of a `MetricDelta` that speak for the population the sample was drawn from."""
     weights = [item.weight for item, _, _ in pairs]
@@ -232,7 +240,7 @@ def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
     ]
 
 
-def _reason(block: Block, sample: Sample, judged: Judged, said: str) -> str:
+def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, said: str) -> str:
     """`old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
     parts = []
     for lane, scores, unscored in (
@@ -240,20 +248,20 @@ def _reason(block: Block, sample: Sample, judged: Judged, said: str) -> str:
         (Lane.NEW, sample.new, sample.new_unscored),
     ):
         if lane in block.lanes:
-            parts.append(f"{lane.value} {_tally(scores, unscored)}")
+            parts.append(f"{lane.value} {_passes(scores, unscored)}")
     text = ", ".join(parts)
     if said:
         text += f": {said}"
     return f"{text} ({judged.note})" if judged.note else text
 
 
-def _why(name: str, block: Block, judged: Judged) -> str:
+def _failure_reason(name: str, block: Block, judged: ScoredVerdict) -> str:
     """What the lane that did worse did wrong, else the other; empty where nobody said."""
     worse, other = (Lane.OLD, Lane.NEW) if judged.verdict is Verdict.IMPROVED else (Lane.NEW, Lane.OLD)
-    return _said(name, block, worse) or _said(name, block, other) or ""
+    return _lane_failure(name, block, worse) or _lane_failure(name, block, other) or ""
 
 
-def _open(name: str, block: Block, judged: Judged) -> str:
+def _undecided_reason(name: str, block: Block, judged: ScoredVerdict) -> str:
     """Why it cannot be told, and how the first trial without a score ended; empty where it can."""
     if judged.verdict is not Verdict.INCONCLUSIVE or not judged.note:
         return ""
@@ -265,7 +273,7 @@ def _open(name: str, block: Block, judged: Judged) -> str:
     return judged.note
 
 
-def _tally(scores: Sequence[float], unscored: int) -> str:
+def _passes(scores: Sequence[float], unscored: int) -> str:
     if not scores:
         return "without a score"
     if all(score in (0.0, 1.0) for score in scores):
@@ -275,7 +283,7 @@ def _tally(scores: Sequence[float], unscored: int) -> str:
     return f"{text} and {unscored} without a score" if unscored else text
 
 
-def _said(name: str, block: Block, lane: Lane) -> str | None:
+def _lane_failure(name: str, block: Block, lane: Lane) -> str | None:
     """What the first failing trial of a lane did wrong: its grade's reason, else why it errored."""
     for trial in block.lanes.get(lane, ()):
         grade = trial.grades.get(name)

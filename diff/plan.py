@@ -35,7 +35,7 @@ _LEAST_PAIRS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class NoiseEstimate:
     """What a run says of one metric's noise, and of prices."""
 
     metric: str
@@ -53,7 +53,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class PlannedSize:
     """A comparison of `items` items with `trials` trials a lane."""
 
     items: int
@@ -63,7 +63,7 @@ class Size:
     cost_usd: float | None
 
 
-def seen(result: DiffResult, metric: str) -> Seen:
+def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     """What the run says of a metric.
 
     Raises:
@@ -93,7 +93,7 @@ def seen(result: DiffResult, metric: str) -> Seen:
     shared = math.fsum(1 / len(found[Lane.OLD]) + 1 / len(found[Lane.NEW]) for _, found in both) / len(both)
     grouped = paired.clusters(deltas, [cluster(item.item) for item, _ in both])
     se, plain = paired.standard_error(grouped), math.sqrt(spread / len(deltas))
-    return Seen(
+    return NoiseEstimate(
         metric=metric,
         items=len(both),
         between=math.sqrt(max(0.0, spread - variance * shared)),
@@ -104,7 +104,9 @@ def seen(result: DiffResult, metric: str) -> Seen:
     )
 
 
-def effect(known: Seen, items: int, trials: int, *, confidence: float, power: float = POWER) -> float:
+def smallest_change(
+    known: NoiseEstimate, items: int, trials: int, *, confidence: float, power: float = POWER
+) -> float:
     """The smallest change that n items of k trials show."""
     alone = items / known.design
     of_trials = 2 * (known.noise or 0.0) ** 2 / trials
@@ -119,29 +121,33 @@ def effect(known: Seen, items: int, trials: int, *, confidence: float, power: fl
     return math.inf if found is None else found
 
 
-def items_for(known: Seen, wanted: float, trials: int, *, confidence: float, power: float) -> int | None:
+def items_needed(
+    known: NoiseEstimate, wanted: float, trials: int, *, confidence: float, power: float
+) -> int | None:
     """The fewest items that show a change of this size; None where a million do not."""
     low, high = 2, 4
-    while effect(known, high, trials, confidence=confidence, power=power) > wanted:
+    while smallest_change(known, high, trials, confidence=confidence, power=power) > wanted:
         low, high = high, high * 2
         if high > MOST_ITEMS:
             return None
     while low < high:
         middle = (low + high) // 2
-        if effect(known, middle, trials, confidence=confidence, power=power) <= wanted:
+        if smallest_change(known, middle, trials, confidence=confidence, power=power) <= wanted:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def size(known: Seen, items: int, trials: int, lanes: int, *, confidence: float, power: float) -> Size:
+def planned_size(
+    known: NoiseEstimate, items: int, trials: int, lanes: int, *, confidence: float, power: float
+) -> PlannedSize:
     """What n items of k trials in so many lanes show, and cost."""
     price = known.trial_usd
-    return Size(
+    return PlannedSize(
         items=items,
         trials=trials,
-        effect=effect(known, items, trials, confidence=confidence, power=power),
+        effect=smallest_change(known, items, trials, confidence=confidence, power=power),
         cost_usd=None if price is None else price * items * trials * lanes,
     )
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from replaydiff.diff import divergence
-from replaydiff.diff.divergence import Witness
+from replaydiff.diff.divergence import ReplayFidelity
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE
 from replaydiff.diff.graders.registry import free_grades
 from replaydiff.diff.result import Block, GradedTrial, LaneSummary
@@ -120,7 +120,7 @@ class LaneTally:
             self.input_tokens = (self.input_tokens or 0) + trial.usage.input_tokens
             self.output_tokens = (self.output_tokens or 0) + trial.usage.output_tokens
 
-    def summary(self, version: Version, witness: Witness) -> LaneSummary:
+    def summary(self, version: Version, witness: ReplayFidelity) -> LaneSummary:
         """The lane as reports show it; latencies are of trials that ended `ok`.
 
         A recording is not a replay: an observed lane has no fidelity and agrees with nothing.
@@ -151,13 +151,13 @@ TIE = 0.5
 _encode = msgspec.json.Encoder().encode
 
 
-def by_item(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item, list[Trial]]]:
+def items_with_trials(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item, list[Trial]]]:
     """Every item of the run with its trials; both come by position, so one walk pairs them."""
     groups = groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id)
     waiting = next(groups, None)
     for item in iter_items(con, run.id):
         if waiting is not None and waiting[0] == item.id:
-            shared = _Shared(item, run)
+            shared = _ValuePool(item, run)
             yield item, [shared.trial(trial) for trial in waiting[1]]
             waiting = next(groups, None)
         else:
@@ -166,12 +166,12 @@ def by_item(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item, list[Tria
 
 def computed_grades(con: DuckDBPyConnection, run: Run, settings: Settings) -> Iterator[Grade]:
     """The grades of a run that cost nothing and so are stored nowhere."""
-    for item, trials in by_item(con, run):
+    for item, trials in items_with_trials(con, run):
         for trial in trials:
             yield from free_grades(item, trial, settings).values()
 
 
-class _Shared:
+class _ValuePool:
     """The values of one item and its trials so far; an equal one of a later trial becomes the same object."""
 
     def __init__(self, item: Item, run: Run) -> None:
@@ -196,7 +196,7 @@ class _Shared:
     def _served(self, served: ServedCall) -> ServedCall:
         call = served.call
         known = self._calls.setdefault(call.name, [])
-        same = next((other for other in known if _equal(other, call)), None)
+        same = next((other for other in known if _same_json(other, call)), None)
         if same is None:
             known.append(call)
             return served
@@ -211,7 +211,7 @@ class _Shared:
         )
 
 
-def _equal(one: ToolCall, other: ToolCall) -> bool:
+def _same_json(one: ToolCall, other: ToolCall) -> bool:
     """Whether two calls have the very same arguments and result."""
     if one.args != other.args or one.result != other.result:
         return False
@@ -228,30 +228,30 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Read:
+class RunData:
     """What one walk over a run's items and trials leaves."""
 
     items: int
     """Items of the run, whether their blocks are whole or not."""
     blocks: list[Block]
     tallies: dict[Lane, LaneTally]
-    witnesses: dict[Lane, divergence.Witness]
+    witnesses: dict[Lane, divergence.ReplayFidelity]
 
 
-def read_blocks(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredGrades) -> Read:
+def read_blocks(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredGrades) -> RunData:
     """Walk over the run once, grading what costs nothing."""
-    read = Read(
+    read = RunData(
         items=0,
         blocks=[],
         tallies={lane: LaneTally() for lane in run.lanes},
-        witnesses={lane: divergence.Witness() for lane in run.lanes},
+        witnesses={lane: divergence.ReplayFidelity() for lane in run.lanes},
     )
-    for item, trials in by_item(con, run):
+    for item, trials in items_with_trials(con, run):
         read.items += 1
         trials = [trial for trial in trials if trial.lane in run.lanes]
         for trial in trials:
             read.tallies[trial.lane].add(trial)
-        if not _whole(run, trials):
+        if not _is_complete(run, trials):
             continue
         lanes: dict[Lane, list[GradedTrial]] = {lane: [] for lane in run.lanes}
         for trial in trials:
@@ -264,7 +264,7 @@ def read_blocks(con: DuckDBPyConnection, run: Run, settings: Settings, stored: S
     return read
 
 
-def as_new(run: Run, read: Read, candidate: Lane) -> tuple[Run, Read]:
+def with_candidate_as_new(run: Run, read: RunData, candidate: Lane) -> tuple[Run, RunData]:
     """The run and what was read of it, with this candidate as its lane `new` and without the others."""
 
     def kept(lanes: Mapping[Lane, T]) -> dict[Lane, T]:
@@ -275,13 +275,13 @@ def as_new(run: Run, read: Read, candidate: Lane) -> tuple[Run, Read]:
         }
 
     def renamed(block: Block) -> Block:
-        lanes = kept(_compared_with(candidate, block.lanes))
+        lanes = kept(_pairwise_grades_against(candidate, block.lanes))
         lanes[Lane.NEW] = tuple(
             replace(graded, trial=replace(graded.trial, lane=Lane.NEW)) for graded in lanes.get(Lane.NEW, ())
         )
         return replace(block, lanes=lanes)
 
-    return replace(run, lanes=kept(run.lanes)), Read(
+    return replace(run, lanes=kept(run.lanes)), RunData(
         items=read.items,
         blocks=[renamed(block) for block in read.blocks],
         tallies=kept(read.tallies),
@@ -289,7 +289,7 @@ def as_new(run: Run, read: Read, candidate: Lane) -> tuple[Run, Read]:
     )
 
 
-def _compared_with(
+def _pairwise_grades_against(
     candidate: Lane, lanes: Mapping[Lane, tuple[GradedTrial, ...]]
 ) -> Mapping[Lane, tuple[GradedTrial, ...]]:
     """The lanes with the judge's comparisons of the old trials being those with this candidate."""
@@ -319,7 +319,7 @@ def rest_of(new: Grade) -> Grade:
     )
 
 
-def _whole(run: Run, trials: Sequence[Trial]) -> bool:
+def _is_complete(run: Run, trials: Sequence[Trial]) -> bool:
     """Whether every lane of the item's block has finished. An observed lane has what was recorded."""
     for lane, version in run.lanes.items():
         finished = sum(trial.lane is lane and trial.status is not Status.CANCELLED for trial in trials)

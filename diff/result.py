@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from replaydiff.diff.statistics.split import Split
+from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
 
 
@@ -151,7 +151,7 @@ class MetricDelta:
     """pass@k by lane: the chance that at least one of k trials of an item passes."""
     calibration: JsonObject | None = None
     """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
-    split: Split | None = None
+    split: VarianceSplit | None = None
     """Of the judge: where the change's uncertainty comes from; None of one lane, and for other metrics."""
 
 
@@ -239,7 +239,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class CaseGroup:
     """The cases of one category, difficulty or tag that a single lane was held against."""
 
     by: str
@@ -336,7 +336,7 @@ class DiffResult:
     usage: dict[str, UsageDelta] = field(default_factory=dict)
     """Cost, latency and tokens of a trial in both lanes, where they are known; empty for one lane."""
     slices: tuple[Slice, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[CaseGroup, ...] = ()
     """Of a single lane: its cases by category, difficulty and tag with a threshold; empty where two lanes are
     compared."""
     gate: Gate = field(default_factory=Gate)

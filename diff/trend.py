@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class TrendPoint:
     """One run of a series."""
 
     run: str
@@ -86,14 +86,14 @@ def series(runs: Sequence[Run], cases: str | None = None, *, samples: bool = Fal
     return [run for run in done if run.golden_path == done[-1].golden_path]
 
 
-def kind(run: Run) -> str:
+def series_kind(run: Run) -> str:
     """Which series a run belongs to: `samples`, or the path of its golden set."""
     return "samples" if run.sample else str(run.golden_path)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scores:
-    point: Point
+class _RunScores:
+    point: TrendPoint
     groups: Mapping[str, Sequence[float]]
     """The lane's scores by item."""
     weights: Mapping[str, float]
@@ -103,12 +103,12 @@ class _Scores:
 
 def trend(
     con: DuckDBPyConnection, runs: Sequence[Run], metric: str, lane: Lane, settings: Settings
-) -> list[Point]:
+) -> list[TrendPoint]:
     """The series of these runs, oldest first; runs without a score of the metric in the lane are left out."""
     confidence = settings.gate.confidence
-    points: list[Point] = []
-    before: _Scores | None = None
-    base: _Scores | None = None
+    points: list[TrendPoint] = []
+    before: _RunScores | None = None
+    base: _RunScores | None = None
     for run in runs:
         found = _scores(con, run, metric, lane, settings)
         if found is None:
@@ -117,10 +117,10 @@ def trend(
         if before is not None and base is not None:
             several = base is not before
             z = float(ndtri((1 + simultaneous(confidence, 1 + several)) / 2))
-            change, limit = _against(found, before, z)
+            change, limit = _change_and_limit(found, before, z)
             point = replace(point, change=change, limit=limit)
             if several:
-                change, limit = _against(found, base, z)
+                change, limit = _change_and_limit(found, base, z)
                 point = replace(point, base=base.point.run, base_change=change, base_limit=limit)
         points.append(point)
         before = found
@@ -129,7 +129,9 @@ def trend(
     return points
 
 
-def _scores(con: DuckDBPyConnection, run: Run, metric: str, lane: Lane, settings: Settings) -> _Scores | None:
+def _scores(
+    con: DuckDBPyConnection, run: Run, metric: str, lane: Lane, settings: Settings
+) -> _RunScores | None:
     """What a run says of the metric in the lane; None where it says nothing."""
     if lane not in run.lanes:
         return None
@@ -150,7 +152,7 @@ def _scores(con: DuckDBPyConnection, run: Run, metric: str, lane: Lane, settings
     if not groups:
         return None
     weights = {item.item.id: item.item.weight if run.sample else 1.0 for item in result.items}
-    return _Scores(_point(run, lane, groups, weights, repeated, settings), groups, weights, repeated)
+    return _RunScores(_point(run, lane, groups, weights, repeated, settings), groups, weights, repeated)
 
 
 def _point(
@@ -160,12 +162,12 @@ def _point(
     weights: Mapping[str, float],
     repeated: Sequence[Sequence[float]],
     settings: Settings,
-) -> Point:
+) -> TrendPoint:
     mean = _weighted(groups, weights)
     error = _sampling_error(groups, weights) if run.sample else _noise_error(groups, repeated)
     half = 0.0 if error is None else float(ndtri((1 + settings.gate.confidence) / 2)) * error
     version = run.lanes[lane]
-    return Point(
+    return TrendPoint(
         run=run.id,
         created_at=run.created_at,
         of=run.sample or run.golden_path or "-",
@@ -178,7 +180,7 @@ def _point(
     )
 
 
-def _against(now: _Scores, before: _Scores, z: float) -> tuple[float | None, float | None]:
+def _change_and_limit(now: _RunScores, before: _RunScores, z: float) -> tuple[float | None, float | None]:
     """The change of one run against another, and what it must exceed to be more than noise."""
     if now.point.of == before.point.of:
         shared = sorted(now.groups.keys() & before.groups.keys())

@@ -40,7 +40,7 @@ _DUST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class ItemScores:
     """The scores of one item on one metric."""
 
     old: tuple[float, ...] = ()
@@ -65,7 +65,7 @@ class Sample:
     def delta(self) -> float | None:
         """mean(new) − mean(old); None where a lane has no score."""
         old, new = self.old_mean, self.new_mean
-        return None if old is None or new is None else settled(new - old)
+        return None if old is None or new is None else without_rounding(new - old)
 
     def delta_bounds(self, low: float, high: float) -> tuple[float, float] | None:
         """The delta with every unscored trial at the new lane's disadvantage, and at its advantage.
@@ -115,14 +115,14 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ScoredVerdict:
     """The verdict on one item and metric, and what tempers it (empty where nothing does)."""
 
     verdict: Verdict
     note: str = ""
 
 
-def null_model(samples: Sequence[Sample], scale: Scale) -> noise.Null | None:
+def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
     """The noise of one metric: fitted to every item and version that was tried at least twice."""
     groups = []
     for sample in samples:
@@ -131,36 +131,36 @@ def null_model(samples: Sequence[Sample], scale: Scale) -> noise.Null | None:
     return noise.fit([group for group in groups if group])
 
 
-def judge(
-    samples: Sequence[Sample],
+def item_verdicts(
+    samples: Sequence[ItemScores],
     scale: Scale,
     null: noise.Null | None,
     *,
     min_delta: float,
     confidence: float,
     metrics: int = 1,
-) -> list[Judged]:
+) -> list[ScoredVerdict]:
     """The verdict on every item of one metric, of so many that vary, that has both lanes."""
     level = (1 - confidence) / (2 * max(1, metrics))
-    down = _announced(samples, scale, null, -1, level)
-    up = _announced(samples, scale, null, +1, level)
+    down = _beyond_noise(samples, scale, null, -1, level)
+    up = _beyond_noise(samples, scale, null, +1, level)
     return [
-        _one(sample, scale, null is None, fell or rose, min_delta)
+        _verdict(sample, scale, null is None, fell or rose, min_delta)
         for sample, fell, rose in zip(samples, down, up, strict=True)
     ]
 
 
-def judge_alone(passes: Sequence[bool], unscored: int) -> Judged:
+def single_lane_verdict(passes: Sequence[bool], unscored: int) -> ScoredVerdict:
     """The verdict on an item of a single lane, by the expectation: which of its scored trials passed."""
     passed = sum(passes)
     if not passes:
-        return Judged(verdict=Verdict.INCONCLUSIVE, note="no trial could be scored")
+        return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note="no trial could be scored")
     if passed == 0 and not unscored:
-        return Judged(verdict=Verdict.REGRESSED)
+        return ScoredVerdict(verdict=Verdict.REGRESSED)
     if passed == len(passes) and not unscored:
-        return Judged(verdict=Verdict.UNCHANGED)
+        return ScoredVerdict(verdict=Verdict.UNCHANGED)
     note = _unscored(unscored, len(passes) + unscored, "") if unscored else "passes come and go"
-    return Judged(verdict=Verdict.INCONCLUSIVE, note=note)
+    return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=note)
 
 
 def combine(verdicts: Iterable[Verdict]) -> Verdict:
@@ -172,8 +172,8 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     return next((verdict for verdict in order if verdict in seen), Verdict.UNCHANGED)
 
 
-def _announced(
-    samples: Sequence[Sample], scale: Scale, null: noise.Null | None, sign: int, level: float
+def _beyond_noise(
+    samples: Sequence[ItemScores], scale: Scale, null: noise.Null | None, sign: int, level: float
 ) -> list[bool]:
     """Which items' difference to one side is beyond the noise."""
     if null is None:
@@ -189,33 +189,35 @@ def _announced(
     return [chance <= level for chance in noise.false_discovery(chances)]
 
 
-def _one(sample: Sample, scale: Scale, unknown: bool, beyond: bool, min_delta: float) -> Judged:
+def _verdict(
+    sample: ItemScores, scale: Scale, unknown: bool, beyond: bool, min_delta: float
+) -> ScoredVerdict:
     delta = sample.delta
     old_total, new_total = len(sample.old) + sample.old_unscored, len(sample.new) + sample.new_unscored
     gap = _unscored(sample.old_unscored, old_total, "old") or _unscored(sample.new_unscored, new_total, "new")
     if delta is None:
-        return Judged(verdict=Verdict.INCONCLUSIVE, note=gap or "a lane has no trial")
+        return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=gap or "a lane has no trial")
     bounds = sample.delta_bounds(scale.low, scale.high) or (delta, delta)
     if abs(delta) < min_delta - _TIE:
         if gap and max(-bounds[0], bounds[1]) >= min_delta - _TIE:
-            return Judged(verdict=Verdict.INCONCLUSIVE, note=gap)
-        return Judged(verdict=Verdict.UNCHANGED, note=gap)
+            return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=gap)
+        return ScoredVerdict(verdict=Verdict.UNCHANGED, note=gap)
     verdict = Verdict.REGRESSED if delta < 0 else Verdict.IMPROVED
     nearest_to_none = bounds[1] if delta < 0 else -bounds[0]
     if gap and nearest_to_none > -min_delta + _TIE:
-        return Judged(verdict=Verdict.INCONCLUSIVE, note=gap)
+        return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=gap)
     if unknown:
-        return Judged(verdict=verdict, note=SINGLE_TRIAL)
+        return ScoredVerdict(verdict=verdict, note=SINGLE_TRIAL)
     if not beyond:
-        return Judged(verdict=Verdict.INCONCLUSIVE, note=gap or "within the noise of repeated trials")
-    return Judged(verdict=verdict, note=gap)
+        return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=gap or "within the noise of repeated trials")
+    return ScoredVerdict(verdict=verdict, note=gap)
 
 
 def _unscored(count: int, total: int, lane: str) -> str:
     return f"{count} of {total}{' ' + lane if lane else ''} trials have no score" if count else ""
 
 
-def settled(delta: float) -> float:
+def without_rounding(delta: float) -> float:
     """The difference without what floating point left of 0: 2/3 − 2/3 from other sums is no change."""
     return 0.0 if abs(delta) < _DUST else delta
 

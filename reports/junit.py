@@ -14,7 +14,7 @@ from __future__ import annotations
 from enum import StrEnum
 from xml.etree import ElementTree
 
-from replaydiff.diff.expectations import quarantined
+from replaydiff.diff.expectations import is_quarantined
 from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import one_line, visible
@@ -96,7 +96,7 @@ def _case(
 
 def _outcome(item: ItemVerdict) -> _Outcome:
     if item.verdict in (Verdict.REGRESSED, Verdict.MIXED):
-        return _Outcome.SKIPPED if quarantined(item.item) else _Outcome.FAILURE
+        return _Outcome.SKIPPED if is_quarantined(item.item) else _Outcome.FAILURE
     if item.verdict is not Verdict.INCONCLUSIVE:
         return _Outcome.PASSED
     return _Outcome.ERROR if words.failed_trials(item, Lane.NEW) else _Outcome.SKIPPED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.diff.result import Counts, DiffResult, ItemMetric, ItemVerdict, MetricDelta, Noise, Verdict
-from replaydiff.diff.statistics.split import Split
+from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Json, JsonObject, Lane, Run, Trial
 from replaydiff.reports import numbers
 
@@ -160,7 +160,7 @@ def failed_trials(item: ItemVerdict, lane: Lane) -> list[Trial]:
     return [graded.trial for graded in item.lanes.get(lane, ()) if graded.trial.status.is_error]
 
 
-def _split(split: Split) -> str:
+def _split(split: VarianceSplit) -> str:
     """Where the uncertainty comes from, and what of it to buy more of."""
     parts = (
         (split.votes, "votes", "judge"),

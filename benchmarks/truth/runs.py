@@ -114,7 +114,7 @@ def diffed(truth: Truth, scores: Scores, *, seed: int = 0, **sections: Any) -> D
         for name, answer in reads.items():
             stack.enter_context(patch.object(module, name, answer))
         stack.enter_context(
-            patch.object(reading, "by_item", lambda _con, _run: zip(items, trials, strict=True))
+            patch.object(reading, "items_with_trials", lambda _con, _run: zip(items, trials, strict=True))
         )
         return module.compute(None, run.id, settings)  # type: ignore[arg-type]
 

@@ -1,7 +1,7 @@
-"""Whether the arguments of two calls agree, where some places of them have rules of their own.
+r"""Whether the arguments of two calls agree, where some places of them have rules of their own.
 
     JSON in a string    a string that is a JSON object or array counts as what it says, at any depth
-    path                `customer.email`, `items.0.price`; `*` is any key or index; `\\.` is a dot in a key
+    path                `customer.email`, `items.0.price`; `*` is any key or index; `\.` is a dot in a key
     rule                what `PathRule` and `NamedRule` say; it decides for everything below its path
 
 Where two paths lead to one place, the one that names the key goes before the one with `*`. Everything that no
@@ -87,7 +87,7 @@ class Rules:
             ReplayError: a function of the user's cannot be loaded, or failed.
         """
         if self._function is not None:
-            if not _asked(self._function, wanted, made, self._root):
+            if not _call_user_function(self._function, wanted, made, self._root):
                 yield Difference("", (wanted,), (made,), f"as {self._function} compares")
             return
         keys = [key for key in wanted if key not in self._ignored]
@@ -120,10 +120,10 @@ class Rules:
         rule = next((node.rule for node in nodes if node.rule is not None), None)
         if rule is not None:
             if not _holds(rule, wanted, made, self._root):
-                yield Difference(path, (wanted,), (made,), _words(rule))
+                yield Difference(path, (wanted,), (made,), _rule_text(rule))
             return
         if any(node.below for node in nodes):
-            inner_wanted, inner_made = _inside(wanted), _inside(made)
+            inner_wanted, inner_made = _decode_json_text(wanted), _decode_json_text(made)
             if isinstance(inner_wanted, dict) and isinstance(inner_made, dict):
                 keys = [*inner_wanted, *(key for key in inner_made if key not in inner_wanted)]
                 yield from self._members(keys, inner_wanted, inner_made, nodes, path)
@@ -147,17 +147,17 @@ def equal(wanted: Json, made: Json) -> bool:
     or a number is none, both are written out.
     """
     try:
-        found = _alike(wanted, made)
+        found = _equal_values(wanted, made)
     except RecursionError:
         found = None
     return canonical({"": wanted}) == canonical({"": made}) if found is None else found
 
 
-def _alike(one: Json, other: Json) -> bool | None:
+def _equal_values(one: Json, other: Json) -> bool | None:
     """Whether two values are equal; None where that cannot be told without writing them out."""
     kind = type(one)
     if kind is not type(other):
-        return _alike_of_two_kinds(one, other)
+        return _equal_across_types(one, other)
     if kind in _PLAIN and one == other:
         return True
     if isinstance(one, str) and isinstance(other, str):
@@ -180,7 +180,7 @@ def _alike(one: Json, other: Json) -> bool | None:
         # The usual case, without a call.
         if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
             continue
-        found = _alike(value, opposite)
+        found = _equal_values(value, opposite)
         if found is False:
             return False
         if found is None:
@@ -188,7 +188,7 @@ def _alike(one: Json, other: Json) -> bool | None:
     return told
 
 
-def _alike_of_two_kinds(one: Json, other: Json) -> bool | None:
+def _equal_across_types(one: Json, other: Json) -> bool | None:
     if isinstance(one, str) or isinstance(other, str):
         text, value = (one, other) if isinstance(one, str) else (other, one)
         inside = isinstance(text, str) and text[:1] in _OPENING and isinstance(value, dict | list | tuple)
@@ -201,7 +201,7 @@ def _alike_of_two_kinds(one: Json, other: Json) -> bool | None:
     return None if isinstance(one, list | tuple) and isinstance(other, list | tuple) else False
 
 
-def _inside(value: Json) -> Json:
+def _decode_json_text(value: Json) -> Json:
     """What a value says: of a string that is a JSON object or array, that."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         found = decode(value)
@@ -210,7 +210,7 @@ def _inside(value: Json) -> Json:
 
 
 def _decoded(value: Json) -> Json:
-    value = _inside(value)
+    value = _decode_json_text(value)
     if isinstance(value, dict):
         return {key: _decoded(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -225,7 +225,7 @@ def _numbered(rows: list[Json]) -> dict[str, Json]:
 def _holds(rule: NamedRule | PathRule, wanted: Json, made: Json, root: Path) -> bool:
     if isinstance(rule, PathRule):
         if rule.function is not None:
-            return _asked(rule.function, wanted, made, root)
+            return _call_user_function(rule.function, wanted, made, root)
         if rule.regex is not None:
             text = made if isinstance(made, str) else json.dumps(made, ensure_ascii=False)
             return re.search(rule.regex, text) is not None
@@ -294,7 +294,7 @@ def _utc(moment: datetime) -> datetime:
         return moment.replace(tzinfo=UTC)
 
 
-def _asked(target: str, wanted: Json, made: Json, root: Path) -> bool:
+def _call_user_function(target: str, wanted: Json, made: Json, root: Path) -> bool:
     function = _function(target, root)
     try:
         return bool(function(wanted, made))
@@ -310,7 +310,7 @@ def _function(target: str, root: Path) -> Callable[[Json, Json], Any]:
     return load_function(target, root, "match function")
 
 
-def _words(rule: NamedRule | PathRule) -> str:
+def _rule_text(rule: NamedRule | PathRule) -> str:
     """What a rule asks for, to put behind `must be`."""
     if isinstance(rule, str):
         return {
@@ -328,7 +328,7 @@ def _words(rule: NamedRule | PathRule) -> str:
     return f"within {' + '.join(allowed)}"
 
 
-def laid_over(own: str | ToolMatch | None, under: str | ToolMatch | None) -> ToolMatch | None:
+def merge_rules(own: str | ToolMatch | None, under: str | ToolMatch | None) -> ToolMatch | None:
     """What is said of a tool in two places, the first before the second; None where nothing is."""
     upper, lower = _as_match(own), _as_match(under)
     if upper is None or lower is None:

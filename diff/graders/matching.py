@@ -46,7 +46,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaydiff.diff.graders.arguments import ANY, Rules, equal, laid_over
+from replaydiff.diff.graders.arguments import ANY, Rules, equal, merge_rules
 from replaydiff.replay.align import common_subsequence
 from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
@@ -55,7 +55,7 @@ _CALL_WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matched:
+class MatchResult:
     """The outcome of one comparison."""
 
     passed: bool
@@ -78,7 +78,7 @@ def match(
     rules: Match,
     ignore_by_tool: Mapping[str, Collection[str]] = _NOTHING,
     root: Path = _HERE,
-) -> Matched:
+) -> MatchResult:
     """Compare the calls an agent made with the expected ones.
 
     `ignore_by_tool` names arguments that never count in calls of one tool, beside `rules.ignore_args`;
@@ -89,8 +89,8 @@ def match(
     """
     pair = _Pair(expected, actual, rules, ignore_by_tool, root)
     if pair.passes():
-        return Matched(passed=True, partial=1.0, reason="")
-    return Matched(passed=False, partial=pair.partial(), reason=pair.reason())
+        return MatchResult(passed=True, partial=1.0, reason="")
+    return MatchResult(passed=False, partial=pair.partial(), reason=pair.reason())
 
 
 def can_still_match(
@@ -144,7 +144,7 @@ class _Pair:
         if not self.rules.tools:
             return self.rules.args, None
         if name not in self._said:
-            said = laid_over(self.rules.tools.get(name), self.rules.tools.get(ANY))
+            said = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
             how = said.args if said and said.args else self.rules.args
             own = said if said and (said.paths or said.function) else None
             self._said[name] = how, Rules(own, how, self._ignored(name), self._root) if own else None
@@ -344,8 +344,8 @@ class _Pair:
                 wanted_args, made_args = _differing(wanted.args, made.args, self._ignored(wanted.name), how)
             else:
                 differences = list(own.differences(wanted.args, made.args))
-                wanted_args = _placed((one.path, one.wanted) for one in differences)
-                made_args = _placed((one.path, one.made) for one in differences)
+                wanted_args = _at_paths((one.path, one.wanted) for one in differences)
+                made_args = _at_paths((one.path, one.made) for one in differences)
                 first = next((one for one in differences if one.rule), None)
                 asked = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
         shown = f"expected {_shown(wanted.name, wanted_args)}, got {_shown(made.name, made_args)}"
@@ -372,7 +372,7 @@ def _differing(
     )
 
 
-def _placed(values: Iterable[tuple[str, tuple[Json, ...]]]) -> JsonObject:
+def _at_paths(values: Iterable[tuple[str, tuple[Json, ...]]]) -> JsonObject:
     """Path → value, where there is one; the arguments themselves where the path is the top."""
     placed: JsonObject = {}
     for path, found in values:

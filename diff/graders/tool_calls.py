@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from replaydiff.diff.graders import quality
-from replaydiff.diff.graders.arguments import laid_over
+from replaydiff.diff.graders.arguments import merge_rules
 from replaydiff.diff.graders.base import Grader, abstained, scored
 from replaydiff.diff.graders.matching import can_still_match, match
 from replaydiff.replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
@@ -83,7 +83,7 @@ def _tools(said: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str,
     """What is said of single tools, with `[tools.NAME]` beneath it."""
     tools = dict(said)
     for name, tool in settings.tools.items():
-        if (merged := laid_over(tools.get(name), tool.match)) is not None:
+        if (merged := merge_rules(tools.get(name), tool.match)) is not None:
             tools[name] = merged
     return tools
 

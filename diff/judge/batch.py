@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.judge import pairwise, questions, votes
 from replaydiff.diff.judge.judge import Judge
-from replaydiff.diff.judge.questions import Question, about, at_most, size_of
-from replaydiff.diff.judge.votes import STANDING, Cast, Key
+from replaydiff.diff.judge.questions import Question, estimated_cost, highest_cost, size_of
+from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
 from replaydiff.replay.llm.batches import (
@@ -75,10 +75,10 @@ _ENDINGS = {
 
 
 @dataclass(slots=True)
-class Fetched:
+class FetchedVotes:
     """What batches answered in this call."""
 
-    answers: dict[Key, Cast] = field(default_factory=dict)
+    answers: dict[Key, PricedVote] = field(default_factory=dict)
 
     @property
     def spent_usd(self) -> float:
@@ -93,7 +93,7 @@ def fetch(
     *,
     say: Callable[[str], None],
     budget_usd: float | None = None,
-) -> Fetched:
+) -> FetchedVotes:
     """Fetch the batches of this judge that were sent before; then, if it is asked in batches, send the rest.
 
     Waits for the answers. `say` is told in plain lines how it goes. A batch is as large as the budget takes
@@ -103,15 +103,15 @@ def fetch(
         ReplayError: no call can succeed. What was sent is fetched by the next call.
     """
     if judge.batches is None:
-        return Fetched()
+        return FetchedVotes()
     with open_store(store) as con:
         waiting = sent_batches(con, judge.versions)
     if not waiting and not judge.batch:
-        return Fetched()
-    return asyncio.run(_Fetching(store, run_id, judge, say, budget_usd).go(waiting))
+        return FetchedVotes()
+    return asyncio.run(_BatchFetch(store, run_id, judge, say, budget_usd).go(waiting))
 
 
-class _Fetching:
+class _BatchFetch:
     """One call of `fetch`."""
 
     def __init__(
@@ -119,10 +119,10 @@ class _Fetching:
     ) -> None:
         self._store, self._run_id, self._judge = store, run_id, judge
         self._say, self._budget_usd = say, budget_usd
-        self._fetched = Fetched()
+        self._fetched = FetchedVotes()
         self._sent: set[Key] = set()
 
-    async def go(self, waiting: Sequence[SentBatch]) -> Fetched:
+    async def go(self, waiting: Sequence[SentBatch]) -> FetchedVotes:
         assert self._judge.batches is not None  # noqa: S101 - `fetch` has looked
         async with self._judge.batches() as api:
             self._api: Batches = api
@@ -153,7 +153,7 @@ class _Fetching:
             con, get_run(con, self._run_id), self._judge, dict.fromkeys(known)
         ):
             if left is not None:
-                left -= at_most(self._judge, question.request) or 0.0
+                left -= highest_cost(self._judge, question.request) or 0.0
                 if left < 0:
                     return
             yield replace(
@@ -186,7 +186,7 @@ class _Fetching:
                 drop_batch(con, mark)
                 raise
             write_batch(con, batch)
-            cost = about(self._judge, [one.request for one in chunk])
+            cost = estimated_cost(self._judge, [one.request for one in chunk])
             price = f", about ${cost:.2f} at half the price" if cost else ""
             self._say(
                 f"sent the judge a batch of {len(chunk):,} questions ({batch.batch_id}){price}; answers take "
@@ -265,7 +265,7 @@ class _Fetching:
             return False
         if state is not None and not state.ended:
             return False
-        answers: list[tuple[Key, Cast]] = []
+        answers: list[tuple[Key, PricedVote]] = []
         if state is not None and state.fetchable:
             answers = await self._answers(batch, batch.batch_id)
         else:
@@ -273,7 +273,7 @@ class _Fetching:
         self._keep(batch, answers)
         return True
 
-    async def _answers(self, batch: SentBatch, batch_id: str) -> list[tuple[Key, Cast]]:
+    async def _answers(self, batch: SentBatch, batch_id: str) -> list[tuple[Key, PricedVote]]:
         for attempt in itertools.count(1):
             try:
                 async with aclosing(self._api.answers(batch_id, self._judge.model)) as answers:
@@ -288,7 +288,9 @@ class _Fetching:
                 await asyncio.sleep(FIRST_PAUSE_S * 2**attempt)
         raise AssertionError("the last try returns or raises")
 
-    def _vote(self, batch: SentBatch, name: str, answer: ModelReply | Unanswered) -> tuple[Key, Cast] | None:
+    def _vote(
+        self, batch: SentBatch, name: str, answer: ModelReply | Unanswered
+    ) -> tuple[Key, PricedVote] | None:
         named = _NAME.fullmatch(name)
         if named is None or named[1] != batch.mark:
             return None
@@ -299,20 +301,20 @@ class _Fetching:
         else:
             read = votes.read if batch.judge == self._judge.version else pairwise.read
             vote, cost = read(answer, index), answer.cost_usd
-        return (batch.judge, named[2], index), Cast(vote=vote, cost_usd=cost)
+        return (batch.judge, named[2], index), PricedVote(vote=vote, cost_usd=cost)
 
-    def _keep(self, batch: SentBatch, answers: Sequence[tuple[Key, Cast]]) -> None:
+    def _keep(self, batch: SentBatch, answers: Sequence[tuple[Key, PricedVote]]) -> None:
         standing = [
             KeptVote(judge=key[0], material=key[1], vote=cast.vote, cost_usd=cast.cost_usd)
             for key, cast in answers
-            if cast.vote.state in STANDING
+            if cast.vote.state in CAST_STATES
         ]
         with open_store(self._store) as con, transaction(con):
             write_votes(con, standing, utc_now())
             drop_batch(con, batch.mark)
         self._fetched.answers.update(answers)
         self._sent.update(key for key, _ in answers)
-        failed = Counter(cast.vote.state.value for _, cast in answers if cast.vote.state not in STANDING)
+        failed = Counter(cast.vote.state.value for _, cast in answers if cast.vote.state not in CAST_STATES)
         told = "".join(f", {count} {state}" for state, count in failed.items())
         self._say(f"the judge's batch has answered {len(standing):,} of {batch.requests:,} questions{told}")
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JudgeStatus:
     """What a judge's figures are worth."""
 
     may_gate: bool = False
@@ -46,7 +46,7 @@ class Standing:
     """The calibration as reports show it; None where none speaks for these grades."""
 
 
-class _File(msgspec.Struct):
+class _CalibrationFile(msgspec.Struct):
     model: str
     prompt_hash: str
     rubric_hash: str
@@ -60,41 +60,43 @@ def judge_hash(model: str, prompt_hash: str, rubric_hash: str) -> str:
     return hashlib.sha256("\n".join([model, prompt_hash, rubric_hash]).encode()).hexdigest()[:16]
 
 
-def standing(settings: Settings, stored: StoredGrades) -> Standing:
+def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
     """Look for the calibration of the judge that graded this run.
 
     Raises:
         InputError: the file is there and cannot be read.
     """
     if JUDGE not in stored.versions:
-        return Standing()
+        return JudgeStatus()
     folder = settings.root / settings.judge.calibration
     grade = next((g[JUDGE] for g in stored.by_trial.values() if JUDGE in g), None)
     path = folder / f"{judge_hash(*_identity(grade))}.json" if grade else None
     if grade is None or path is None or not path.is_file():
         others = any(folder.glob("*.json"))
         why = "no calibration" + (", only that of another model, prompt or rubric" if others else "")
-        return Standing(complaint=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate")
+        return JudgeStatus(
+            complaint=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate"
+        )
     found = _read(path)
     if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
-        return Standing(
+        return JudgeStatus(
             complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
             "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
     gate = settings.gate
     if found.agreement < gate.agreement or found.labels < gate.labels:
-        return Standing(
+        return JudgeStatus(
             complaint=f"the judge agrees with {found.agreement:.0%} of {found.labels} hand labels, and it "
             f"takes {gate.agreement:.0%} of at least {gate.labels}: its figures do not gate",
             document=document,
         )
-    return Standing(may_gate=True, document=document)
+    return JudgeStatus(may_gate=True, document=document)
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _CalibrationFile:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_File)
+        return msgspec.json.decode(path.read_bytes(), type=_CalibrationFile)
     except (OSError, msgspec.MsgspecError) as error:
         raise InputError(f"the calibration {path} cannot be read: {error}; mend or remove it") from None
 
@@ -118,12 +120,12 @@ def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Pa
         InputError: a sheet cannot be read, is of another store, or has no label; or several judges graded
             what was labelled.
     """
-    people = {name: labels.read_sheet(path) for name, path in _named(filled).items()}
+    people = {name: labels.read_sheet(path) for name, path in _labellers(filled).items()}
     found = {key for given in people.values() for key in given}
     if not found:
         raise InputError(f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 there")
-    known, runs = _known(con, settings, found)
-    agreed = {key: label for key, label in _agreed(people).items() if key in known}
+    known, runs = _graded_responses(con, settings, found)
+    agreed = {key: label for key, label in _unanimous(people).items() if key in known}
     if not agreed:
         raise InputError("no response that is labelled, and alike by all, has a score of the judge")
     judges = {tuple(known[key].grade.detail.get(part) for part in IDENTITY) for key in agreed}
@@ -144,14 +146,14 @@ def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Pa
         "confusion": held.confusion,
         "labelled_by": list(people),
         "between": _between(people),
-        "differing": len(found) - len(_agreed(people)),
+        "differing": len(found) - len(_unanimous(people)),
         "without_score": len(found - known.keys()),
         "runs": runs,
         "disagreements": _disagreements(agreed, known),
     }
 
 
-def _named(filled: Sequence[Path]) -> dict[str, Path]:
+def _labellers(filled: Sequence[Path]) -> dict[str, Path]:
     """Who filled which sheet, by its file's name; a sheet that is named twice counts once."""
     named: dict[str, Path] = {}
     for path in dict.fromkeys(path.absolute() for path in filled):
@@ -161,7 +163,7 @@ def _named(filled: Sequence[Path]) -> dict[str, Path]:
     return named
 
 
-def _known(
+def _graded_responses(
     con: DuckDBPyConnection, settings: Settings, keys: set[str]
 ) -> tuple[dict[str, JudgedResponse], list[str]]:
     """Of the labelled responses those with a score of the judge, and the runs they are of."""
@@ -180,7 +182,7 @@ def _known(
     return {one.key: one for one in found if one.key in keys}, runs
 
 
-def _agreed(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def _unanimous(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """One label for each row: what all who labelled it gave."""
     given: dict[str, set[int]] = {}
     for own in people.values():

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.graders.base import JUDGE
 from replaydiff.diff.judge import questions
-from replaydiff.diff.judge.batch import Fetched
-from replaydiff.diff.judge.judge import Judge, kinship
-from replaydiff.diff.judge.pairwise import Comparing, Pair
+from replaydiff.diff.judge.batch import FetchedVotes
+from replaydiff.diff.judge.judge import Judge, self_preference_warning
+from replaydiff.diff.judge.pairwise import Pair, PairComparer
 from replaydiff.diff.judge.prompt import PASS, POINTS
-from replaydiff.diff.judge.questions import Task
-from replaydiff.diff.judge.votes import SIMILAR, Asking, Ballot, Panel, tally
+from replaydiff.diff.judge.questions import GradingTask
+from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, tally
 from replaydiff.replay.llm.budget import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store.clock import utc_now
@@ -46,7 +46,7 @@ FAILED = (GradeState.ERROR, GradeState.EXPIRED, GradeState.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class GradingProgress:
     """How far the grading is."""
 
     done: int
@@ -87,9 +87,9 @@ def grade_run(
     run_id: str,
     judge: Judge,
     *,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[GradingProgress], None] | None = None,
     budget_usd: float | None = None,
-    batch: Fetched | None = None,
+    batch: FetchedVotes | None = None,
 ) -> GradingReport:
     """Grade every `ok` trial of a run that this judge has not graded completely.
 
@@ -105,10 +105,10 @@ def grade_run(
     Raises:
         ReplayError: no call to the model can succeed. What was graded before is kept.
     """
-    return asyncio.run(_Grading(con, run_id, judge, budget_usd, progress, batch or Fetched()).go())
+    return asyncio.run(_GradingRun(con, run_id, judge, budget_usd, progress, batch or FetchedVotes()).go())
 
 
-class _Grading:
+class _GradingRun:
     """One call of `grade_run`."""
 
     def __init__(
@@ -117,13 +117,13 @@ class _Grading:
         run_id: str,
         judge: Judge,
         budget_usd: float | None,
-        progress: Callable[[Progress], None] | None,
-        batch: Fetched,
+        progress: Callable[[GradingProgress], None] | None,
+        batch: FetchedVotes,
     ) -> None:
         self._con, self._judge, self._progress = con, judge, progress
         self._run = get_run(con, run_id)
         self._budget, self._batch = Budget(budget_usd), batch
-        self._asking: Asking | None = None
+        self._asking: VoteSource | None = None
         self._report = GradingReport(warnings=self._warnings())
         self._unwritten: list[Grade] = []
         self._written_at = time.monotonic()
@@ -140,13 +140,13 @@ class _Grading:
             return self._report
         async with AsyncExitStack() as stack:
             model = None if self._judge.batch else await stack.enter_async_context(self._judge.connect())
-            asking = self._asking = Asking(
+            asking = self._asking = VoteSource(
                 model,
                 known=questions.known_votes(self._con, self._judge),
                 answers=self._batch.answers,
                 budget=self._budget,
             )
-            panel, comparing = Panel(self._judge, asking), Comparing(self._judge, asking)
+            panel, comparing = VoteCollector(self._judge, asking), PairComparer(self._judge, asking)
             to_grade = itertools.chain([first] if first else [], tasks)
             to_compare = itertools.chain([first_pair] if first_pair else [], waiting)
             try:
@@ -154,18 +154,20 @@ class _Grading:
                     for _ in range(self._judge.concurrency):
                         group.create_task(self._work(panel, to_grade, comparing, to_compare))
             except BaseExceptionGroup as failures:
-                raise _first(failures) from None
+                raise _first_error(failures) from None
             finally:
                 self._write()
         return self._report
 
     def _warnings(self) -> tuple[str, ...]:
-        kin = kinship(self._judge.model, [version.model for version in self._run.lanes.values()])
+        kin = self_preference_warning(
+            self._judge.model, [version.model for version in self._run.lanes.values()]
+        )
         return (*self._judge.notes, *([kin] if kin else []))
 
-    def _tasks(self) -> Iterator[Task]:
+    def _tasks(self) -> Iterator[GradingTask]:
         """What is to be graded, in the order of the items; the rest is counted."""
-        for task in questions.tasks(self._con, self._run, self._judge):
+        for task in questions.grading_tasks(self._con, self._run, self._judge):
             if task.without_standard(self._judge):
                 self._report.without_standard += 1
                 self._advance()
@@ -176,7 +178,11 @@ class _Grading:
                 yield task
 
     async def _work(
-        self, panel: Panel, tasks: Iterator[Task], comparing: Comparing, waiting: Iterator[Pair]
+        self,
+        panel: VoteCollector,
+        tasks: Iterator[GradingTask],
+        comparing: PairComparer,
+        waiting: Iterator[Pair],
     ) -> None:
         for task in tasks:
             self._keep(task, await panel.vote(task.text, task.have))
@@ -197,13 +203,13 @@ class _Grading:
             self._write()
 
     def _pay(self, cost_usd: float | None) -> None:
-        self._report.cost_usd = _sum(self._report.cost_usd, cost_usd)
+        self._report.cost_usd = _add_costs(self._report.cost_usd, cost_usd)
 
     def _note_failure(self, votes: Iterable[Vote]) -> None:
         failed = next((vote for vote in votes if vote.state in FAILED), None)
         self._report.first_failure = self._report.first_failure or (failed.reason if failed else None)
 
-    def _keep(self, task: Task, ballot: Ballot) -> None:
+    def _keep(self, task: GradingTask, ballot: TrialVotes) -> None:
         report = self._report
         report.calls += ballot.asked
         report.shared += ballot.shared
@@ -212,7 +218,7 @@ class _Grading:
         report.left += len(ballot.votes) < self._judge.votes
         if len(ballot.votes) == len(task.have):
             return
-        result = tally(ballot.votes, self._judge.votes, _mark(task.item))
+        result = tally(ballot.votes, self._judge.votes, _pass_mark(task.item))
         report.graded += 1
         report.states[result.state] += 1
         judge = self._judge
@@ -235,14 +241,16 @@ class _Grading:
                     "spread": result.spread,
                 },
                 votes=ballot.votes,
-                cost_usd=_sum(task.paid_usd, ballot.cost_usd),
+                cost_usd=_add_costs(task.paid_usd, ballot.cost_usd),
             )
         )
 
     def _advance(self) -> None:
         self._done += 1
         if self._progress is not None:
-            self._progress(Progress(done=self._done, total=self._total, spent_usd=self._budget.spent_usd))
+            self._progress(
+                GradingProgress(done=self._done, total=self._total, spent_usd=self._budget.spent_usd)
+            )
 
     def _write(self) -> None:
         grades, self._unwritten = self._unwritten, []
@@ -255,12 +263,12 @@ class _Grading:
         self._written_at = time.monotonic()
 
 
-def _sum(first: float | None, second: float | None) -> float | None:
+def _add_costs(first: float | None, second: float | None) -> float | None:
     """Two costs together; not known where one is not."""
     return None if first is None or second is None else first + second
 
 
-def _mark(item: Item) -> float:
+def _pass_mark(item: Item) -> float:
     """The score from which the judge lets a response pass."""
     expected = item.expectation
     if expected is None or expected.tolerance != "semantic_similar":
@@ -269,7 +277,7 @@ def _mark(item: Item) -> float:
     return PASS / POINTS[-1] if expected.response_traits else SIMILAR
 
 
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_error(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first failure of a group that is none itself."""
     found = failures.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    return _first_error(found) if isinstance(found, BaseExceptionGroup) else found

@@ -51,17 +51,17 @@ class Judge:
     @property
     def version(self) -> str:
         """The grader version of its grades: model, prompt and rubric. More votes are no other judge."""
-        return version(self.id)
+        return grader_version(self.id)
 
     @property
-    def of_pairs(self) -> JudgeId:
+    def pairwise_id(self) -> JudgeId:
         """What its comparisons are bound to."""
-        return of_pairs(self.id)
+        return pairwise_id(self.id)
 
     @property
     def versions(self) -> tuple[str, ...]:
         """The grader versions of its grades and of its comparisons."""
-        return self.version, version(self.of_pairs)
+        return self.version, grader_version(self.pairwise_id)
 
     def price(self, usage: Usage) -> float | None:
         """US dollars for these tokens, asked in batches where it is asked so; None: not known."""
@@ -71,12 +71,12 @@ class Judge:
         return None if full is None else full * (batches.PRICE_SHARE if self.batch else 1)
 
 
-def version(judge: JudgeId) -> str:
+def grader_version(judge: JudgeId) -> str:
     """A judge as the grader version of grades."""
     return f"{judge.model}/{judge.prompt_hash}/{judge.rubric_hash}"
 
 
-def judge_id(settings: Settings) -> JudgeId | None:
+def judge_identity(settings: Settings) -> JudgeId | None:
     """What the grades of the settings' judge are bound to; None where no model is named there.
 
     Raises:
@@ -105,13 +105,13 @@ def versions_of(settings: Settings) -> tuple[str, ...]:
     A rubric that cannot be read names no judge: nobody is to be asked here.
     """
     try:
-        judge = judge_id(settings)
+        judge = judge_identity(settings)
     except SettingsError:
         return ()
-    return () if judge is None else (version(judge), version(of_pairs(judge)))
+    return () if judge is None else (grader_version(judge), grader_version(pairwise_id(judge)))
 
 
-def of_pairs(judge: JudgeId) -> JudgeId:
+def pairwise_id(judge: JudgeId) -> JudgeId:
     """What a judge's comparisons are bound to: the same model and rubric, another prompt."""
     return replace(judge, prompt_hash=prompt.pair_prompt_hash())
 
@@ -124,7 +124,7 @@ def judge_from(settings: Settings) -> Judge | None:
         SettingsError: the rubric cannot be read, or there is no such provider.
     """
     section = settings.judge
-    identity = judge_id(settings)
+    identity = judge_identity(settings)
     if section.model is None or identity is None:
         return None
     model, base_url = section.model, section.base_url
@@ -193,16 +193,16 @@ _FAMILIES = {
 }
 
 
-def family(model: str) -> str | None:
+def model_family(model: str) -> str | None:
     """The family of a model by its name; None where the name does not tell."""
     name = model.lower()
     return next((title for title, pattern in _FAMILIES.items() if re.search(pattern, name)), None)
 
 
-def kinship(judge: str, candidates: Iterable[str | None]) -> str | None:
+def self_preference_warning(judge: str, candidates: Iterable[str | None]) -> str | None:
     """A sentence where the judge is of the family of a model it judges; None where no kinship is known."""
-    kin = family(judge)
-    related = sorted({model for model in candidates if model and kin and family(model) == kin})
+    kin = model_family(judge)
+    related = sorted({model for model in candidates if model and kin and model_family(model) == kin})
     if not related:
         return None
     if judge in related:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from replaydiff.diff.judge import labels
-from replaydiff.diff.judge.labels import Row
+from replaydiff.diff.judge.labels import LabelRow
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.replay.terminal.keys import read_key
 from replaydiff.replay.terminal.plain import one_line
@@ -21,7 +21,7 @@ FOLDED = 10
 _MARGIN = 10
 
 
-class Booth:
+class LabellingSession:
     """A person going through a sheet; `run` ends with the last row or with q."""
 
     def __init__(self, path: Path, rubric: str | None = None) -> None:
@@ -66,7 +66,7 @@ class Booth:
     def _label(self, label: int) -> None:
         place = self._waiting[0]
         row = self._rows[place]
-        labels.keep(self._path, row.key, label, self._note or row.note)
+        labels.set_label(self._path, row.key, label, self._note or row.note)
         self._given.append(self._waiting.pop(0))
         self._turn()
 
@@ -75,7 +75,7 @@ class Booth:
             click.echo("there is nothing to undo")
             return
         place = self._given.pop()
-        labels.keep(self._path, self._rows[place].key, None, self._rows[place].note)
+        labels.set_label(self._path, self._rows[place].key, None, self._rows[place].note)
         self._waiting.insert(0, place)
         self._turn()
 
@@ -94,7 +94,7 @@ class Booth:
         click.echo(KEYS)
 
 
-def page(row: Row, head: str, *, full: bool = False) -> Iterator[str]:
+def page(row: LabelRow, head: str, *, full: bool = False) -> Iterator[str]:
     """The lines of one response: what was said and done, and what to hold it against, and no score."""
     width = terminal_width()
     yield one_line(head, width)

@@ -88,7 +88,7 @@ def key_of(run_id: str, item_id: str, lane: str, trial: int) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:12]
 
 
-def draw(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedResponse]:
+def draw_responses(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedResponse]:
     """So many of them in random order: lanes in turn, strata in proportion, items again only at the end."""
     rng = random.Random(seed)  # noqa: S311 - a draw, no secret
     queues: dict[str, list[JudgedResponse]] = {}
@@ -102,7 +102,7 @@ def draw(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedRe
         for one in queue:
             (again if one.item.id in seen else first).append(one)
             seen.add(one.item.id)
-        queue[:] = [*_spread(first, rng), *_spread(again, rng)]
+        queue[:] = [*_stratified_order(first, rng), *_stratified_order(again, rng)]
     drawn: list[JudgedResponse] = []
     while len(drawn) < size and any(queues.values()):
         for queue in queues.values():
@@ -112,7 +112,7 @@ def draw(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedRe
     return drawn
 
 
-def _spread(queue: Sequence[JudgedResponse], rng: random.Random) -> list[JudgedResponse]:
+def _stratified_order(queue: Sequence[JudgedResponse], rng: random.Random) -> list[JudgedResponse]:
     """In an order of which every beginning has each stratum about as often as the whole has.
 
     The n-th of a stratum's m stands at a random place within the n-th of m equal parts.
@@ -240,7 +240,7 @@ FOLDER = Path(".replay", "labels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LabelRow:
     """One response to label, as the judge saw it."""
 
     key: str
@@ -264,7 +264,7 @@ def sheets_of(settings: Settings, run_id: str) -> list[Path]:
     return sorted((settings.root / FOLDER).glob(f"{_plain(run_id)}.*.jsonl"))
 
 
-def draw_blind(
+def draw_sheet(
     con: DuckDBPyConnection, settings: Settings, run_id: str, *, size: int = SIZE, seed: int = 0
 ) -> list[JudgedResponse]:
     """Draw the rows of a sheet of a run; see `sheet.draw`. Nothing is written.
@@ -278,10 +278,10 @@ def draw_blind(
             f"run {run_id} has no response with a score of the judge; name a model in [judge], then "
             f"`replay run --resume {run_id}`"
         )
-    return draw(found, size, seed)
+    return draw_responses(found, size, seed)
 
 
-def begin(path: Path, drawn: Sequence[JudgedResponse]) -> None:
+def write_sheet(path: Path, drawn: Sequence[JudgedResponse]) -> None:
     """Write a new sheet, whole.
 
     Raises:
@@ -293,7 +293,7 @@ def begin(path: Path, drawn: Sequence[JudgedResponse]) -> None:
     _write(path, sheet_text(drawn, lines=path.suffix == ".jsonl"))
 
 
-def read(path: Path) -> list[Row]:
+def read(path: Path) -> list[LabelRow]:
     """The rows of a sheet, in their order.
 
     Raises:
@@ -301,7 +301,7 @@ def read(path: Path) -> list[Row]:
     """
     labels = read_sheet(path)
     return [
-        Row(
+        LabelRow(
             key=str(row["key"]),
             label=labels.get(str(row["key"])),
             **{name: str(row.get(name) or "") for name in COLUMNS if name not in ("key", "label")},
@@ -310,7 +310,7 @@ def read(path: Path) -> list[Row]:
     ]
 
 
-def keep(path: Path, key: str, label: int | None, note: str = "") -> None:
+def set_label(path: Path, key: str, label: int | None, note: str = "") -> None:
     """Put a label (None: none) and a note in the row of this key; the file is there whole at any moment.
 
     Raises:

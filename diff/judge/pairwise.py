@@ -22,22 +22,19 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.graders.base import PAIRWISE
 from replaydiff.diff.judge import prompt
-from replaydiff.diff.judge.judge import Judge, version
+from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.prompt import FIRST, SECOND
-from replaydiff.diff.judge.votes import Asking, Said, Tally, missing, read_answer, unreadable
-from replaydiff.diff.reading import TIE, by_item, rest_of
-from replaydiff.replay.llm.base import ModelReply, ModelRequest
-from replaydiff.replay.model import (
-    Grade,
-    GradeState,
-    Item,
-    Lane,
-    Message,
-    Run,
-    Status,
-    Trial,
-    Vote,
+from replaydiff.diff.judge.votes import (
+    ReceivedVote,
+    Tally,
+    VoteSource,
+    missing_indices,
+    read_answer,
+    unreadable,
 )
+from replaydiff.diff.reading import TIE, items_with_trials, rest_of
+from replaydiff.replay.llm.base import ModelReply, ModelRequest
+from replaydiff.replay.model import Grade, GradeState, Item, Lane, Message, Run, Status, Trial, Vote
 from replaydiff.replay.store.grades import iter_grades
 
 if TYPE_CHECKING:
@@ -114,7 +111,7 @@ def pairs(con: DuckDBPyConnection, run: Run, judge: str, standing: tuple[GradeSt
         for grade in iter_grades(con, run.id)
         if (grade.grader, grade.grader_version) == (PAIRWISE, judge) and grade.lane.is_new
     }
-    for item, trials in by_item(con, run):
+    for item, trials in items_with_trials(con, run):
         ended = {(trial.lane, trial.index): trial for trial in trials if trial.status is Status.OK}
         for (lane, index), new in ended.items():
             old = ended.get((Lane.OLD, index))
@@ -134,12 +131,12 @@ def request(judge: Judge, text: str) -> ModelRequest:
     )
 
 
-class Comparing:
+class PairComparer:
     """Asks one judge for one pair after another. For one event loop."""
 
-    def __init__(self, judge: Judge, asking: Asking) -> None:
+    def __init__(self, judge: Judge, asking: VoteSource) -> None:
         """A comparison by `judge`, whose votes come from `asking`."""
-        self._asked, self._judge, self._asking = judge, judge.of_pairs, asking
+        self._asked, self._judge, self._asking = judge, judge.pairwise_id, asking
 
     async def compare(self, pair: Pair) -> tuple[tuple[Grade, ...], int, float | None]:
         """The grades of both trials, how many votes were asked for, and what they cost (None: not known).
@@ -154,19 +151,19 @@ class Comparing:
             return self._grades(pair, tie, 0.0, "the same calls and response, word for word"), 0, 0.0
         said = [
             done
-            for index in missing(pair.have, ORDERS)
+            for index in missing_indices(pair.have, ORDERS)
             if (done := await self._vote(pair.text(index), index)) is not None
         ]
         if not said:
             return (), 0, 0.0
-        costs = [done.cast.cost_usd for done in said]
+        costs = [done.priced.cost_usd for done in said]
         cost = None if None in costs else sum(cost for cost in costs if cost)
-        both = sorted((*pair.have, *(done.cast.vote for done in said)), key=lambda vote: vote.index)
+        both = sorted((*pair.have, *(done.priced.vote for done in said)), key=lambda vote: vote.index)
         return self._grades(pair, tuple(both), cost, None), sum(done.new for done in said), cost
 
-    async def _vote(self, text: str, index: int) -> Said | None:
+    async def _vote(self, text: str, index: int) -> ReceivedVote | None:
         question = request(self._asked, text)
-        return await self._asking.vote(version(self._judge), question, text, index, read)
+        return await self._asking.vote(grader_version(self._judge), question, text, index, read)
 
     def _grades(
         self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None
@@ -179,7 +176,7 @@ class Comparing:
             lane=pair.new.lane,
             trial=pair.new.index,
             grader=PAIRWISE,
-            grader_version=version(judge),
+            grader_version=grader_version(judge),
             state=found.state,
             score=found.score,
             passed=found.passed,

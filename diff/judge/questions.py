@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE
 from replaydiff.diff.judge import pairwise, prompt, votes
-from replaydiff.diff.judge.judge import Judge, version
+from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.pairwise import Pair
-from replaydiff.diff.judge.votes import STANDING, Key, material
+from replaydiff.diff.judge.votes import CAST_STATES, Key, material
 from replaydiff.replay.llm.base import ModelReply, ModelRequest
 from replaydiff.replay.model import Grade, Item, Lane, Message, Run, Status, Trial, Usage, Vote
 from replaydiff.replay.store.grades import iter_grades
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class GradingTask:
     """A trial that ended `ok`."""
 
     item: Item
@@ -66,7 +66,7 @@ class Question:
         return self.judge, self.material, self.index
 
 
-def tasks(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Task]:
+def grading_tasks(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[GradingTask]:
     """The trials that ended `ok`, in the order of the items."""
     earlier = _earlier(con, run, judge)
     items = iter_items(con, run.id)
@@ -77,14 +77,14 @@ def tasks(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Task]:
         if item is None or trial.status is not Status.OK:
             continue
         grade = earlier.get((trial.item_id, trial.lane, trial.index))
-        have = tuple(vote for vote in grade.votes if vote.state in STANDING) if grade else ()
-        yield Task(item, trial, have, grade.cost_usd if grade else 0.0)
+        have = tuple(vote for vote in grade.votes if vote.state in CAST_STATES) if grade else ()
+        yield GradingTask(item, trial, have, grade.cost_usd if grade else 0.0)
 
 
 def pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Pair]:
     """The pairs that are not compared in both orders; none where the judge compares nothing."""
     if judge.pairwise:
-        yield from pairwise.pairs(con, run, version(judge.of_pairs), STANDING)
+        yield from pairwise.pairs(con, run, grader_version(judge.pairwise_id), CAST_STATES)
 
 
 def known_votes(con: DuckDBPyConnection, judge: Judge) -> dict[Key, Vote]:
@@ -109,21 +109,21 @@ def questions(
 
 
 def _about_trials(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Question]:
-    for task in tasks(con, run, judge):
+    for task in grading_tasks(con, run, judge):
         if task.complete(judge) or task.without_standard(judge):
             continue
         text = task.text
         named, request = material(text), votes.request(judge, text)
-        for index in votes.missing(task.have, judge.votes):
+        for index in votes.missing_indices(task.have, judge.votes):
             yield Question(judge.version, named, index, request, votes.read)
 
 
 def _about_pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Question]:
-    name = version(judge.of_pairs)
+    name = grader_version(judge.pairwise_id)
     for pair in pairs(con, run, judge):
         if pair.same:
             continue
-        for index in votes.missing(pair.have, pairwise.ORDERS):
+        for index in votes.missing_indices(pair.have, pairwise.ORDERS):
             text = pair.text(index)
             yield Question(name, material(text), index, pairwise.request(judge, text), pairwise.read)
 
@@ -177,13 +177,13 @@ def spent(con: DuckDBPyConnection, run_id: str) -> float:
     return float(found)
 
 
-def about(judge: Judge, requests: Iterable[ModelRequest]) -> float | None:
+def estimated_cost(judge: Judge, requests: Iterable[ModelRequest]) -> float | None:
     """About what these questions cost; None where the price of the model is not known."""
     costs = [_price(judge, one, BYTES_A_TOKEN, USUAL_ANSWER) for one in requests]
     return sum(cost for cost in costs if cost is not None) if None not in costs else None
 
 
-def at_most(judge: Judge, request: ModelRequest) -> float | None:
+def highest_cost(judge: Judge, request: ModelRequest) -> float | None:
     """What a question costs if its text is dear and its answer as long as it may be at the first try."""
     return _price(judge, request, FEWEST_BYTES_A_TOKEN, request.max_tokens)
 

@@ -40,7 +40,7 @@ MORE_ROOM = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cast:
+class PricedVote:
     """A vote and what it cost."""
 
     vote: Vote
@@ -60,12 +60,12 @@ class Tally:
     spread: float | None
 
 
-async def cast(
+async def request_vote(
     model: Model,
     request: ModelRequest,
     index: int,
     reading: Callable[[ModelReply, int], Vote] | None = None,
-) -> Cast:
+) -> PricedVote:
     """Ask for one vote. What fails becomes the vote's state; only what concerns every call is raised.
 
     `reading` makes the vote of an answer; without it, points do (`read`).
@@ -77,8 +77,8 @@ async def cast(
             reply = await model.complete(replace(request, max_tokens=request.max_tokens * MORE_ROOM))
             cost = None if cost is None or reply.cost_usd is None else cost + reply.cost_usd
     except ModelFailure as failure:
-        return Cast(vote=Vote(index=index, state=GradeState.ERROR, reason=str(failure)), cost_usd=0.0)
-    return Cast(vote=(reading or read)(reply, index), cost_usd=cost)
+        return PricedVote(vote=Vote(index=index, state=GradeState.ERROR, reason=str(failure)), cost_usd=0.0)
+    return PricedVote(vote=(reading or read)(reply, index), cost_usd=cost)
 
 
 def tally(votes: Sequence[Vote], asked: int, mark: float = PASS / POINTS[-1]) -> Tally:
@@ -147,7 +147,7 @@ def unreadable(index: int, text: str) -> Vote:
 pass
 pass
 
-STANDING = (GradeState.SCORED, GradeState.ABSTAINED, GradeState.REFUSED, GradeState.TRUNCATED)
+CAST_STATES = (GradeState.SCORED, GradeState.ABSTAINED, GradeState.REFUSED, GradeState.TRUNCATED)
 """States of a vote that was cast; one that ended otherwise is asked for again."""
 
 Key = tuple[str, str, int]
@@ -160,15 +160,15 @@ def material(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ReceivedVote:
     """A vote, and whether it is new."""
 
-    cast: Cast
+    priced: PricedVote
     """With what it cost now: nothing where it was known."""
     new: bool
 
 
-class Asking:
+class VoteSource:
     """Asks for votes, or finds them. For one event loop."""
 
     def __init__(
@@ -176,7 +176,7 @@ class Asking:
         model: Model | None,
         *,
         known: Mapping[Key, Vote],
-        answers: Mapping[Key, Cast],
+        answers: Mapping[Key, PricedVote],
         budget: Budget,
     ) -> None:
         """What asks.
@@ -199,7 +199,7 @@ class Asking:
         text: str,
         index: int,
         read: Callable[[ModelReply, int], Vote] = read,
-    ) -> Said | None:
+    ) -> ReceivedVote | None:
         """A vote on the material of a user prompt; None where it may not be asked for.
 
         Raises:
@@ -207,28 +207,28 @@ class Asking:
         """
         key = (judge, material(text), index)
         if answer := self._answers.pop(key, None):
-            return Said(cast=answer, new=True)
+            return ReceivedVote(priced=answer, new=True)
         if found := self._known.get(key):
-            return Said(cast=Cast(vote=found, cost_usd=0.0), new=False)
+            return ReceivedVote(priced=PricedVote(vote=found, cost_usd=0.0), new=False)
         if self._model is None or not await self._budget.take():
             return None
         cost: float | None = 0.0
         try:
-            done = await cast(self._model, request, index, read)
+            done = await request_vote(self._model, request, index, read)
             cost = done.cost_usd
         finally:
             self._budget.settle(cost)
-        if done.vote.state in STANDING:
+        if done.vote.state in CAST_STATES:
             self._known[key] = done.vote
             self.fresh.append(KeptVote(judge=judge, material=key[1], vote=done.vote, cost_usd=cost))
-        return Said(cast=done, new=True)
+        return ReceivedVote(priced=done, new=True)
 
 
 pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ballot:
+class TrialVotes:
     """The votes on one response."""
 
     votes: tuple[Vote, ...]
@@ -241,7 +241,7 @@ class Ballot:
     """Whether they are those of another response to the same conversation that is the same word for word."""
 
 
-def missing(have: Sequence[Vote], size: int) -> list[int]:
+def missing_indices(have: Sequence[Vote], size: int) -> list[int]:
     """The indices of votes to ask for where `size` are wanted and some are there."""
     taken = {vote.index for vote in have}
     return [index for index in range(size) if index not in taken][: max(0, size - len(have))]
@@ -258,17 +258,17 @@ def request(judge: Judge, text: str) -> ModelRequest:
     )
 
 
-class Panel:
+class VoteCollector:
     """Asks one judge for votes. For one event loop."""
 
-    def __init__(self, judge: Judge, asking: Asking) -> None:
+    def __init__(self, judge: Judge, asking: VoteSource) -> None:
         """A panel of `judge`, whose votes come from `asking`."""
         self._judge, self._asking = judge, asking
         self._seats = asyncio.Semaphore(judge.concurrency)
         self._blank = request(judge, "")
-        self._same: dict[str, asyncio.Future[Ballot]] = {}
+        self._same: dict[str, asyncio.Future[TrialVotes]] = {}
 
-    async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> Ballot:
+    async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> TrialVotes:
         """The votes on the material of a user prompt; those in `have` stand and are not asked for again.
 
         There are fewer than the panel's size where no more may be asked for.
@@ -281,7 +281,7 @@ class Panel:
         key = material(text)
         if key in self._same:
             return replace(await self._same[key], asked=0, cost_usd=0.0, shared=True)
-        first: asyncio.Future[Ballot] = asyncio.get_running_loop().create_future()
+        first: asyncio.Future[TrialVotes] = asyncio.get_running_loop().create_future()
         self._same[key] = first
         try:
             ballot = await self._ask(text, ())
@@ -291,18 +291,21 @@ class Panel:
         first.set_result(ballot)
         return ballot
 
-    async def _ask(self, text: str, have: tuple[Vote, ...]) -> Ballot:
+    async def _ask(self, text: str, have: tuple[Vote, ...]) -> TrialVotes:
         async with asyncio.TaskGroup() as group:
-            asked = [group.create_task(self._cast(text, index)) for index in missing(have, self._judge.votes)]
+            asked = [
+                group.create_task(self._cast(text, index))
+                for index in missing_indices(have, self._judge.votes)
+            ]
         said = [done for task in asked if (done := task.result()) is not None]
-        costs = [done.cast.cost_usd for done in said]
-        return Ballot(
-            votes=tuple(sorted((*have, *(done.cast.vote for done in said)), key=lambda vote: vote.index)),
+        costs = [done.priced.cost_usd for done in said]
+        return TrialVotes(
+            votes=tuple(sorted((*have, *(done.priced.vote for done in said)), key=lambda vote: vote.index)),
             asked=sum(done.new for done in said),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
         )
 
-    async def _cast(self, text: str, index: int) -> Said | None:
+    async def _cast(self, text: str, index: int) -> ReceivedVote | None:
         question = replace(self._blank, messages=(Message(role="user", text=text),))
         async with self._seats:
             return await self._asking.vote(self._judge.version, question, text, index)

@@ -18,13 +18,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Trial = Sequence[float]
+TrialVoteScores = Sequence[float]
 """The scores of a trial's votes."""
-Lane = Sequence[Trial]
+LaneVoteScores = Sequence[TrialVoteScores]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class VarianceSplit:
     """Standard deviations, on the scale of the score, and what they come to in the change's variance."""
 
     votes: float | None
@@ -40,7 +40,7 @@ class Split:
     """The largest of them; None where nothing varies."""
 
 
-def split(items: Sequence[tuple[Lane, Lane]]) -> Split | None:
+def split_variance(items: Sequence[tuple[LaneVoteScores, LaneVoteScores]]) -> VarianceSplit | None:
     """The split over items with their old and new trials; None with fewer than two such items."""
     both = [(old, new) for old, new in items if old and new]
     if len(both) < 2:
@@ -60,7 +60,7 @@ def split(items: Sequence[tuple[Lane, Lane]]) -> Split | None:
     of_items = max(0.0, total - of_votes - of_trials)
     parts = {"votes": of_votes, "trials": of_trials, "items": of_items}
     whole = math.fsum(parts.values())
-    return Split(
+    return VarianceSplit(
         votes=None if votes is None else math.sqrt(votes),
         trials=None if agent is None else math.sqrt(agent),
         items=math.sqrt(of_items),

@@ -51,8 +51,8 @@ def draw_sheet(store: Path, settings: Settings, run: str | None, path: Path, *, 
     from replaydiff.replay.store.runs import chosen_run
 
     with open_store(store, read_only=True) as con:
-        drawn = labels.draw_blind(con, settings, chosen_run(con, run).id, size=size, seed=seed)
-    labels.begin(path, drawn)
+        drawn = labels.draw_sheet(con, settings, chosen_run(con, run).id, size=size, seed=seed)
+    labels.write_sheet(path, drawn)
     return len(drawn)
 
 
@@ -67,16 +67,16 @@ def own_sheet(store: Path, settings: Settings, run: str | None, *, size: int, se
         run = chosen_run(con, run).id
         path = labels.own_sheet(settings, run, person(settings.root))
         if not path.exists():
-            labels.begin(path, labels.draw_blind(con, settings, run, size=size, seed=seed))
+            labels.write_sheet(path, labels.draw_sheet(con, settings, run, size=size, seed=seed))
     return run, path
 
 
 def label_sheet(settings: Settings, path: Path) -> tuple[int, int]:
     """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.labelling import Booth
+    from replaydiff.diff.judge.labelling import LabellingSession
 
-    left = Booth(path, settings.judge.rubric).run()
+    left = LabellingSession(path, settings.judge.rubric).run()
     total = len(labels.read(path))
     return total - left, total
 

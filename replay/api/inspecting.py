@@ -17,8 +17,8 @@ from replaydiff.replay.settings import Settings
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.diff.plan import Seen, Size
-    from replaydiff.diff.trend import Point
+    from replaydiff.diff.plan import NoiseEstimate, PlannedSize
+    from replaydiff.diff.trend import TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, ModelCall, Trace, Trial
     from replaydiff.replay.store.export import Export, Wanted
     from replaydiff.replay.store.listing import Listed
@@ -129,21 +129,21 @@ class Plan:
 
     run: str
     """The run whose noise and prices it uses."""
-    seen: Seen
+    noise: NoiseEstimate
     effect: float
     power: float
     lanes: int
     trials: tuple[int, ...]
-    table: tuple[tuple[Size, ...], ...]
+    table: tuple[tuple[PlannedSize, ...], ...]
     """A row for each number of items in `PLANNED_ITEMS`, a column for each of `trials`."""
-    needed: tuple[Size | None, ...]
+    needed: tuple[PlannedSize | None, ...]
     """What shows `effect`, for each of `trials`; None: more than a million items."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
         return {
             "run": self.run,
-            "seen": asdict(self.seen),
+            "seen": asdict(self.noise),
             "effect": self.effect,
             "power": self.power,
             "lanes": self.lanes,
@@ -170,7 +170,7 @@ def plan(
         InputError: the effect is not above 0.
     """
     from replaydiff.diff.compute import compute
-    from replaydiff.diff.plan import items_for, seen, size
+    from replaydiff.diff.plan import estimate_noise, items_needed, planned_size
     from replaydiff.diff.statistics.paired import simultaneous
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
@@ -180,17 +180,17 @@ def plan(
         raise InputError(f"--effect must be above 0, not {wanted:g}")
     with open_store(store, read_only=True) as con:
         run = chosen_run(con, run).id
-        known = seen(compute(con, run, settings, metrics=(metric,)), metric)
+        known = estimate_noise(compute(con, run, settings, metrics=(metric,)), metric)
     lanes, confidence = 1 + aa + candidates, simultaneous(settings.gate.confidence, candidates)
     given = tuple(sorted(set(trials))) or PLANNED_TRIALS
 
-    def sized(items: int, k: int) -> Size:
-        return size(known, items, k, lanes, confidence=confidence, power=power)
+    def sized(items: int, k: int) -> PlannedSize:
+        return planned_size(known, items, k, lanes, confidence=confidence, power=power)
 
-    enough = [items_for(known, wanted, k, confidence=confidence, power=power) for k in given]
+    enough = [items_needed(known, wanted, k, confidence=confidence, power=power) for k in given]
     return Plan(
         run=run,
-        seen=known,
+        noise=known,
         effect=wanted,
         power=power,
         lanes=lanes,
@@ -210,7 +210,7 @@ class Trend:
     lane: str
     series: str
     """What the runs have in common: their golden set, or that they are of monthly samples."""
-    points: tuple[Point, ...]
+    points: tuple[TrendPoint, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -231,7 +231,7 @@ def trend(
         InputError: no run has this metric, or two series were named.
         UnknownNameError: there is no such lane.
     """
-    from replaydiff.diff.trend import kind, series
+    from replaydiff.diff.trend import series, series_kind
     from replaydiff.diff.trend import trend as follow
     from replaydiff.replay.model import Lane
     from replaydiff.replay.store.connection import open_store
@@ -246,8 +246,8 @@ def trend(
             raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
         points = follow(con, runs[-last:], metric, Lane(chosen), settings)
     if not points:
-        raise InputError(f"no run of {kind(runs[-1])} has a {metric} score in lane {lane}")
-    return Trend(metric=metric, lane=lane, series=kind(runs[-1]), points=tuple(points))
+        raise InputError(f"no run of {series_kind(runs[-1])} has a {metric} score in lane {lane}")
+    return Trend(metric=metric, lane=lane, series=series_kind(runs[-1]), points=tuple(points))
 
 
 def check_lane(lane: str) -> str:

@@ -95,8 +95,8 @@ def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
     from replaydiff.replay.store.runs import chosen_run
 
     with open_store(app.store_path, read_only=True) as con:
-        drawn = labels.draw_blind(con, app.settings, chosen_run(con, run).id, size=size, seed=seed)
-    labels.begin(path, drawn)
+        drawn = labels.draw_sheet(con, app.settings, chosen_run(con, run).id, size=size, seed=seed)
+    labels.write_sheet(path, drawn)
     if len(drawn) < size:
         say(f"the judge has graded {len(drawn)} responses of this run, so the sheet has no more")
     click.echo(f"{path}: {len(drawn)} responses; write 1 (poor), 2 (fair) or 3 (good) into the column label")
@@ -106,7 +106,7 @@ def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
 def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
     from replaydiff.cases.promote import person
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.labelling import Booth
+    from replaydiff.diff.judge.labelling import LabellingSession
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 
@@ -120,10 +120,10 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
             run = chosen_run(con, run).id
             path, read = labels.own_sheet(app.settings, run, person(app.settings.root)), f"{run} --read"
             if not path.exists():
-                labels.begin(path, labels.draw_blind(con, app.settings, run, size=size, seed=seed))
+                labels.write_sheet(path, labels.draw_sheet(con, app.settings, run, size=size, seed=seed))
     if path.suffix != ".jsonl":
         raise InputError(f"{path} is no JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file")
-    left = Booth(path, app.settings.judge.rubric).run()
+    left = LabellingSession(path, app.settings.judge.rubric).run()
     total = len(labels.read(path))
     click.echo(f"{total - left} of {total} labelled, in {path}")
     if left:

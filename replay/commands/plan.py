@@ -10,7 +10,7 @@ import click
 from replaydiff.replay.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.diff.plan import Seen, Size
+    from replaydiff.diff.plan import NoiseEstimate, PlannedSize
 
 _ITEMS = (20, 50, 100, 200, 500)
 
@@ -66,7 +66,7 @@ def plan(
       replay plan 20261120-221305-ab12 --metric judge --effect 0.03 --power 0.9
     """
     from replaydiff.diff.compute import compute
-    from replaydiff.diff.plan import items_for, seen, size
+    from replaydiff.diff.plan import estimate_noise, items_needed, planned_size
     from replaydiff.diff.statistics.paired import simultaneous
     from replaydiff.replay.errors import InputError
     from replaydiff.replay.store.connection import open_store
@@ -78,17 +78,20 @@ def plan(
         raise InputError(f"--effect must be above 0, not {wanted:g}")
     with open_store(app.store_path, read_only=True) as con:
         run = chosen_run(con, run).id
-        known = seen(compute(con, run, app.settings, metrics=(metric,)), metric)
+        known = estimate_noise(compute(con, run, app.settings, metrics=(metric,)), metric)
     lanes, confidence = 1 + aa + candidates, simultaneous(app.settings.gate.confidence, candidates)
     given = sorted(set(trials)) or [1, 3, 5]
     sizes = [
-        [size(known, items, k, lanes, confidence=confidence, power=power) for k in given] for items in _ITEMS
+        [planned_size(known, items, k, lanes, confidence=confidence, power=power) for k in given]
+        for items in _ITEMS
     ]
     needed = []
     for k in given:
-        items = items_for(known, wanted, k, confidence=confidence, power=power)
+        items = items_needed(known, wanted, k, confidence=confidence, power=power)
         needed.append(
-            None if items is None else size(known, items, k, lanes, confidence=confidence, power=power)
+            None
+            if items is None
+            else planned_size(known, items, k, lanes, confidence=confidence, power=power)
         )
     if as_json:
         print_json(_document(run, known, wanted, power, lanes, sizes, needed))
@@ -98,12 +101,12 @@ def plan(
 
 def _document(
     run: str,
-    known: Seen,
+    known: NoiseEstimate,
     wanted: float,
     power: float,
     lanes: int,
-    sizes: Sequence[Sequence[Size]],
-    needed: Sequence[Size | None],
+    sizes: Sequence[Sequence[PlannedSize]],
+    needed: Sequence[PlannedSize | None],
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -120,13 +123,13 @@ def _document(
 
 def _text(
     run: str,
-    known: Seen,
+    known: NoiseEstimate,
     wanted: float,
     power: float,
     lanes: int,
     given: Sequence[int],
-    sizes: Sequence[Sequence[Size]],
-    needed: Sequence[Size | None],
+    sizes: Sequence[Sequence[PlannedSize]],
+    needed: Sequence[PlannedSize | None],
     width: int,
 ) -> str:
     from replaydiff.replay.terminal.table import Column, table

@@ -10,7 +10,7 @@ import click
 from replaydiff.replay.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.diff.trend import Point
+    from replaydiff.diff.trend import TrendPoint
 
 _PLOT = 24
 
@@ -44,7 +44,7 @@ def trend(
     """
     from dataclasses import asdict
 
-    from replaydiff.diff.trend import kind, series
+    from replaydiff.diff.trend import series, series_kind
     from replaydiff.diff.trend import trend as follow
     from replaydiff.replay.errors import InputError, UnknownNameError
     from replaydiff.replay.model import Lane
@@ -62,21 +62,21 @@ def trend(
             raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
         points = follow(con, runs[-last:], metric, Lane(lane), app.settings)
     if not points:
-        raise InputError(f"no run of {kind(runs[-1])} has a {metric} score in lane {lane}")
+        raise InputError(f"no run of {series_kind(runs[-1])} has a {metric} score in lane {lane}")
     if as_json:
         print_json(
             {
                 "metric": metric,
                 "lane": lane,
-                "of": kind(runs[-1]),
+                "of": series_kind(runs[-1]),
                 "runs": [asdict(point) | {"drift": point.drift, "slow": point.slow} for point in points],
             }
         )
     else:
-        show(_text(metric, lane, kind(runs[-1]), points, terminal_width()))
+        show(_text(metric, lane, series_kind(runs[-1]), points, terminal_width()))
 
 
-def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) -> str:
+def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
     from replaydiff.reports import numbers
 
@@ -120,7 +120,7 @@ def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) 
     return "\n".join(lines)
 
 
-def _plot(point: Point, low: float, high: float) -> str:
+def _plot(point: TrendPoint, low: float, high: float) -> str:
     """The mean within its noise band, on one scale for all rows."""
 
     def place(value: float) -> int:

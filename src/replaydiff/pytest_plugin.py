@@ -78,7 +78,7 @@ class GoldenSet(pytest.File):
         Raises:
             CollectError: the file cannot be read; names the line.
         """
-        from replaydiff.diff.expectations import quarantined
+        from replaydiff.diff.expectations import is_quarantined
         from replaydiff.replay.errors import ReplayError
         from replaydiff.replay.golden import item_of, read_golden
 
@@ -91,7 +91,7 @@ class GoldenSet(pytest.File):
             test.case = case
             for tag in case.tags:
                 test.add_marker(_marker(tag))
-            if quarantined(item_of(case)):
+            if is_quarantined(item_of(case)):
                 said = case.provenance.quarantine
                 why = f": {said.reason}" if said is not None and said.reason else ""
                 test.add_marker(pytest.mark.xfail(reason=f"in quarantine{why}", strict=False))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.graders.arguments import canonical, equal
-from replaydiff.diff.graders.matching import Matched, match
+from replaydiff.diff.graders.matching import MatchResult, match
 from replaydiff.diff.graders.tool_calls import grade
 from replaydiff.replay.errors import InputError, ReplayError, SettingsError
 from replaydiff.replay.golden import case_to_json, read_golden
@@ -23,7 +23,7 @@ from tests.diff.build import case, item, trial
 
 def compared(
     wanted: object, made: object, rule: object, *, how: str = "exact", root: Path = Path()
-) -> Matched:
+) -> MatchResult:
     """One call whose argument `a` is compared by a rule at `a`, or by a `ToolMatch`."""
     said = rule if isinstance(rule, ToolMatch) else ToolMatch(paths={"a": rule})  # type: ignore[dict-item]
     return match(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replaydiff.diff.causes import common
+from replaydiff.diff.causes import normalise_reason
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from replaydiff.diff.causes import common
     ],
 )
 def test_what_is_one_items_own_is_left_out(reason: str, cause: str) -> None:
-    assert common(reason) == cause
+    assert normalise_reason(reason) == cause

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.diff.graders.matching import Matched, can_still_match, match
+from replaydiff.diff.graders.matching import MatchResult, can_still_match, match
 from replaydiff.replay.model import ExpectedCall, Match, ToolCall
 
 STATUS = ExpectedCall(name="get_order_status", args={"order_id": "1"})
@@ -216,7 +216,7 @@ def test_matching_is_what_brute_force_finds(
     assert found.passed is passed
     assert found.partial == pytest.approx(partial)
     assert (found.partial == 1) is found.passed
-    assert (found == Matched(passed=True, partial=1.0, reason="")) is found.passed
+    assert (found == MatchResult(passed=True, partial=1.0, reason="")) is found.passed
     assert bool(found.reason) is not found.passed
 
 

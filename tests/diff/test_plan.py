@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.plan import Seen, effect, items_for, seen
+from replaydiff.diff.plan import NoiseEstimate, estimate_noise, items_needed, smallest_change
 from replaydiff.replay.cli import main
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.model import Item, Lane, Trial
@@ -23,13 +23,17 @@ from tests.diff.build import item, settings, store, trial, trials
 SPREADS = st.floats(0, 1)
 
 
-def _seen(folder: Path, items: list[Item], done: list[Trial], metric: str = "tool_calls") -> Seen:
+def _seen(folder: Path, items: list[Item], done: list[Trial], metric: str = "tool_calls") -> NoiseEstimate:
     with open_store(store(folder, items, done), read_only=True) as con:
-        return seen(compute(con, "20261120-221305-ab12", settings(folder)), metric)
+        return estimate_noise(compute(con, "20261120-221305-ab12", settings(folder)), metric)
 
 
-def _known(between: float, noise: float | None, design: float = 1.0, price: float | None = None) -> Seen:
-    return Seen(metric="m", items=50, between=between, noise=noise, design=design, reach=1.0, trial_usd=price)
+def _known(
+    between: float, noise: float | None, design: float = 1.0, price: float | None = None
+) -> NoiseEstimate:
+    return NoiseEstimate(
+        metric="m", items=50, between=between, noise=noise, design=design, reach=1.0, trial_usd=price
+    )
 
 
 def test_the_parts_of_the_variance_are_found_again(tmp_path: Path) -> None:
@@ -59,7 +63,7 @@ def test_sessions_that_move_together_inflate_the_variance(tmp_path: Path) -> Non
 
 def test_the_power_it_promises_is_the_power_there_is() -> None:
     rng, known, wanted, power = np.random.default_rng(1), _known(0.3, 0.2), 0.1, 0.8
-    needed = items_for(known, wanted, 3, confidence=0.95, power=power)
+    needed = items_needed(known, wanted, 3, confidence=0.95, power=power)
     assert needed is not None
     found, rounds = 0, 3000
     for _ in range(rounds):
@@ -74,10 +78,10 @@ def test_the_items_it_names_are_the_fewest_that_do(
     between: float, noise: float, wanted: float, trials: int
 ) -> None:
     known = _known(between, noise)
-    needed = items_for(known, wanted, trials, confidence=0.95, power=0.8)
+    needed = items_needed(known, wanted, trials, confidence=0.95, power=0.8)
     assert needed is not None
-    assert effect(known, needed, trials, confidence=0.95) <= wanted
-    assert needed == 2 or effect(known, needed - 1, trials, confidence=0.95) > wanted
+    assert smallest_change(known, needed, trials, confidence=0.95) <= wanted
+    assert needed == 2 or smallest_change(known, needed - 1, trials, confidence=0.95) > wanted
 
 
 @given(SPREADS, SPREADS, st.integers(2, 500), st.integers(1, 9))
@@ -85,10 +89,10 @@ def test_more_items_and_more_trials_never_see_less(
     between: float, noise: float, items: int, trials: int
 ) -> None:
     known = _known(between, noise)
-    here = effect(known, items, trials, confidence=0.95)
-    assert effect(known, items + 1, trials, confidence=0.95) < here
-    assert effect(known, items, trials + 1, confidence=0.95) <= here
-    assert effect(known, items, trials, confidence=0.95, power=0.9) > here
+    here = smallest_change(known, items, trials, confidence=0.95)
+    assert smallest_change(known, items + 1, trials, confidence=0.95) < here
+    assert smallest_change(known, items, trials + 1, confidence=0.95) <= here
+    assert smallest_change(known, items, trials, confidence=0.95, power=0.9) > here
 
 
 def test_the_command_prints_the_table_and_the_price(

@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from replaydiff.diff.result import Verdict
 from replaydiff.diff.verdicts import (
     SINGLE_TRIAL,
-    Judged,
-    Sample,
+    ItemScores,
     Scale,
+    ScoredVerdict,
     combine,
-    judge,
-    judge_alone,
+    item_verdicts,
     null_model,
+    single_lane_verdict,
 )
 
 SCALE = Scale()
 
 
-def sample(old: str, new: str, again: str = "") -> Sample:
+def sample(old: str, new: str, again: str = "") -> ItemScores:
     """`110` is two passes and a failure; `?` a trial without a score."""
-    return Sample(
+    return ItemScores(
         old=tuple(float(c) for c in old if c != "?"),
         new=tuple(float(c) for c in new if c != "?"),
         again=tuple(float(c) for c in again),
@@ -32,11 +32,11 @@ def sample(old: str, new: str, again: str = "") -> Sample:
     )
 
 
-def verdicts(*samples: Sample, scale: Scale = SCALE) -> list[Judged]:
-    return judge(samples, scale, null_model(samples, scale), min_delta=0.1, confidence=0.95)
+def verdicts(*samples: ItemScores, scale: Scale = SCALE) -> list[ScoredVerdict]:
+    return item_verdicts(samples, scale, null_model(samples, scale), min_delta=0.1, confidence=0.95)
 
 
-def of(*samples: Sample) -> list[str]:
+def of(*samples: ItemScores) -> list[str]:
     return [judged.verdict.value for judged in verdicts(*samples)]
 
 
@@ -74,10 +74,12 @@ def test_single_trials_without_a_repeat_give_the_sign_and_say_so() -> None:
 
 
 def test_changes_below_min_delta_are_none() -> None:
-    small = Sample(old=(0.9, 0.9), new=(0.85, 0.85))
-    assert judge([small], SCALE, None, min_delta=0.1, confidence=0.95)[0].verdict is Verdict.UNCHANGED
-    exactly = Sample(old=(0.9,), new=(0.8,))
-    assert judge([exactly], SCALE, None, min_delta=0.1, confidence=0.95)[0].verdict is Verdict.REGRESSED
+    small = ItemScores(old=(0.9, 0.9), new=(0.85, 0.85))
+    assert item_verdicts([small], SCALE, None, min_delta=0.1, confidence=0.95)[0].verdict is Verdict.UNCHANGED
+    exactly = ItemScores(old=(0.9,), new=(0.8,))
+    assert (
+        item_verdicts([exactly], SCALE, None, min_delta=0.1, confidence=0.95)[0].verdict is Verdict.REGRESSED
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_trials_without_a_score_leave_open_what_they_could_have_changed(
 
 
 def test_scores_beyond_0_and_1_are_scaled() -> None:
-    samples = [Sample(old=(5.0,) * 3, new=(1.0,) * 3), *[Sample(old=(4.0,) * 3, new=(4.0,) * 3)] * 20]
+    samples = [ItemScores(old=(5.0,) * 3, new=(1.0,) * 3), *[ItemScores(old=(4.0,) * 3, new=(4.0,) * 3)] * 20]
     scale = Scale.of(score for one in samples for score in (*one.old, *one.new))
     assert (scale.low, scale.high) == (0.0, 5.0)
     assert verdicts(*samples, scale=scale)[0].verdict is Verdict.REGRESSED
@@ -121,7 +123,7 @@ def test_scores_beyond_0_and_1_are_scaled() -> None:
 def test_one_lane_is_held_against_the_expectation(
     passes: tuple[bool, ...], unscored: int, verdict: str
 ) -> None:
-    assert judge_alone(passes, unscored).verdict.value == verdict
+    assert single_lane_verdict(passes, unscored).verdict.value == verdict
 
 
 @pytest.mark.parametrize(
@@ -141,10 +143,10 @@ def test_an_item_is_what_its_metrics_are(metrics: str, verdict: str) -> None:
 trials = st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=4).map(tuple)
 
 
-@given(st.lists(st.builds(Sample, old=trials, new=trials), min_size=1, max_size=8))
-def test_swapping_old_and_new_swaps_the_verdicts(samples: list[Sample]) -> None:
+@given(st.lists(st.builds(ItemScores, old=trials, new=trials), min_size=1, max_size=8))
+def test_swapping_old_and_new_swaps_the_verdicts(samples: list[ItemScores]) -> None:
     opposite = {Verdict.REGRESSED: Verdict.IMPROVED, Verdict.IMPROVED: Verdict.REGRESSED}
-    swapped = [Sample(old=one.new, new=one.old) for one in samples]
+    swapped = [ItemScores(old=one.new, new=one.old) for one in samples]
     there = [one.verdict for one in verdicts(*samples)]
     back = [opposite.get(one.verdict, one.verdict) for one in verdicts(*swapped)]
     assert there == back

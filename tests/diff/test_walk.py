@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from replaydiff.diff.reading import by_item
+from replaydiff.diff.reading import items_with_trials
 from replaydiff.replay.model import Item, Json, Lane, Rule, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run, get_run
@@ -37,7 +37,7 @@ def _walked(path: Path, new: Trial) -> tuple[Item, list[Trial]]:
         item = Item(id="item", trace_id="item", tape=(recorded,), recorded_response="shipped")
         create_run(con, run("run-000001"), [item])
         write_trials(con, [_trial(Lane.OLD, RECORDED), new])
-        ((found, trials),) = by_item(con, get_run(con, "run-000001"))
+        ((found, trials),) = items_with_trials(con, get_run(con, "run-000001"))
         assert msgspec.json.encode(trials) == msgspec.json.encode(list(iter_trials(con, "run-000001")))
     return found, trials
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replaydiff.diff.judge.judge import family, kinship
+from replaydiff.diff.judge.judge import model_family, self_preference_warning
 
 
 @pytest.mark.parametrize(
@@ -21,16 +21,16 @@ from replaydiff.diff.judge.judge import family, kinship
     ],
 )
 def test_family_by_name(model: str, title: str | None) -> None:
-    assert family(model) == title
+    assert model_family(model) == title
 
 
 def test_kinship_names_judge_and_candidates() -> None:
-    said = kinship("claude-opus-5-5", ["claude-haiku-5-5", None, "gpt-5", "claude-haiku-5-5"])
+    said = self_preference_warning("claude-opus-5-5", ["claude-haiku-5-5", None, "gpt-5", "claude-haiku-5-5"])
     assert said is not None
     assert said.startswith("the judge claude-opus-5-5 and claude-haiku-5-5 are of one family (Claude)")
-    assert "grades its own answers" in (kinship("gpt-5", ["gpt-5", "claude-opus-5-5"]) or "")
+    assert "grades its own answers" in (self_preference_warning("gpt-5", ["gpt-5", "claude-opus-5-5"]) or "")
 
 
 def test_no_kinship() -> None:
-    assert kinship("claude-opus-5-5", ["gpt-5", "gemini-3-pro", None]) is None
-    assert kinship("house-model", ["house-model-2"]) is None
+    assert self_preference_warning("claude-opus-5-5", ["gpt-5", "gemini-3-pro", None]) is None
+    assert self_preference_warning("house-model", ["house-model-2"]) is None

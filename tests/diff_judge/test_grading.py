@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.judge.grading import GradingReport, Progress, grade_run
+from replaydiff.diff.judge.grading import GradingProgress, GradingReport, grade_run
 from replaydiff.diff.judge.judge import Judge, judge_from
 from replaydiff.diff.judge.questions import estimate
 from replaydiff.replay import settings
@@ -177,7 +177,7 @@ def test_nothing_to_judge_by(tmp_path: Path) -> None:
 
 
 def test_progress_counts_up_to_the_total(tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[GradingProgress] = []
     _grade(_ten(tmp_path), judge(Scripted(lambda _: points(3))), progress=seen.append)
     assert [progress.done for progress in seen] == list(range(1, 11))
     assert {progress.total for progress in seen} == {10}

@@ -24,9 +24,9 @@ def graded(tmp_path: Path) -> Path:
     return store(tmp_path, items, done, grades=[judged(t.item_id, t.lane, 0, 1.0) for t in done])
 
 
-def _begun(path: Path, store_path: Path, size: int = labels.SIZE) -> list[labels.Row]:
+def _begun(path: Path, store_path: Path, size: int = labels.SIZE) -> list[labels.LabelRow]:
     with open_store(store_path, read_only=True) as con:
-        labels.begin(path, labels.draw_blind(con, Settings(root=path.parent), RUN_ID, size=size))
+        labels.write_sheet(path, labels.draw_sheet(con, Settings(root=path.parent), RUN_ID, size=size))
     return labels.read(path)
 
 
@@ -42,15 +42,15 @@ def test_labels_are_kept_one_at_a_time_and_can_be_taken_back(graded: Path, tmp_p
     path = labels.own_sheet(Settings(root=tmp_path), RUN_ID, "Ada <ada@example.com>")
     rows = _begun(path, graded, 4)
     assert path == tmp_path / ".replay" / "labels" / f"{RUN_ID}.Ada.jsonl"
-    labels.keep(path, rows[2].key, 3, "good of its kind")
-    labels.keep(path, rows[0].key, 1)
+    labels.set_label(path, rows[2].key, 3, "good of its kind")
+    labels.set_label(path, rows[0].key, 1)
     assert [(row.label, row.note) for row in labels.read(path)] == [
         (1, ""), (None, ""), (3, "good of its kind"), (None, "")
     ]  # fmt: skip
-    labels.keep(path, rows[0].key, None)
+    labels.set_label(path, rows[0].key, None)
     assert [row.label for row in labels.read(path)] == [None, None, 3, None]
     with pytest.raises(InputError, match="has no row 'other'"):
-        labels.keep(path, "other", 1)
+        labels.set_label(path, "other", 1)
     with pytest.raises(InputError, match="is there already, and may hold labels"):
         _begun(path, graded)
     assert labels.read(path)[2].label == 3

@@ -17,10 +17,10 @@ REQUEST = ModelRequest(
 )
 
 
-def _cast(*answers: object, cost: float | None = 0.01) -> tuple[votes.Cast, Scripted]:
+def _cast(*answers: object, cost: float | None = 0.01) -> tuple[votes.PricedVote, Scripted]:
     left = list(answers)
     model = Scripted(lambda _: left.pop(0), cost)  # type: ignore[arg-type,return-value]
-    return asyncio.run(votes.cast(model, REQUEST, 1)), model
+    return asyncio.run(votes.request_vote(model, REQUEST, 1)), model
 
 
 @pytest.mark.parametrize(("given", "score"), [(1, 1 / 3), (2, 2 / 3), (3, 1.0), (3.0, 1.0)])

@@ -8,12 +8,12 @@ from datetime import datetime
 
 from replaydiff.diff.result import (
     Answer,
+    CaseGroup,
     Counts,
     DiffResult,
     Gate,
     GateCondition,
     GradedTrial,
-    Group,
     ItemMetric,
     ItemVerdict,
     LaneSummary,
@@ -521,7 +521,7 @@ def one_lane() -> DiffResult:
         answer="42.50",
     )
     expected = replace(first, item=replace(first.item, expectation=expectation, case_id="case-1"))
-    group = Group(
+    group = CaseGroup(
         by="category", value="orders", items=20, passed=17, failed=2, undecided=1, not_graded=0, threshold=0.8
     )
     return replace(base, items=(expected, *base.items[1:]), groups=(group,))

@@ -94,10 +94,10 @@ def draw(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
         raise InputError(f"{size[:20]!r} is no number of responses; say 1 to 9999")
 
     def find(con: DuckDBPyConnection) -> list[JudgedResponse]:
-        return labels.draw_blind(con, site.settings, run, size=int(size))
+        return labels.draw_sheet(con, site.settings, run, size=int(size))
 
     if not path.exists():
-        labels.begin(path, site.shelf.read("sheet", (run, size), find).value)
+        labels.write_sheet(path, site.shelf.read("sheet", (run, size), find).value)
     return RedirectResponse(_address(run, by), status_code=303)
 
 
@@ -109,7 +109,7 @@ def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     if given not in ("", *LABELS):
         raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
     key = fields.get("row", "")
-    labels.keep(path, key, int(given) if given else None, fields.get("note", ""))
+    labels.set_label(path, key, int(given) if given else None, fields.get("note", ""))
     rows = labels.read(path)
     keys = [one.key for one in rows]
     open_ = {one.key for one in rows if one.label is None}
@@ -142,7 +142,7 @@ def _people(site: Site, run: str) -> list[Labeller]:
     return found
 
 
-def _shown(one: labels.Row) -> dict[str, Any]:
+def _shown(one: labels.LabelRow) -> dict[str, Any]:
     texts = ("key", "conversation", "tool_calls", "response", "expected", "note")
     return {"label": "" if one.label is None else str(one.label)} | {
         name: visible(getattr(one, name)) for name in texts

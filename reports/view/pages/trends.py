@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from replaydiff.diff.trend import Point, kind, trend
+from replaydiff.diff.trend import TrendPoint, series_kind, trend
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import visible
 from replaydiff.reports import numbers
@@ -31,7 +31,7 @@ class Mark:
     y: float
     low: float
     high: float
-    point: Point
+    point: TrendPoint
     day: str | None
     """Of the axis; None where the day before stands too near."""
 
@@ -40,7 +40,7 @@ class Mark:
 class _Found:
     kinds: list[str]
     of: str
-    points: list[Point]
+    points: list[TrendPoint]
     metrics: list[str]
 
 
@@ -56,9 +56,9 @@ def trends(site: Site, request: Request) -> Response:
         from replaydiff.replay.store.runs import list_runs
 
         runs = [run for run in list_runs(con) if run.finished_at is not None]
-        kinds = list(dict.fromkeys(kind(run) for run in reversed(runs)))
+        kinds = list(dict.fromkeys(series_kind(run) for run in reversed(runs)))
         chosen = of if of in kinds else kinds[0] if kinds else ""
-        shown = [run for run in runs if kind(run) == chosen]
+        shown = [run for run in runs if series_kind(run) == chosen]
         return _Found(
             kinds=kinds,
             of=chosen,
@@ -93,7 +93,7 @@ def trends(site: Site, request: Request) -> Response:
     )
 
 
-def plot(points: Sequence[Point]) -> list[Mark]:
+def plot(points: Sequence[TrendPoint]) -> list[Mark]:
     """Where the runs stand, one after the other: they come in bursts, and time would pile them up."""
     bottom, top = _reach(points)
     step = (WIDTH - _LEFT - _RIGHT) / max(len(points), 1)
@@ -111,7 +111,7 @@ def plot(points: Sequence[Point]) -> list[Mark]:
     ]
 
 
-def _reach(points: Sequence[Point]) -> tuple[float, float]:
+def _reach(points: Sequence[TrendPoint]) -> tuple[float, float]:
     low = min((point.low for point in points), default=0.0)
     high = max((point.high for point in points), default=1.0)
     room = (high - low) * 0.08 or 0.05
