@@ -28,8 +28,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from replaydiff.replay.cli import cli
+from replaydiff.replay.commands.options import App
 from replaydiff.replay.model import Message, ToolCall, Trace
-from replaydiff.replay.options import App
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample

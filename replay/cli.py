@@ -10,8 +10,8 @@ from typing import NoReturn
 
 import click
 
+from replaydiff.replay.commands.options import App, common_options
 from replaydiff.replay.errors import ExitCode, Interrupted, ReplayError
-from replaydiff.replay.options import App, common_options
 from replaydiff.replay.version import VERSION
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -27,24 +27,24 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show a trace, trial or case as a readable transcript.",
         "sample": "Draw a stratified, reproducible sample of traces.",
         "export": "Write traces, samples, runs, grades or recorded model calls to a file.",
-        "store": "Care for the store file: info, merge, prune, compact.",
+        "store": "Maintain the store file: info, merge, prune, compact.",
     },
     "Compare versions": {
         "run": "Replay a sample or golden set against two versions.",
-        "diff": "Say which items improved or regressed, and whether to ship.",
+        "diff": "Report which items improved or regressed, and whether to ship.",
         "report": "Write a run's report: terminal, HTML, Markdown, JSON, JUnit.",
         "view": "Show runs, traces and trends in a browser; triage there.",
         "compare": "Sample, run, diff and report in one.",
-        "calibrate": "Hold the judge against labels by hand.",
-        "trend": "Follow a metric over runs; name what left the noise.",
-        "plan": "Say how many items and trials show a change, at what price.",
+        "calibrate": "Compare the judge with hand labels.",
+        "trend": "Report a metric over runs, and which runs drifted.",
+        "plan": "Report how many items and trials detect a change, at what price.",
     },
     "Cases": {
-        "triage": "Go through what changed or looks odd.",
+        "triage": "Review what changed or looks odd.",
         "promote": "Turn items into cases of the golden set.",
-        "dismiss": "Put items aside, with a reason.",
-        "check": "Hold one version against the golden set.",
-        "cases": "Care for the golden set: list, show, edit, lint, stats, …",
+        "dismiss": "Set items aside, with a reason.",
+        "check": "Check one version against the golden set.",
+        "cases": "Maintain the golden set: list, show, edit, lint, stats, …",
         "push": "Send the golden set or a run's result to Langfuse.",
     },
 }

@@ -11,16 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from replaydiff.cases.editing import EditError as EditError
 from replaydiff.replay.errors import InputError, StoreError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.cases.coverage import Coverage
-    from replaydiff.cases.lint import Finding
+    from replaydiff.cases.coverage import Coverage as Coverage
+    from replaydiff.cases.lint import Finding as Finding
     from replaydiff.cases.merging import Merged
     from replaydiff.cases.push import Pushed
     from replaydiff.cases.push_records import DatasetItem
-    from replaydiff.cases.rewriting import Opened
+    from replaydiff.cases.rewriting import Opened as Opened
     from replaydiff.diff.result import DiffResult
     from replaydiff.replay.model import Case
 
@@ -145,6 +146,24 @@ class GoldenSet:
         from replaydiff.cases.rewriting import open_case
 
         return open_case(self.existing().path, name, kind)
+
+
+def expected_path(case: Case) -> str | None:
+    """Return the tool path that a case expects; None where it expects none in particular."""
+    from replaydiff.cases.coverage import path_of
+
+    return path_of(case)
+
+
+def check_case_text(text: str) -> None:
+    """Check that edited text is a case.
+
+    Raises:
+        EditError: it is not, with the line.
+    """
+    from replaydiff.cases.editing import read_record
+
+    read_record(text)
 
 
 def save_case(opened: Opened, text: str) -> tuple[Case, bool]:

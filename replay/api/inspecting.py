@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.store.export import Export, Wanted
     from replaydiff.replay.store.listing import Listed
 
+TraceSummary: TypeAlias = "Listed"
+"""A trace as `replay traces` lists it."""
 PLANNED_ITEMS = (20, 50, 100, 200, 500)
 PLANNED_TRIALS = (1, 3, 5)
 EXPORTS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
@@ -14,19 +14,19 @@ from replaydiff.replay.api.options import (
     resumed_settings,
     settings_with,
 )
-from replaydiff.replay.api.results import Check, Diff, ImportReport, Run, Sample
+from replaydiff.replay.api.results import Check, Diff, ImportReport, Run, Sample, TriageQueue
 from replaydiff.replay.api.sampling import LATEST, SampleOptions
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from replaydiff.cases.queue import Queue
     from replaydiff.replay.api.calibrating import Calibration
     from replaydiff.replay.api.golden import GoldenSet, PushResult
     from replaydiff.replay.api.importing import Display, LiveOptions
     from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
     from replaydiff.replay.api.reviewing import Promotion
     from replaydiff.replay.api.running import Ended
+    from replaydiff.replay.api.single_cases import StartedVersion
     from replaydiff.replay.engine.items import Source
     from replaydiff.replay.model import Case, Trace
     from replaydiff.replay.settings import Settings
@@ -468,7 +468,7 @@ class Project:
 
     # --- cases ---
 
-    def triage(self, run: str | None = None, *, everything: bool = False, again: bool = False) -> Queue:
+    def triage(self, run: str | None = None, *, everything: bool = False, again: bool = False) -> TriageQueue:
         """Return what a person should look at in a run, in that order, with the reasons.
 
         Args:
@@ -482,9 +482,39 @@ class Project:
 
         with open_store(self.store, read_only=True) as con:
             run_id = chosen_run(con, run).id
-            return queue(con, run_id, self.settings, everything=everything, again=again)
+            return TriageQueue(queue(con, run_id, self.settings, everything=everything, again=again))
 
     atriage = in_thread(triage)
+
+    def review(self, queue: TriageQueue) -> None:
+        """Go through a triage queue at the terminal, one key for each decision."""
+        from replaydiff.cases.desk import Desk
+        from replaydiff.cases.promote import person
+        from replaydiff.cases.session import Session
+
+        desk = Desk(self.store, self.settings.golden_path, person(self.settings.root))
+        Session(queue.queue, desk, self.settings).run()
+
+    def view(self, *, port: int = 0, opened: Callable[[str], None] = print) -> None:
+        """Serve the local web page until interrupted; `opened` gets its address.
+
+        Raises:
+            InputError: the port is taken.
+        """
+        from replaydiff.cases.desk import Desk
+        from replaydiff.cases.promote import person
+        from replaydiff.reports.view.follower import Follower
+        from replaydiff.reports.view.server import serve
+        from replaydiff.reports.view.shelf import Shelf
+        from replaydiff.reports.view.site import Site
+
+        golden = self.settings.golden_path
+        desk = Desk(self.store, golden, person(self.settings.root))
+        serve(
+            Site(self.settings, Shelf(self.store, golden), desk, Follower(self.store)),
+            port=port,
+            opened=opened,
+        )
 
     def promote(
         self,
@@ -598,6 +628,16 @@ class Project:
 
     aresume_check = in_thread(resume_check)
 
+    def start_version(self, name: str, *, trials: int = 1) -> StartedVersion:
+        """Start a version to check cases against it one by one, as a test runner does; close it at the end.
+
+        Raises:
+            VersionError: it cannot be resolved, or does not start.
+        """
+        from replaydiff.replay.api.single_cases import StartedVersion
+
+        return StartedVersion(self.settings, name, trials=trials)
+
     # --- the judge ---
 
     def draw_labels(self, path: str | Path, *, run: str | None = None, size: int = 50, seed: int = 0) -> int:
@@ -611,6 +651,18 @@ class Project:
         return calibrating.draw_sheet(self.store, self.settings, run, Path(path), size=size, seed=seed)
 
     adraw_labels = in_thread(draw_labels)
+
+    def own_sheet(self, run: str | None = None, *, size: int = 50, seed: int = 0) -> tuple[str, Path]:
+        """Return a run and this person's own sheet of it, drawn where there is none yet."""
+        from replaydiff.replay.api import calibrating
+
+        return calibrating.own_sheet(self.store, self.settings, run, size=size, seed=seed)
+
+    def label_sheet(self, path: str | Path) -> tuple[int, int]:
+        """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""
+        from replaydiff.replay.api import calibrating
+
+        return calibrating.label_sheet(self.settings, Path(path))
 
     def calibrate(
         self,

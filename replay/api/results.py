@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
+    from replaydiff.cases.attention import Entry
     from replaydiff.cases.check import Checked
+    from replaydiff.cases.queue import Queue
     from replaydiff.diff.result import DiffResult, Gate, ItemVerdict, LaneSummary, MetricDelta
     from replaydiff.importers.ingest import Report
     from replaydiff.replay.api.project import Project
@@ -334,7 +336,7 @@ class Diff:
 
         return render(self.result, format, width=width)
 
-    def save(self, path: str | Path, format: str | None = None) -> Path:  # noqa: A002
+    def save(self, path: str | Path, format: str | None = None, *, width: int = 100) -> Path:  # noqa: A002
         """Write a report; the file's suffix chooses the format unless one is named. Return the path.
 
         Raises:
@@ -348,7 +350,7 @@ class Diff:
         name = format or formats.get(target.suffix)
         if name is None:
             raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
-        write_whole(target, find(name)(self.result, width=100, color=False))
+        write_whole(target, find(name)(self.result, width=width, color=False))
         return target
 
     def to_arrow(self) -> pyarrow.Table:
@@ -392,6 +394,30 @@ class Diff:
 
     def __repr__(self) -> str:
         return f"Diff({self.run_id!r}: {self.answer}, {self.reason})"
+
+
+class TriageQueue:
+    """What a person should look at in a run, in that order."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Each with its reasons; near-duplicates are one entry."""
+        return self.queue.entries
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        from replaydiff.cases.queue import document
+
+        return document(self.queue)
+
+    def text(self, width: int = 100) -> str:
+        """Return the list as text of a width."""
+        from replaydiff.cases.queue import text
+
+        return text(self.queue, width)
 
 
 class Check:
@@ -442,6 +468,20 @@ class Check:
         if format == "terminal":
             return text(self.checked, width, verbose=verbose)
         return written(self.checked) if format == "json" else render(self.checked.result, format, width=width)
+
+    def save(self, path: str | Path, format: str) -> Path:  # noqa: A002
+        """Write a report in a format of `report`; return the path.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        from replaydiff.reports.files import write_whole
+
+        content = self.report(format)
+        if isinstance(content, str) and format == "terminal":
+            content += "\n"
+        write_whole(Path(path), content)
+        return Path(path)
 
     def __repr__(self) -> str:
         if self.checked is None:

@@ -76,8 +76,15 @@ def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
 
 
 def _check_several(old: str | None, new: tuple[str, ...]) -> None:
+    from replaydiff.replay.model import NEW_LANES
+
     if old is None:
         raise SettingsError("several --new are each compared with the version in use; name it with --old")
+    if len(new) > len(NEW_LANES):
+        raise SettingsError(
+            f"--new was given {len(new)} times, and one run compares {len(NEW_LANES)} at most; "
+            "make two runs of it"
+        )
     if twice := next((name for name in new if new.count(name) > 1), None):
         raise SettingsError(
             f"--new {twice!r} was given twice; leave one out; --aa runs the old version twice"

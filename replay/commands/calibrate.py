@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
-from replaydiff.replay.options import App, command, json_option, print_json, say
 
 _SHOWN = 10
 _OWN = ""
@@ -58,13 +58,13 @@ def calibrate(
     output: str | None,
     as_json: bool,
 ) -> ExitCode:
-    """Hold the judge against labels by hand.
+    """Compare the judge with hand labels.
 
     First label responses that the judge has graded in RUN (default: the latest run), blind to its scores: 1
     poor, 2 fair, 3 good, by the same rubric; here, in a sheet that --draw writes, or in `replay view`. Then
-    --read what was labelled: agreement, Cohen's kappa, and what to look at first. The calibration it writes
-    is bound to the judge's model, prompt and rubric; with enough of it ([gate] agreement, labels) the judge
-    may gate. It belongs under version control.
+    --read the labels: agreement, Cohen's kappa, and what to look at first. The calibration it writes holds
+    for this model, prompt and rubric; with enough agreement ([gate] agreement, labels) the judge may gate.
+    Keep the file under version control.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def calibrate(
       replay calibrate --read ada.csv --read bo.csv
     """
     if sum([label is not None, draw is not None, bool(filled)]) > 1:
-        raise InputError("--label, --draw and --read are one step each; say one of them")
+        raise InputError("--label, --draw and --read are one step each; give one of them")
     if filled:
         return _read(app, run, filled, output, as_json)
     if draw is not None:
@@ -83,87 +83,50 @@ def calibrate(
         _label(app, run, label or _OWN, size, seed)
     else:
         raise InputError(
-            "say --draw FILE, to write a sheet, or --read FILE, to read a filled one; on a terminal, "
+            "give --draw FILE to write a sheet, or --read FILE to read a filled one; on a terminal, "
             "--label asks for labels one by one"
         )
     return ExitCode.OK
 
 
 def _draw(app: App, run: str | None, path: Path, size: int, seed: int) -> None:
-    from replaydiff.diff.judge import labels
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
-
-    with open_store(app.store_path, read_only=True) as con:
-        drawn = labels.draw_sheet(con, app.settings, chosen_run(con, run).id, size=size, seed=seed)
-    labels.write_sheet(path, drawn)
-    if len(drawn) < size:
-        say(f"the judge has graded {len(drawn)} responses of this run, so the sheet has no more")
-    click.echo(f"{path}: {len(drawn)} responses; write 1 (poor), 2 (fair) or 3 (good) into the column label")
+    drawn = app.project.draw_labels(path, run=run, size=size, seed=seed)
+    if drawn < size:
+        say(f"the judge has graded {drawn} responses of this run, so the sheet has no more")
+    click.echo(f"{path}: {drawn} responses; write 1 (poor), 2 (fair) or 3 (good) into the column label")
     click.echo(f"next: replay calibrate --read {path}")
 
 
 def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
-    from replaydiff.cases.promote import person
-    from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.labelling import LabellingSession
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
-
     if not sys.stdin.isatty():
         raise InputError(
-            "--label asks for keys, and this is no terminal; --draw a sheet and fill it elsewhere"
+            "--label reads keys, and standard input is not a terminal; --draw a sheet and fill it elsewhere"
         )
     path, read = Path(sheet), f"--read {sheet}"
     if sheet == _OWN:
-        with open_store(app.store_path, read_only=True) as con:
-            run = chosen_run(con, run).id
-            path, read = labels.own_sheet(app.settings, run, person(app.settings.root)), f"{run} --read"
-            if not path.exists():
-                labels.write_sheet(path, labels.draw_sheet(con, app.settings, run, size=size, seed=seed))
+        run, path = app.project.own_sheet(run, size=size, seed=seed)
+        read = f"{run} --read"
     if path.suffix != ".jsonl":
-        raise InputError(f"{path} is no JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file")
-    left = LabellingSession(path, app.settings.judge.rubric).run()
-    total = len(labels.read(path))
-    click.echo(f"{total - left} of {total} labelled, in {path}")
-    if left:
+        raise InputError(
+            f"{path} is not a JSON Lines sheet; fill CSV in a spreadsheet, or --draw a .jsonl file"
+        )
+    labelled, total = app.project.label_sheet(path)
+    click.echo(f"{labelled} of {total} labelled, in {path}")
+    if labelled < total:
         again = f"--label {sheet}".strip() if sheet else f"{run} --label"
-        click.echo(f"to go on: replay calibrate {again}")
-    if left < total:
+        click.echo(f"to continue: replay calibrate {again}")
+    if labelled:
         click.echo(f"next: replay calibrate {read}")
 
 
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
-    from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.calibration import IDENTITY, calibration, judge_hash
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
-
-    paths = [Path(name) for name in filled if name != _OWN]
-    with open_store(app.store_path, read_only=True) as con:
-        if _OWN in filled:
-            run = chosen_run(con, run).id
-            paths += labels.sheets_of(app.settings, run)
-        if not paths:
-            raise InputError(f"nobody has labelled run {run} here; `replay calibrate` asks for labels")
-        document = calibration(con, app.settings, paths)
-    name = judge_hash(*(str(document[part]) for part in IDENTITY))
-    target = Path(output) if output else app.settings.root / app.settings.judge.calibration / f"{name}.json"
-    _write(target, {key: value for key, value in document.items() if key != "disagreements"})
+    sheets = [name for name in filled if name != _OWN]
+    found = app.project.calibrate(*sheets, run=run, own=_OWN in filled, output=output)
     if as_json:
-        print_json(document)
+        print_json(found.to_dict())
     else:
-        _show(app, document, target)
+        _show(app, found.document, found.path)
     return ExitCode.OK
-
-
-def _write(target: Path, document: Mapping[str, Any]) -> None:
-    import json
-
-    from replaydiff.reports.files import write_whole
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
 def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
@@ -191,7 +154,7 @@ def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
             f"{numbers.score(pair['kappa'])}"
         )
     if document["differing"]:
-        lines.append(f"{document['differing']} responses were labelled differently, and are no measure")
+        lines.append(f"{document['differing']} responses have conflicting labels and are not counted")
     if document["without_score"]:
         lines.append(f"{document['without_score']} labelled responses have no score of the judge now")
     apart = document["disagreements"]

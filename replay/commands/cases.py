@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from replaydiff.replay.commands.cases_convert import convert
-from replaydiff.replay.commands.cases_edit import edit, golden_set, show
-from replaydiff.replay.errors import ExitCode, InputError, StoreError
-from replaydiff.replay.options import App, command, common_options, json_option, print_json, say
+from replaydiff.replay.commands.cases_edit import edit, show
+from replaydiff.replay.commands.options import App, command, common_options, json_option, print_json, say
+from replaydiff.replay.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from replaydiff.cases.coverage import Coverage
-    from replaydiff.cases.lint import Finding
+    from replaydiff.replay.api.golden import Coverage, Finding, GoldenSet
     from replaydiff.replay.model import Case
 
 _SHOWN = 15
@@ -28,7 +27,7 @@ _path = click.option(
 @click.group("cases")
 @common_options
 def cases() -> None:
-    """Care for the golden set: list, show, edit, lint, stats, …
+    """Maintain the golden set: list, show, edit, lint, stats, …
 
     It is a file under version control: JSON lines, a JSON array, or YAML; a table (CSV) is read only.
 
@@ -39,24 +38,17 @@ def cases() -> None:
     """
 
 
-def _read(app: App, path: Path | None) -> tuple[Path, list[Case]]:
-    from replaydiff.replay.golden import read_golden
-
-    golden = golden_set(app, path)
-    return golden, read_golden(golden)
-
-
 @command("list")
 @_path
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag (repeatable).")
 @json_option
 def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
     """List the cases: what each expects, its tags, when it was reviewed."""
-    from replaydiff.cases.coverage import path_of
+    from replaydiff.replay.api.golden import expected_path
     from replaydiff.replay.golden import case_to_json
     from replaydiff.replay.terminal.table import Column, show, table, terminal_width
 
-    _, found = _read(app, path)
+    found = app.project.golden_set(path).cases()
     chosen = [case for case in found if not tags or set(tags) & set(case.tags)]
     if as_json:
         print_json([case_to_json(case) for case in chosen])
@@ -71,7 +63,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
     rows = [
         [
             case.id,
-            path_of(case) or "-",
+            expected_path(case) or "-",
             ", ".join(case.tags) or "-",
             (case.provenance.last_reviewed or "-")[:10],
             case.input,
@@ -91,7 +83,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @json_option
 def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_json: bool) -> ExitCode:
-    """Say what is wrong with the golden set, by line.
+    """Report problems in the golden set, by line.
 
     Errors (a line that is no case, an id or a content that comes twice, one input with two expectations, an
     expectation that contradicts itself) end with 1; warnings (nothing expected, a tape that cannot answer
@@ -102,38 +94,16 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
     Example:
       replay cases lint --strict
     """
-    from datetime import UTC, datetime
-
-    from replaydiff.cases.lint import Level
-    from replaydiff.cases.lint import lint as check
-
-    golden = golden_set(app, path)
-    days = stale_days or app.settings.cases.stale_days
-    findings = check(golden, datetime.now(UTC).date(), days, _flaky(app, golden))
-    failing = [one for one in findings if one.level is Level.ERROR or (strict and one.level is Level.WARNING)]
+    golden = app.project.golden_set(path)
+    findings = golden.lint(say, stale_days=stale_days)
+    levels = {"error", "warning"} if strict else {"error"}
+    failing = [one for one in findings if one.level.value in levels]
     if as_json:
-        print_json({"cases": str(golden), "findings": [asdict(one) for one in findings], "held": not failing})
+        rows = [asdict(one) for one in findings]
+        print_json({"cases": str(golden.path), "findings": rows, "held": not failing})
     else:
-        _show_findings(golden, findings)
+        _show_findings(golden.path, findings)
     return ExitCode.GATE_FAILED if failing else ExitCode.OK
-
-
-def _flaky(app: App, golden: Path) -> dict[str, str]:
-    """What stored runs say of the cases; nothing where there is no store, or it cannot be read now."""
-    if not app.store_path.exists():
-        return {}
-    from replaydiff.cases.flaky import flaky
-    from replaydiff.replay.golden import each_case
-    from replaydiff.replay.model import Case
-    from replaydiff.replay.store.connection import open_store
-
-    ids = {found.id for _, found in each_case(golden) if isinstance(found, Case)}
-    try:
-        with open_store(app.store_path, read_only=True) as con:
-            return flaky(con, app.settings, ids)
-    except StoreError as error:
-        say(f"flaky cases are not looked for: {error}")
-        return {}
 
 
 def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
@@ -144,36 +114,22 @@ def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
         named = f" {one_line(one.case, 40)}" if one.case else ""
         show(f"{golden}:{one.line}: {one.level.value}:{named} {one_line(one.text)}")
     errors, warnings = (sum(one.level.value == level for one in findings) for level in ("error", "warning"))
-    click.echo(f"{errors} errors, {warnings} warnings" if findings else "nothing to complain of")
+    click.echo(f"{errors} errors, {warnings} warnings" if findings else "no problems found")
 
 
 @command("stats")
 @_path
-@click.option("--month", metavar="YYYY-MM", help="The month to hold it against; default the latest there is.")
+@click.option("--month", metavar="YYYY-MM", help="The month to compare with; default the latest with traces.")
 @json_option
 def stats(app: App, path: Path | None, month: str | None, as_json: bool) -> None:
-    """Count the cases, and say which ways of a month's traces have none.
+    """Count the cases, and list the tool paths of a month's traces that no case covers.
 
     \b
     Example:
       replay cases stats --month 2026-10
     """
-    from replaydiff.cases.coverage import counted, coverage
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.traces import trace_months
-    from replaydiff.replay.store.where import month_range
-
-    _, found = _read(app, path)
-    covered = None
-    if app.store_path.exists():
-        with open_store(app.store_path, read_only=True) as con:
-            months = [name for name, _ in trace_months(con)]
-            if month is not None:
-                month_range(month)
-            chosen = month or (months[-1] if months else None)
-            if chosen is not None:
-                covered = coverage(con, found, chosen)
-    by = counted(found)
+    golden = app.project.golden_set(path)
+    found, covered, by = golden.cases(), golden.coverage(month), golden.counts()
     if as_json:
         print_json({"cases": len(found), "by": by, "coverage": None if covered is None else asdict(covered)})
     else:
@@ -189,11 +145,11 @@ def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: C
         shown = ", ".join(f"{one_line(value, 40)} {count}" for value, count in counts.items())
         show(f"  by {name}: {shown}")
     if covered is None or not covered.traces:
-        click.echo("no traces to hold them against; `replay import` brings some in")
+        click.echo("no traces to compare with; `replay import` imports some")
         return
     share = covered.covered / covered.traces
     click.echo(
-        f"{share:.0%} of the {covered.traces:,} traces of {covered.month} go a way through the tools that a "
+        f"{share:.0%} of the {covered.traces:,} traces of {covered.month} take a tool path that a "
         "case expects"
     )
     if covered.missing:
@@ -211,20 +167,16 @@ def _show_stats(found: Sequence[Case], by: dict[str, dict[str, int]], covered: C
 
 @command("retire")
 @click.argument("ids", nargs=-1, required=True, metavar="CASE...")
-@click.option("--reason", required=True, metavar="TEXT", help="Why it is no longer held against.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why it is retired.")
 @_path
 def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> None:
-    """Take cases out, and keep them in retired.jsonl beside the golden set.
+    """Move cases to retired.jsonl beside the golden set.
 
     \b
     Example:
       replay cases retire cancel-17 --reason "we no longer ship to Norway"
     """
-    from replaydiff.cases.golden import retire_cases
-    from replaydiff.cases.promote import now, person
-
-    golden, _ = _read(app, path)
-    kept = retire_cases(golden, ids, reason=reason, by=person(app.settings.root), at=now())
+    kept = app.project.golden_set(path).retire(ids, reason=reason)
     click.echo(f"retired {', '.join(ids)}: kept in {kept}")
 
 
@@ -234,7 +186,7 @@ def retire(app: App, ids: tuple[str, ...], reason: str, path: Path | None) -> No
 @click.option(
     "--base",
     type=click.Path(path_type=Path),
-    help="What both came from: FILE's changes and removals since are taken over, too.",
+    help="The common ancestor: FILE's changes and removals since then are applied, too.",
 )
 @json_option
 def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | None, as_json: bool) -> ExitCode:
@@ -250,44 +202,28 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
       replay cases merge ../checkout/cases/golden.jsonl
       replay cases merge theirs.jsonl --base base.jsonl
     """
-    from replaydiff.cases.golden import add_cases
-    from replaydiff.replay.golden import content_id, read_golden
-
-    golden = path or app.settings.golden_path
+    golden = app.project.golden_set(path)
     if base is not None:
-        return _merge_branches(golden_set(app, path), base, files, as_json)
-    present = {content_id(case) for case in read_golden(golden)} if golden.exists() else set()
-    added: list[Case] = []
-    total = 0
-    for file in files:
-        for case in read_golden(file):
-            total += 1
-            if content_id(case) not in present:
-                present.add(content_id(case))
-                added.append(case)
-    add_cases(golden, added, force=True)
-    done: dict[str, Any] = {"cases": str(golden), "added": [case.id for case in added]}
-    done["there_already"] = total - len(added)
+        return _merge_branches(golden, base, files, as_json)
+    added, present = golden.merge(files)
     if as_json:
-        print_json(done)
+        print_json({"cases": str(golden.path), "added": added, "there_already": present})
     else:
-        click.echo(f"{len(added)} cases added to {golden}, {done['there_already']} were there already")
+        click.echo(f"{len(added)} cases added to {golden.path}, {present} were there already")
     return ExitCode.OK
 
 
-def _merge_branches(golden: Path, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
-    from replaydiff.cases.merging import merge_branches
-
+def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
     if len(files) != 1:
-        raise InputError("--base is what two sides came from; name one FILE")
-    done = merge_branches(golden, base, files[0])
+        raise InputError("--base is the common ancestor of two sides; name one FILE")
+    done = golden.merge_branch(files[0], base)
     if as_json:
-        print_json({"cases": str(golden), **asdict(done)})
+        print_json({"cases": str(golden.path), **asdict(done)})
     else:
-        counts = f"{len(done.added)} added, {len(done.changed)} changed, {len(done.removed)} taken out"
-        click.echo(f"{golden}: {counts}, {len(done.conflicts)} conflicts")
-    for name, said in done.conflicts.items():
-        say(f"conflict: {name}: {said}; it is as it was here, decide and edit it")
+        counts = f"{len(done.added)} added, {len(done.changed)} changed, {len(done.removed)} removed"
+        click.echo(f"{golden.path}: {counts}, {len(done.conflicts)} conflicts")
+    for name, conflict in done.conflicts.items():
+        say(f"conflict: {name}: {conflict}; it was left as it is here: decide, and edit it")
     return ExitCode.GATE_FAILED if done.conflicts else ExitCode.OK
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from replaydiff.cases.rewriting import Opened
+    from replaydiff.replay.api.golden import Opened
 
 _path = click.option(
     "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
@@ -34,15 +34,15 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
     Example:
       replay cases show cancel-17
     """
-    from replaydiff.replay.golden import case_to_json, read_golden, yaml_form
+    from replaydiff.replay.golden import case_to_json, yaml_form
     from replaydiff.replay.terminal.table import show as put
     from replaydiff.replay.terminal.table import terminal_width
     from replaydiff.replay.terminal.transcript import Transcript
 
-    golden = golden_set(app, path)
-    cases = {case.id: case for case in read_golden(golden)}
+    golden = app.project.golden_set(path)
+    cases = {case.id: case for case in golden.cases()}
     if name not in cases:
-        raise UnknownNameError("case", name, cases, f"in {golden}")
+        raise UnknownNameError("case", name, cases, f"in {golden.path}")
     if as_json:
         print_json(case_to_json(cases[name]))
     elif as_yaml:
@@ -65,9 +65,9 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
 def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path | None) -> None:
     """Edit a case in $EDITOR, as YAML or JSON, and check it before it is saved.
 
-    What is wrong is said with its line, and the editor opens again. Where you would rather stop, the golden
-    set stays as it was, and what you wrote is kept. A change of input or expectation counts as a review: it
-    moves metadata.last_reviewed to today. Every other case stays byte for byte as it is.
+    An error is reported with its line, and the editor opens again. If you stop, the golden set stays as it
+    was, and your text is kept. A change of input or expectation counts as a review: it sets
+    metadata.last_reviewed to today. Every other case stays byte for byte as it is.
 
     \b
     Examples:
@@ -75,13 +75,11 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
       replay cases edit cancel-17 --as yaml
       replay cases edit cancel-17 --from /tmp/replay-edit-x1/cancel-17.json
     """
-    from replaydiff.cases.rewriting import open_case
     from replaydiff.replay.golden.text import read_text
 
-    golden = golden_set(app, path)
     if source is not None and kind is None:
         kind = "yaml" if source.suffix.lower() in (".yaml", ".yml") else "json"
-    opened = open_case(golden, name, kind)
+    opened = app.project.golden_set(path).open_case(name, kind)
     if source is not None:
         _save(opened, read_text(source), source)
         return
@@ -92,21 +90,9 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def golden_set(app: App, path: Path | None) -> Path:
-    """The golden set that is meant.
-
-    Raises:
-        InputError: it is not there.
-    """
-    golden = path or app.settings.golden_path
-    if not golden.exists():
-        raise InputError(f"there is no golden set {golden}; `replay init` or `replay promote` makes one")
-    return golden
-
-
 def _edited(opened: Opened, file: Path) -> bool:
-    """Edit until it is a case, or the person gives up; whether the file is needed no more."""
-    from replaydiff.cases.editing import EditError, read_record
+    """Edit until it is a case or the person gives up; return whether the file can be deleted."""
+    from replaydiff.replay.api.golden import EditError, check_case_text
     from replaydiff.replay.golden.text import read_text
 
     while True:
@@ -114,44 +100,39 @@ def _edited(opened: Opened, file: Path) -> bool:
             click.edit(filename=str(file))
             text = read_text(file)
         except (click.ClickException, InputError) as error:
-            said = error.format_message() if isinstance(error, click.ClickException) else str(error)
-            raise InputError(f"{said.rstrip('.')}; nothing was changed{_kept(opened, file)}") from None
+            reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            raise InputError(f"{reason.rstrip('.')}; nothing was changed{_kept(opened, file)}") from None
         if text == opened.text:
             say("nothing was changed")
             return True
         try:
-            read_record(text)
+            check_case_text(text)
         except EditError as error:
             say(f"{file.name}: {error}")
             try:
-                again = click.confirm("go on editing?", default=True, err=True)
+                again = click.confirm("edit it again?", default=True, err=True)
             except click.Abort:
                 say("")
                 again = False
             if not again:
-                raise InputError(f"it is no case, and nothing was changed{_kept(opened, file)}") from None
+                raise InputError(f"not a valid case; nothing was changed{_kept(opened, file)}") from None
         else:
             _save(opened, text, file)
             return True
 
 
 def _save(opened: Opened, text: str, file: Path) -> None:
-    from datetime import UTC, datetime
-
-    from replaydiff.cases.editing import EditError
-    from replaydiff.cases.rewriting import save
-    from replaydiff.replay.golden import content_id
+    from replaydiff.replay.api.golden import EditError, save_case
 
     try:
-        case = save(opened, text, datetime.now(UTC).date())
+        case, changed = save_case(opened, text)
     except EditError as error:
         raise InputError(f"{file}: {error}; nothing was changed") from None
     except InputError as error:
         raise InputError(f"{error}; nothing was changed{_kept(opened, file)}") from None
-    changed = content_id(case) != content_id(opened.case)
     moved = f", reviewed {case.provenance.last_reviewed}" if changed else ""
     say(f"saved case {case.id} in {opened.path}{moved}")
 
 
 def _kept(opened: Opened, file: Path) -> str:
-    return f"; what you wrote is in {file}: `replay cases edit {opened.case.id} --from {file}` takes it up"
+    return f"; what you wrote is in {file}: `replay cases edit {opened.case.id} --from {file}` uses it"

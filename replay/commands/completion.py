@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from replaydiff.replay.options import App, command
+from replaydiff.replay.commands.options import App, command
 
 
 @command("completion")

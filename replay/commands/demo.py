@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replaydiff.replay.commands.options import App, command
 from replaydiff.replay.errors import ExitCode, InputError
-from replaydiff.replay.options import App, command
 
 if TYPE_CHECKING:
     from replaydiff.replay.demo.repository import DemoJudge

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replaydiff.replay.errors import ExitCode
-from replaydiff.replay.options import (
+from replaydiff.replay.commands.options import (
     App,
     candidate_option,
     command,
@@ -14,6 +13,7 @@ from replaydiff.replay.options import (
     print_json,
     width_option,
 )
+from replaydiff.replay.errors import ExitCode
 
 _EPILOG = """\b
 Examples:
@@ -46,33 +46,22 @@ def diff(
     width: int | None,
     as_json: bool,
 ) -> ExitCode:
-    """Say which items improved or regressed, and whether to ship.
+    """Report which items improved or regressed, and whether to ship.
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. The first line is the answer:
     SHIP, HOLD or CAN'T TELL.
 
-    Of a run with several new versions all are ranked; the answer, the gate and all figures below are of the
-    one that ranks first, or of --lane.
+    Several new versions of a run are ranked; the answer, the gate and all figures below are for the one that
+    ranks first, or for --lane.
 
-    Without --gate (or a [gate] in replay.toml) the exit code is 0, or 3 where trials errored. With one it is
-    0 where the gate held, 1 where it did not, and 4 where it could not be decided.
+    Without --gate (or a [gate] in replay.toml) the exit code is 0, or 3 if trials ended in errors. With one
+    it is 0 if the gate held, 1 if it did not, and 4 if it could not be decided.
     """
-    from replaydiff.diff import gate as gates
-    from replaydiff.diff.compute import compute
-    from replaydiff.diff.document import to_json
-    from replaydiff.diff.ranking import new_lane
-    from replaydiff.replay.errors import worst_exit
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
     from replaydiff.reports import terminal
 
-    gates.check_form(gate)
-    with open_store(app.store_path, read_only=True) as con:
-        run = chosen_run(con, run).id
-        result = compute(con, run, app.settings, metrics=metrics, gate=gate or None, candidate=new_lane(lane))
+    found = app.project.diff(run, metrics=metrics, gate=gate, lane=lane)
     if as_json:
-        print_json(to_json(result))
+        print_json(found.to_dict())
     else:
-        terminal.show(result, width=width)
-    partial = ExitCode.PARTIAL if result.errors else ExitCode.OK
-    return worst_exit([gates.exit_code(result.gate), partial])
+        terminal.show(found.result, width=width)
+    return found.exit_code

@@ -10,8 +10,8 @@ from enum import StrEnum
 
 import click
 
+from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
-from replaydiff.replay.options import App, command, json_option, print_json
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.version import VERSION
 

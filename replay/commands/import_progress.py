@@ -19,7 +19,7 @@ from rich.progress import (
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.base import Told as Words
 from replaydiff.importers.ingest import Progress as Told
-from replaydiff.replay.options import say
+from replaydiff.replay.commands.options import say
 from replaydiff.replay.terminal.plain import one_line
 
 _SECONDS_BETWEEN_LINES = 5

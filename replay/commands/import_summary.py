@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,32 +23,6 @@ ADVICE = (
     "texts are stored as they were recorded, personal data too; [import.redact] in replay.toml replaces it "
     "(`replay doctor` says whether it is on)"
 )
-
-
-def document(reports: Sequence[Report], *, redacted: bool) -> dict[str, Any]:
-    """The document of `--json`."""
-    skipped: Counter[str] = sum((report.skipped for report in reports), Counter())
-    notes: Counter[str] = sum((report.notes for report in reports), Counter())
-    states: Counter[TraceState] = sum((report.states for report in reports), Counter())
-    return {
-        "source": ",".join(report.source for report in reports),
-        "files": sum(report.files for report in reports),
-        "traces": {
-            "new": sum(report.new for report in reports),
-            "updated": sum(report.updated for report in reports),
-            "unchanged": sum(report.unchanged for report in reports),
-        },
-        "tool_calls": sum(report.tool_calls for report in reports),
-        "rejected": sum(report.rejected for report in reports),
-        "skipped": sum(skipped.values()),
-        "duplicates": sum(report.duplicates for report in reports),
-        "older": sum(report.older for report in reports),
-        "no_content": states[TraceState.NO_CONTENT],
-        "incomplete": states[TraceState.INCOMPLETE],
-        "redacted": redacted,
-        "skipped_because": dict(skipped),
-        "notes": dict(notes),
-    }
 
 
 def show(report: Report) -> None:

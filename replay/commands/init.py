@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from replaydiff.replay.commands.options import App, command
 from replaydiff.replay.errors import ReplayError
-from replaydiff.replay.options import App, command
 
 TEMPLATES = Path(__file__).parent / "templates"
 GITIGNORE = (".replay/", "replay-report*")

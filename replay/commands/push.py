@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.errors import ExitCode, InputError
-from replaydiff.replay.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.errors import ExitCode
 
 if TYPE_CHECKING:
-    from replaydiff.cases.push import Pushed
-    from replaydiff.cases.push_records import DatasetItem
-    from replaydiff.diff.result import DiffResult
+    from replaydiff.replay.api.golden import PushResult
 
 _EPILOG = """\b
 Examples:
@@ -40,7 +38,12 @@ _SHOWN = 20
 )
 @json_option
 def push(
-    app: App, target: str, run: str | None, dataset: str | None, path: Path | None, as_json: bool
+    app: App,
+    target: str,  # noqa: ARG001 - there is one target so far
+    run: str | None,
+    dataset: str | None,
+    path: Path | None,
+    as_json: bool,
 ) -> ExitCode:
     """Send the golden set or a run's result to Langfuse.
 
@@ -48,97 +51,38 @@ def push(
     RUN, what it replayed is the dataset, each lane an experiment over it, each trial a trace with its tool
     calls, and grades, verdicts and the answer are scores.
 
-    Sending the same again changes nothing. What is sent holds inputs and answers; nothing is ever sent but
-    by this command. The keys are LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL.
+    Sending the same again changes nothing. What is sent holds inputs and answers; no other command sends
+    anything. The keys are LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL.
 
-    Exit code 3 says that a part was not taken; sending again goes on with it.
+    Exit code 3 means that a part was not accepted; sending again continues.
     """
-    from replaydiff.cases.push import push as send
-    from replaydiff.cases.push_channel import address, open_channel
-    from replaydiff.replay.langfuse_keys import LangfuseKeys
-
-    keys = LangfuseKeys.from_environment()
-    shown = address(keys)
-    result = _result(app, run) if run else None
-    name, rows = _rows(app, result, dataset, path)
-    with open_channel(keys) as channel:
-        pushed = send(channel, name, rows, result)
+    done = app.project.push(run, dataset=dataset, cases=path)
     if as_json:
-        print_json(_document(target, shown, name, result, pushed))
+        print_json(done.to_dict())
     else:
-        _tell(shown, name, pushed)
-    if pushed.complete:
+        _show(done)
+    if done.pushed.complete:
         return ExitCode.OK
-    return ExitCode.PARTIAL if pushed.sent or pushed.unchanged else ExitCode.WRONG_INPUT
+    return ExitCode.PARTIAL if done.pushed.sent or done.pushed.unchanged else ExitCode.WRONG_INPUT
 
 
-def _result(app: App, run: str) -> DiffResult:
-    from replaydiff.diff.compute import compute
-    from replaydiff.replay.store.connection import open_store
-
-    with open_store(app.store_path, read_only=True) as con:
-        return compute(con, run, app.settings)
-
-
-def _rows(
-    app: App, result: DiffResult | None, dataset: str | None, path: Path | None
-) -> tuple[str, list[DatasetItem]]:
-    """The dataset's name and items: the golden set as it is now, and what a run replayed beside it."""
-    from replaydiff.cases.push_records import of_case, of_item
-    from replaydiff.replay.golden import read_golden
-
-    if result is None:
-        golden = path or app.settings.golden_path
-        cases = read_golden(golden)
-        if not cases:
-            raise InputError(f"{golden} has no cases; make some with `replay promote`")
-        name = dataset or f"replay-{golden.stem}"
-        return name, [of_case(name, case) for case in cases]
-    if not result.items:
-        raise InputError(f"run {result.run.id} has no finished item to send; `replay run --resume` goes on")
-    replayed = Path(result.run.golden_path) if result.run.golden_path else None
-    name = dataset or f"replay-{replayed.stem if replayed else result.run.sample or result.run.id}"
-    held_against = path or replayed
-    cases = read_golden(held_against) if held_against and held_against.exists() else []
-    known = {case.id: of_case(name, case) for case in cases}
-    return name, [
-        (known.get(verdict.item.case_id) if verdict.item.case_id else None) or of_item(name, verdict.item)
-        for verdict in result.items
-    ]
-
-
-def _tell(shown: str, dataset: str, pushed: Pushed) -> None:
+def _show(done: PushResult) -> None:
     from replaydiff.replay.terminal.plain import one_line
 
+    pushed, dataset, shown = done.pushed, done.dataset, done.address
     sent = ", ".join(f"{count:,} {what}" for what, count in pushed.sent.items())
     there = ", ".join(f"{count:,} {what}" for what, count in pushed.unchanged.items())
     if sent:
         click.echo(
-            f"sent to dataset {dataset!r} at {shown}: {sent}" + (f"; there already: {there}" if there else "")
+            f"sent to dataset {dataset!r} at {shown}: {sent}" + (f"; unchanged: {there}" if there else "")
         )
     elif pushed.complete:
-        click.echo(f"nothing changed in dataset {dataset!r} at {shown}: {there} are there already")
+        click.echo(f"nothing changed in dataset {dataset!r} at {shown}: {there} are unchanged")
     for name in pushed.experiments:
         click.echo(f"experiment: {one_line(name)}")
     for what, why in pushed.refused[:_SHOWN]:
-        say(f"not taken: {one_line(what)}: {one_line(why)}")
+        say(f"not accepted: {one_line(what)}: {one_line(why)}")
     if len(pushed.refused) > _SHOWN:
-        say(f"not taken: {len(pushed.refused) - _SHOWN} more; --json lists them all")
+        say(f"not accepted: {len(pushed.refused) - _SHOWN} more; --json lists them all")
     if pushed.stopped:
-        say(f"stopped: {one_line(pushed.stopped)}; what went before stays, run it again to go on")
-
-
-def _document(
-    target: str, shown: str, dataset: str, result: DiffResult | None, pushed: Pushed
-) -> dict[str, object]:
-    return {
-        "target": target,
-        "address": shown,
-        "dataset": dataset,
-        "run": result.run.id if result else None,
-        "experiments": pushed.experiments,
-        "sent": {what.replace(" ", "_"): count for what, count in pushed.sent.items()},
-        "unchanged": {what.replace(" ", "_"): count for what, count in pushed.unchanged.items()},
-        "not_taken": [{"what": what, "why": why} for what, why in pushed.refused],
-        "stopped": pushed.stopped,
-    }
+        say(f"stopped: {one_line(pushed.stopped)}; what was sent stays; run it again to continue")

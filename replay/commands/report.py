@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from replaydiff.replay.options import App, candidate_option, command, metrics_option, say, width_option
+from replaydiff.replay.commands.options import (
+    App,
+    candidate_option,
+    command,
+    metrics_option,
+    say,
+    width_option,
+)
 
 _EPILOG = """\b
 Examples:
@@ -50,34 +57,28 @@ def report(
 
     RUN is a run's id or a unique beginning of it; without it, the latest run. The HTML report is one file
     that opens from disk, without a network. Markdown fits a pull request's comment and begins with a marker,
-    by which a later run finds and updates it. CSV and Parquet have a row a case.
+    by which a later run finds and updates it. CSV and Parquet have one row per case.
     """
-    from replaydiff.diff.compute import compute
-    from replaydiff.diff.ranking import new_lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
+    from replaydiff.replay.files import check_target
     from replaydiff.replay.terminal.plain import encodable
-    from replaydiff.reports import base, files, terminal
+    from replaydiff.reports import base, terminal
 
-    write = base.find(format_)
+    base.find(format_)
     if output not in (None, "-"):
-        files.check_target(Path(output))
-    with open_store(app.store_path, read_only=True) as con:
-        run = chosen_run(con, run).id
-        result = compute(con, run, app.settings, metrics=metrics, candidate=new_lane(lane))
+        check_target(Path(output))
+    found = app.project.diff(run, metrics=metrics, lane=lane)
     known = base.BUILTIN.get(format_)
     if output is None and known and known.to_file:
-        output = f"replay-report-{result.run.id}{known.suffix}"
+        output = f"replay-report-{found.run_id}{known.suffix}"
     if output is None and format_ == "terminal":
-        terminal.show(result, width=width)
+        terminal.show(found.result, width=width)
         return
-    content = write(result, width=width or terminal.PIPED_WIDTH, color=False)
-    if output in (None, "-"):
-        if isinstance(content, bytes):
-            sys.stdout.buffer.write(content)
-        else:
-            sys.stdout.write(encodable(content, sys.stdout.encoding))
+    if output not in (None, "-"):
+        found.save(output, format_, width=width or terminal.PIPED_WIDTH)
+        say(f"{found.answer}: {format_} report of run {found.run_id} written to {output}")
         return
-    target = Path(output)
-    files.write_whole(target, content)
-    say(f"{result.answer}: {format_} report of run {result.run.id} written to {target}")
+    content = found.report(format_, width=width or terminal.PIPED_WIDTH)
+    if isinstance(content, bytes):
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(encodable(content, sys.stdout.encoding))

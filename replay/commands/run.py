@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import click
 
-from replaydiff.replay.commands import replaying, telling
-from replaydiff.replay.commands.replaying import GOLDEN, Asked, run_options
+from replaydiff.replay.api.options import RunOptions
+from replaydiff.replay.commands.options import App, command, json_option, log_option, print_json, say
+from replaydiff.replay.commands.run_options import GOLDEN, LATEST, golden_of, run_options
+from replaydiff.replay.commands.run_summary import summary
 from replaydiff.replay.errors import ExitCode, SettingsError
-from replaydiff.replay.options import App, command, json_option, log_option, print_json, say
-
-LATEST = ""
-"""`--resume` without a run."""
 
 
 @command("run")
@@ -27,23 +25,23 @@ LATEST = ""
     is_flag=False,
     flag_value=LATEST,
     metavar="[RUN]",
-    help="Go on with a run that was interrupted or stopped by its budget; bare: the latest such run.",
+    help="Continue a run that was interrupted or stopped by its budget; bare: the latest such run.",
 )
-@run_options
+@run_options()
 @log_option
 @json_option
 def run(
-    app: App, asked: Asked, sample: str | None, cases: str | None, resume: str | None, as_json: bool
+    app: App, options: RunOptions, sample: str | None, cases: str | None, resume: str | None, as_json: bool
 ) -> ExitCode:
     """Replay a sample or golden set against two versions.
 
-    Every item runs in both versions, tool calls answered from its recording, in worker processes of their
-    own. A VERSION is a name of [versions] in replay.toml, git:REF, a folder such as `.`, model=NAME, observed
+    Every item runs in both versions, in worker processes; tool calls are answered from the item's recording.
+    A VERSION is a name of [versions] in replay.toml, git:REF, a folder such as `.`, model=NAME, observed
     (what production recorded) or observed:CONDITION; also http://…, cmd:PROGRAM and messages, for agents in
-    other languages and for none at all. An interrupted run loses nothing: --resume goes on.
+    other languages and for no agent at all. An interrupted run loses nothing: --resume continues it.
 
-    With --mode step each recorded decision of the model is asked again as it stood, and the next action
-    compared: no agent code is needed, and the run says at which decision two models part.
+    With --mode step each recorded decision of the model is repeated as it was asked, and the next action
+    compared: no agent code is needed, and the run reports at which decision two models diverge.
 
     \b
     Examples:
@@ -53,31 +51,17 @@ def run(
       replay run --mode step --old observed --new model=claude-sonnet-5-5
       replay run --resume
     """
-    from replaydiff.replay.engine.run import resume as resume_run
-
-    settings = asked.settings(app.settings)
     if resume is not None:
-        asked.refuse_beside_resume()
         if sample is not None or cases is not None:
-            raise SettingsError("--resume goes on with the items of its run; leave --sample and --cases out")
-        # Limits of the settings are for new runs; a resumed one has its own.
-        settings = replaying.with_limits(settings, asked)
-    judge = replaying.choose_judge(asked, settings)
-    if resume is not None:
-        done = replaying.replay_and_judge(
-            app,
-            judge,
-            lambda hooks: resume_run(app.store_path, resume or None, settings, hooks=hooks),
-        )
+            raise SettingsError("--resume continues its run's own items; leave --sample and --cases out")
+        done = app.project.resume(resume or None, **options)
     else:
-        lanes = replaying.choose_lanes(asked, settings)
-        source = replaying.choose_items(app, asked, settings, sample, cases)
-        done = replaying.replay_and_judge(app, judge, replaying.starting(app, asked, settings, source, lanes))
+        done = app.project.run(sample, cases=golden_of(cases), **options)
     if as_json:
-        print_json(telling.document(done, telling.partings_of(app, done.report)))
+        print_json(done.to_dict())
     else:
         from replaydiff.replay.terminal.table import show
 
-        show(telling.summary(done, telling.partings_of(app, done.report)))
-        say(f"next: replay diff {done.report.run.id}")
-    return done.code
+        show(summary(done))
+        say(f"next: replay diff {done.id}")
+    return done.exit_code

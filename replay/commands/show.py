@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.errors import StoreMissingError, UnknownNameError
-from replaydiff.replay.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option, print_json
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.inspecting import ReplayedItem
+    from replaydiff.replay.model import Case, Trace
+    from replaydiff.replay.terminal.transcript import Transcript
 
 
 @command("show")
@@ -44,74 +48,27 @@ def show(
     """
     import msgspec
 
-    from replaydiff.replay.model import Lane
     from replaydiff.replay.terminal.table import show as put
     from replaydiff.replay.terminal.table import terminal_width
     from replaydiff.replay.terminal.transcript import Transcript
 
-    if lane is not None and lane not in {known.value for known in Lane}:
-        raise UnknownNameError("lane", lane, [known.value for known in Lane])
-    transcript = Transcript(terminal_width(), full=full)
-    found, text = _find(app, name, run_id or ("" if lane or trial else None), lane, trial, path, transcript)
+    found = app.project.find(name, run=run_id, lane=lane, trial=trial, cases=path)
     if as_json:
         print_json(msgspec.to_builtins(found))
     else:
-        put(text)
+        put(_text(found, Transcript(terminal_width(), full=full)))
 
 
-def _find(
-    app: App,
-    name: str,
-    run_id: str | None,
-    lane: str | None,
-    trial: int | None,
-    path: Path | None,
-    transcript: Any,
-) -> tuple[Any, str]:
-    from replaydiff.replay.golden import read_golden
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.traces import get_trace
+def _text(found: Trace | Case | ReplayedItem, transcript: Transcript) -> str:
+    from replaydiff.replay.model import Case, Trace
 
-    if run_id is not None:
-        with open_store(app.store_path, read_only=True) as con:
-            return _item(con, name, run_id, lane, trial, transcript)
-    golden = path or app.settings.golden_path
-    cases = {case.id: case for case in read_golden(golden)} if golden.exists() else {}
-    missing: Exception | None = None
-    if path is None:
-        try:
-            with open_store(app.store_path, read_only=True) as con:
-                trace = get_trace(con, name)
-            return trace, transcript.trace(trace)
-        except (UnknownNameError, StoreMissingError) as error:
-            missing = error
-    if name in cases:
-        return cases[name], transcript.case(cases[name])
-    raise missing or UnknownNameError("case", name, cases)
-
-
-def _item(
-    con: Any, name: str, run_id: str, lane: str | None, trial: int | None, transcript: Any
-) -> tuple[Any, str]:
-    from replaydiff.replay.store.grades import iter_grades
-    from replaydiff.replay.store.model_calls import model_calls_of
-    from replaydiff.replay.store.runs import chosen_run, get_item
-    from replaydiff.replay.store.trials import trials_of
-
-    run = chosen_run(con, run_id)
-    item = get_item(con, run.id, name)
-    trials = [
-        one
-        for one in trials_of(con, run.id, item.id)
-        if lane in (None, one.lane.value) and trial in (None, one.index + 1)
-    ]
+    if isinstance(found, Trace):
+        return transcript.trace(found)
+    if isinstance(found, Case):
+        return transcript.case(found)
     grades: dict[tuple[str, int], list[str]] = {}
-    stored = [grade for grade in iter_grades(con, run.id) if grade.item_id == item.id]
-    for grade in stored:
+    for grade in found.grades:
         score = grade.state.value if grade.score is None else f"{grade.score:.2f}"
         line = f"{grade.grader} {score}: {grade.reason or ''}"
-        grades.setdefault((grade.lane.value, grade.trial), []).append(line)
-    kept = {(one.lane, one.index) for one in trials}
-    asked = [call for call in model_calls_of(con, run.id, item.id) if (call.lane, call.trial) in kept]
-    document = {"run": run.id, "item": item, "trials": trials, "grades": stored, "model_calls": asked}
-    return document, transcript.item(item, trials, grades, asked)
+        grades.setdefault((str(grade.lane), grade.trial), []).append(line)
+    return transcript.item(found.item, found.trials, grades, found.model_calls)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.model import TraceState
-from replaydiff.replay.options import App, command, json_option, print_json, say
 
 if TYPE_CHECKING:
-    from replaydiff.replay.store.listing import Listed
+    from replaydiff.replay.api.inspecting import TraceSummary
 
 _SHORTEST_ID = 12
 
 
 @command("traces")
-@click.option("--where", metavar="COND", help="Only traces that fit, like \"release = '2.1'\".")
+@click.option("--where", metavar="COND", help="Only traces that match, like \"release = '2.1'\".")
 @click.option("--month", metavar="YYYY-MM", help="Only traces that started in this month (UTC).")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list.")
 @json_option
@@ -34,12 +34,7 @@ def traces(app: App, where: str | None, month: str | None, limit: int, as_json: 
       replay traces
       replay traces --month 2026-10 --where "metadata.plan = 'gold' AND tools = 'cancel_order'"
     """
-    from replaydiff.replay.store.connection import open_store
-
-    with open_store(app.store_path, read_only=True) as con:
-        from replaydiff.replay.store.listing import list_traces
-
-        listed, total = list_traces(con, where, month=month, limit=limit)
+    listed, total = app.project.traces(where=where, month=month, limit=limit)
     if as_json:
         print_json([_document(trace) for trace in listed])
     elif listed:
@@ -50,17 +45,17 @@ def traces(app: App, where: str | None, month: str | None, limit: int, as_json: 
             say(f"{len(listed)} of {total} traces; --limit {total} lists them all")
     else:
         say(
-            "no traces fit; `replay traces` without conditions lists them all"
+            "no traces match; `replay traces` without conditions lists them all"
             if where or month
-            else "the store has no traces yet; bring some in with `replay import`"
+            else "the store has no traces yet; import some with `replay import`"
         )
 
 
-def _document(trace: Listed) -> dict[str, Any]:
+def _document(trace: TraceSummary) -> dict[str, Any]:
     return {**asdict(trace), "started_at": trace.started_at.isoformat()}
 
 
-def _table(listed: Sequence[Listed]) -> str:
+def _table(listed: Sequence[TraceSummary]) -> str:
     from replaydiff.replay.terminal.table import Column, table, terminal_width
 
     width = terminal_width()
@@ -83,7 +78,7 @@ def _table(listed: Sequence[Listed]) -> str:
     return table(columns, rows, width)
 
 
-def _marked(trace: Listed) -> str:
+def _marked(trace: TraceSummary) -> str:
     """The input, after what a person should know of the trace first."""
     if trace.state == TraceState.NO_CONTENT:
         return "[no content]"

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.options import App, command, json_option, print_json
+from replaydiff.replay.commands.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.diff.trend import TrendPoint
+    from replaydiff.diff.trend import Point
 
 _PLOT = 24
 
 
 @command("trend")
-@click.option("--metric", default="tool_calls", show_default=True, metavar="NAME", help="What is followed.")
+@click.option("--metric", default="tool_calls", show_default=True, metavar="NAME", help="The metric.")
 @click.option(
     "--lane",
     default="new",
     show_default=True,
     metavar="LANE",
-    help="Whose scores: new (or new2 …), the version under test, or old, the one it was held against.",
+    help="Whose scores: new (or new2 …), the version under test, or old, the version in use.",
 )
 @click.option("--cases", metavar="PATH", help="Runs of this golden set.")
 @click.option("--samples", is_flag=True, help="Runs of monthly samples.")
@@ -31,52 +31,27 @@ _PLOT = 24
 def trend(
     app: App, metric: str, lane: str, cases: str | None, samples: bool, last: int, as_json: bool
 ) -> None:
-    """Follow a metric over runs; name what left the noise.
+    """Report a metric over runs, and which runs drifted.
 
-    The series is the runs of one golden set, or with --samples those of monthly samples; without either, the
-    kind that the latest run is of. Each run is held against the one before it, and against the last one that
-    drifted: on the cases both have, and against what trials vary by themselves.
+    The series is the runs of one golden set, or with --samples those of monthly samples; by default whichever
+    the latest run belongs to. Each run is compared with the one before it and with the last one that drifted:
+    on the cases both have, and allowing for run-to-run noise.
 
     \b
     Examples:
       replay trend
       replay trend --samples --metric judge --lane old
     """
-    from dataclasses import asdict
-
-    from replaydiff.diff.trend import series, series_kind
-    from replaydiff.diff.trend import trend as follow
-    from replaydiff.replay.errors import InputError, UnknownNameError
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import list_runs
     from replaydiff.replay.terminal.table import show, terminal_width
 
-    if lane not in {known.value for known in Lane}:
-        raise UnknownNameError("lane", lane, [known.value for known in Lane])
-    if cases and samples:
-        raise InputError("--cases and --samples are two series; give one of them")
-    with open_store(app.store_path, read_only=True) as con:
-        runs = series(list_runs(con), cases, samples=samples)
-        if not runs:
-            raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
-        points = follow(con, runs[-last:], metric, Lane(lane), app.settings)
-    if not points:
-        raise InputError(f"no run of {series_kind(runs[-1])} has a {metric} score in lane {lane}")
+    found = app.project.trend(metric=metric, lane=lane, cases=cases, samples=samples, last=last)
     if as_json:
-        print_json(
-            {
-                "metric": metric,
-                "lane": lane,
-                "of": series_kind(runs[-1]),
-                "runs": [asdict(point) | {"drift": point.drift, "slow": point.slow} for point in points],
-            }
-        )
+        print_json(found.to_dict())
     else:
-        show(_text(metric, lane, series_kind(runs[-1]), points, terminal_width()))
+        show(_text(metric, lane, found.series, found.points, terminal_width()))
 
 
-def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: int) -> str:
+def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
     from replaydiff.reports import numbers
 
@@ -104,23 +79,21 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
     drifted = [point for point in points if point.drift]
     for point in drifted:
         change, limit = (point.base_change, point.base_limit) if point.slow else (point.change, point.limit)
-        before = f"run {point.base}, little by little" if point.slow else "the run before"
+        before = f"run {point.base}, gradually" if point.slow else "the run before"
         lines.append(
             f"drift {point.drift}: {point.run} is {numbers.change(change)} against {before}, and "
             f"noise alone moves it by up to {numbers.score(limit)}"
         )
     if any(point.change is not None and point.limit is None for point in points):
-        lines.append(
-            "runs with one trial a lane and no A/A lane do not know their noise; --trials 3 tells it"
-        )
+        lines.append("runs with one trial per lane and no A/A lane cannot measure noise; use --trials 3")
     elif len(points) == 1:
-        lines.append("one run so far; the next one shows what moves")
+        lines.append("one run so far; a trend needs two")
     elif not drifted:
-        lines.append("no run left the noise of the one before it")
+        lines.append("no run drifted: every change is within run-to-run noise")
     return "\n".join(lines)
 
 
-def _plot(point: TrendPoint, low: float, high: float) -> str:
+def _plot(point: Point, low: float, high: float) -> str:
     """The mean within its noise band, on one scale for all rows."""
 
     def place(value: float) -> int:

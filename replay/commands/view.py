@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from replaydiff.replay.options import App, command
+from replaydiff.replay.commands.options import App, command
 
 
 @command("view")
@@ -26,31 +26,23 @@ def view(app: App, port: int, no_browser: bool) -> None:
     import threading
     import webbrowser
 
-    from replaydiff.cases.desk import Desk
-    from replaydiff.cases.promote import person
     from replaydiff.replay.errors import StoreMissingError
-    from replaydiff.reports.view.follower import Follower
-    from replaydiff.reports.view.server import serve
-    from replaydiff.reports.view.shelf import Shelf
-    from replaydiff.reports.view.site import Site
 
-    store, settings = app.store_path, app.settings
+    store = app.store_path
     if not store.exists():
         raise StoreMissingError(
-            f"there is no store at {store.absolute()}; bring traces in with `replay import`, "
+            f"there is no store at {store.absolute()}; import traces with `replay import`, "
             "or name another with --db"
         )
 
     def opened(address: str) -> None:
         click.echo(address)
         if not no_browser:
-            # Aside: a browser in the terminal does not come back before it is closed.
+            # In a thread: a browser in the terminal blocks until it is closed.
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    golden = settings.golden_path
-    site = Site(settings, Shelf(store, golden), Desk(store, golden, person(settings.root)), Follower(store))
     try:
-        serve(site, port=port, opened=opened)
+        app.project.view(port=port, opened=opened)
     except KeyboardInterrupt:
-        # The way a person ends it.
+        # This is how a person ends it.
         return

@@ -190,7 +190,7 @@ def _run(folder: Path, commands: Sequence[DemoCommand]) -> ExitCode:
 
 def _invoke(args: Sequence[str]) -> ExitCode:
     from replaydiff.replay.cli import cli
-    from replaydiff.replay.options import App
+    from replaydiff.replay.commands.options import App
 
     result = cli.main(args=list(args), prog_name="replay", standalone_mode=False, obj=App())
     return ExitCode(result) if isinstance(result, int) else ExitCode.OK

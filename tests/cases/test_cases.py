@@ -135,7 +135,7 @@ def test_stats_say_which_ways_of_the_month_have_no_case(tmp_path: Path) -> None:
     (missing,) = document["coverage"]["missing"]
     assert (missing["tool_path"], missing["traces"]) == ("get_order>cancel", 2)
     text = _replay(tmp_path, "cases", "stats").stdout
-    assert "60% of the 5 traces of 2026-10 go a way" in text
+    assert "60% of the 5 traces of 2026-10 take a tool path" in text
 
 
 def test_a_retired_case_is_kept_beside_and_can_come_back(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_check_that_its_budget_stopped_goes_on(shop: Path, replay: Replay) -> 
 def test_a_report_of_no_known_kind_is_refused_before_anything_runs(shop: Path, replay: Replay) -> None:
     done = replay("check", "-o", "report.doc")
     assert done.code == 2
-    assert "-o report.doc says no format; end its name in .csv, .html, .json, .md" in done.err
+    assert "-o report.doc names no format; end its name in .csv, .html, .json, .md" in done.err
     assert not (shop / ".replay").exists()
 
 

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said_by_line_and_kept(replay: Replay, tmp_path: Path, 
     assert "a.json: line 4: expected_tools must be a list of texts" in done.err
     assert golden.read_text() == LINES
     (kept,) = tmp_path.glob("replay-edit-*/a.json")
-    assert f"`replay cases edit a --from {kept}` takes it up" in done.err
+    assert f"`replay cases edit a --from {kept}` uses it" in done.err
     kept.write_text(kept.read_text().replace("7", '"u"'))
     assert replay("cases", "edit", "a", "--from", str(kept), "--cases", str(golden)).code == 0
     assert json.loads(golden.read_text().split("\n")[0])["metadata"] == {"last_reviewed": TODAY}

@@ -183,7 +183,7 @@ def test_cases_become_items_and_a_second_push_changes_nothing(
 
     golden.write_text(golden.read_text().replace("Will it rain?", "Will it snow?"))
     code, out, _ = push("--cases", str(golden))
-    assert "1 dataset items; there already: 1 dataset items" in out
+    assert "1 dataset items; unchanged: 1 dataset items" in out
     assert langfuse.items["replay-golden/weather"]["input"] == "Will it snow?"
 
 
@@ -293,10 +293,10 @@ def test_what_is_refused_is_named_and_the_rest_goes_on(
     langfuse.refuse = refuse
     code, out, err = push(RUN)
     assert code == 3
-    assert "not taken: item 'trace-0': HTTP 400: input does not fit the schema [key]" in err
+    assert "not accepted: item 'trace-0': HTTP 400: input does not fit the schema [key]" in err
     assert "\x1b" not in err
-    assert "not taken: trial 1 of item 'trace-1' (new): HTTP 400: payload too large" in err
-    assert "not taken: 1 of 2 scores: not on experiments" in err
+    assert "not accepted: trial 1 of item 'trace-1' (new): HTTP 400: payload too large" in err
+    assert "not accepted: 1 of 2 scores: not on experiments" in err
     assert "2 dataset items" in out
     assert len(langfuse.roots()) == 10
     traces = {trace_id for trace_id, _ in langfuse.spans}

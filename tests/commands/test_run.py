@@ -32,7 +32,7 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
     run = project.run()
     assert done.code == 0
     assert done.out == (
-        f"run {run.id}: sample october, 2 trials an item and lane\n"
+        f"run {run.id}: sample october, 2 trials per item and lane\n"
         "  old   git:v1  8 ok\n"
         "  old2  git:v1  8 ok\n"
         "  new   git:v2  8 ok\n"
@@ -229,7 +229,7 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
         (("--new", ".", "--cases"), "there is no golden set at "),
         (("--new", ".", "--cases", "replay.toml"), "replay.toml:"),
         (("--new", ".", "--cases", "--sample", "october"), "--sample and --cases name two sets of items"),
-        (("--new", ".", "--aa"), "--aa runs the old version once more; name it with --old"),
+        (("--new", ".", "--aa"), "--aa runs the old version a second time; name it with --old"),
         (
             ("--new", ".", "--new", "git:v1"),
             "several --new are each compared with the version in use; name it",
@@ -239,7 +239,7 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
             ("--old", ".", *(f"--new=git:v{n}" for n in range(10))),
             "--new was given 10 times, and one run compares 9 at most",
         ),
-        (("--old", "observed", "--aa"), "--aa runs the old version once more, and 'observed' is what was"),
+        (("--old", "observed", "--aa"), "--aa runs the old version a second time, and 'observed' is a recording"),
         (("--new", ".", "--mode", "step"), "version '.' is code that takes more steps"),
         (("--new", ".", "--trials", "0"), "--trials must be at least 1, not 0"),
         (("--new", ".", "--timeout", "0"), "--timeout must be more than 0 seconds"),
@@ -249,7 +249,7 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
             ("--resume", "--trials", "3"),
             "--trials cannot be given with --resume: the run goes on as it began",
         ),
-        (("--resume", "--cases"), "--resume goes on with the items of its run"),
+        (("--resume", "--cases"), "--resume continues its run's own items"),
     ],
 )
 def test_what_was_asked_wrongly_is_one_sentence_and_nothing_is_stored(

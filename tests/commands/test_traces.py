@@ -73,7 +73,7 @@ def test_limit_and_condition(replay: Replay, store: Path) -> None:
 def test_nothing_fits(replay: Replay, store: Path) -> None:
     result = replay("traces", "--where", "release = 'none'")
     assert (result.code, result.out) == (0, "")
-    assert result.err == "no traces fit; `replay traces` without conditions lists them all\n"
+    assert result.err == "no traces match; `replay traces` without conditions lists them all\n"
     assert replay("traces", "--where", "release = 'none'", "--json").out == "[]\n"
 
 
@@ -126,7 +126,7 @@ def test_no_store(replay: Replay, tmp_path: Path) -> None:
 
 def test_an_empty_store(replay: Replay, tmp_path: Path) -> None:
     open_store(tmp_path / ".replay" / "replay.duckdb").close()
-    assert replay("traces").err == "the store has no traces yet; bring some in with `replay import`\n"
+    assert replay("traces").err == "the store has no traces yet; import some with `replay import`\n"
 
 
 def test_a_terminal_that_knows_ascii_alone(store: Path) -> None:

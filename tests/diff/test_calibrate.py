@@ -207,7 +207,7 @@ def test_labelling_at_a_terminal_is_blind_and_goes_on_where_it_stopped(
     ]
     seen = typed(Path.cwd(), keys, *args, NO_COLOR="1", **PERSON)
     assert "2 of 4 labelled, in" in seen
-    assert f"to go on: replay calibrate {RUN_ID} --label" in seen
+    assert f"to continue: replay calibrate {RUN_ID} --label" in seen
     for hidden in ("candidate", "0.33", "1.00", "lane", "judge"):
         assert hidden not in seen
     assert "[1] poor [2] fair [3] good" in seen

@@ -112,7 +112,7 @@ def test_the_command_prints_the_table_and_the_price(
     text = capsys.readouterr().out
     assert "tool_calls in run 20261120-221305-ab12, 20 items" in text
     assert "   50   0.17 $3.00\n" in text
-    assert "to see a change of 0.10\n  3 trials: 134 items, about $8.04" in text
+    assert "to detect a change of 0.10\n  3 trials: 134 items, about $8.04" in text
     assert _run("--db", str(path), "plan", "--effect", "0.1", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["trials"] for one in document["needed"]] == [1, 3, 5]

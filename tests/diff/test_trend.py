@@ -108,7 +108,7 @@ def test_single_trials_say_that_their_noise_is_unknown(
     path = _runs(tmp_path, [[1.0] * 6, [0.0] * 6], trials=1)
     assert _trend(path) == 0
     text = capsys.readouterr().out
-    assert "do not know their noise" in text
+    assert "cannot measure noise" in text
     assert "drift" not in text.replace("what is drift", "")
 
 
@@ -138,7 +138,7 @@ def test_what_falls_a_little_at_a_time_is_drift_against_the_first_run(
     assert points[2]["base"] == points[0]["run"]
     assert any(point["slow"] and point["drift"] == "down" for point in points[3:])
     assert _trend(path) == 0
-    assert "little by little" in capsys.readouterr().out
+    assert "gradually" in capsys.readouterr().out
 
 
 def test_an_a_a_lane_tells_the_noise_of_single_trials(

@@ -24,8 +24,8 @@ import click
 import pytest
 
 from replaydiff.replay.cli import cli
+from replaydiff.replay.commands.options import App
 from replaydiff.replay.demo.stand_in import answers_at
-from replaydiff.replay.options import App
 from tests.demo.run import DemoRun
 
 ROOT = Path(__file__).parents[2]

@@ -187,8 +187,8 @@ def test_a_budget_stops_at_whole_blocks_and_a_larger_one_goes_on(project: Projec
     spent = len(trials) * 0.01
     run = project.run()
     assert (
-        f"the budget of $0.10 is spent (${spent:.2f}): {missing} trials were not begun; "
-        f"go on with `replay run --resume {run.id} --budget USD`" in done.err
+        f"the budget of $0.10 is spent (${spent:.2f}): {missing} trials did not start; "
+        f"continue with `replay run --resume {run.id} --budget USD`" in done.err
     )
     assert run.finished_at is None
 

@@ -109,7 +109,7 @@ def test_max_tokens_stops_at_whole_blocks_and_more_go_on(replay: Replay, project
     assert len(project.trials()) == 4, "two blocks of 200 tokens each"
     run = project.run()
     assert (
-        "300 tokens are taken (400): 4 trials were not begun; go on with "
+        "300 tokens are spent (400): 4 trials did not start; continue with "
         f"`replay run --resume {run.id} --max-tokens N`" in done.err
     )
     assert run.finished_at is None
@@ -126,4 +126,4 @@ def test_agents_that_report_no_tokens_are_not_held_to_them_and_that_is_said(
     sampled(project, {}, {})
     done = replay("run", "--new", "git:v2", "--max-tokens", "10")
     assert len(project.trials()) == 2
-    assert "note: of 2 trials no tokens are known, and they did not count against --max-tokens" in done.err
+    assert "note: 2 trials report no tokens, and they did not count against --max-tokens" in done.err

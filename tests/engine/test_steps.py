@@ -132,7 +132,7 @@ def test_what_was_recorded_is_a_lane_and_where_they_part_is_said(
         project.settings(f'[agent]\nenv = {{ ANTHROPIC_BASE_URL = "{other.url}" }}\n')
         done = replay("run", "--mode", "step", "--old", "observed", "--new", "model=claude-haiku-4-5")
     assert done.code == 0, done.err
-    said = 'parts at decision 1 of order-0: new answers; old get_order_status(order_id="12345")'
+    said = 'diverges at decision 1 of order-0: new answers; old get_order_status(order_id="12345")'
     assert said in done.out
     assert "decision 2" not in done.out
     recorded = {trial.item_id: trial for trial in project.trials() if trial.lane is Lane.OLD}

@@ -354,7 +354,7 @@ def test_a_model_that_cannot_be_reached_is_said(
 def test_an_agent_past_the_gateway_is_said(replay: Replay, project: Project, stand_in: Models) -> None:
     project.write("v1", "def run_agent(text): return text\n")
     done = replay("run", "--new", ".", "--record")
-    assert "note: lane new (.) asked no model through the gateway" in done.err
+    assert "note: lane new (.) sent no request through the gateway" in done.err
 
 
 def test_what_was_recorded_survives_kill_9(project: Project, stand_in: Models) -> None:

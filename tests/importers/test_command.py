@@ -85,9 +85,9 @@ def test_auto_says_what_it_took_each_file_for_and_why(tmp_path: Path) -> None:
     code, out, err = replay(tmp_path, "import", "auto", ".", "--json")
     assert code == 0
     assert err.splitlines() == [
-        "jsonl.jsonl: taken for jsonl (records have trace_id and started_at)",
-        "langfuse.jsonl: taken for langfuse (records are observations, traces or scores of Langfuse)",
-        "openai.jsonl: taken for openai (records have messages with roles)",
+        "jsonl.jsonl: detected as jsonl (records have trace_id and started_at)",
+        "langfuse.jsonl: detected as langfuse (records are observations, traces or scores of Langfuse)",
+        "openai.jsonl: detected as openai (records have messages with roles)",
     ]
     document = json.loads(out)
     assert (document["source"], document["files"]) == ("jsonl,langfuse,openai", 3)
@@ -113,7 +113,7 @@ def test_auto_names_its_two_best_guesses_where_it_is_not_sure(tmp_path: Path) ->
 def test_standard_input_is_a_file(tmp_path: Path) -> None:
     record = json.dumps(good_record("openai", 1)).encode()
     code, out, err = replay(tmp_path, "import", "auto", "-", stdin=record)
-    assert (code, err) == (0, "<stdin>: taken for openai (records have messages with roles)\n")
+    assert (code, err) == (0, "<stdin>: detected as openai (records have messages with roles)\n")
     assert out.startswith("1 trace from 1 file (openai): 1 new")
     with open_store(store(tmp_path), read_only=True) as con:
         assert get_trace(con, "t1").final_response == "Answer"
@@ -168,7 +168,7 @@ def test_a_folder_of_many_files_is_told_in_one_line(tmp_path: Path) -> None:
     code, _, err = replay(tmp_path, "import", "auto", "logs")
     assert code == 0
     assert err.splitlines()[0] == (
-        "7 files, logs/0.jsonl to logs/6.jsonl: taken for openai (records have messages with roles)"
+        "7 files, logs/0.jsonl to logs/6.jsonl: detected as openai (records have messages with roles)"
     )
 
 

@@ -79,7 +79,7 @@ def test_auto_knows_it_beside_the_built_in_ones(installed: Path) -> None:
     (installed / "b.jsonl").write_text(json.dumps(good_record("openai", 1)))
     code, out, err = replay(installed, "import", "auto", ".", "--json")
     assert code == 0
-    assert err.splitlines()[0] == "a.jsonl: taken for acme (records have run, asked and said)"
+    assert err.splitlines()[0] == "a.jsonl: detected as acme (records have run, asked and said)"
     assert json.loads(out)["source"] == "acme,openai"
 
 

@@ -108,7 +108,7 @@ def test_what_started_in_the_span_comes_in_whole_from_either_api(
     shop.has_new, shop.has_old = generation == "new", generation == "old"
     code, report, err = _import(capsys, "--project", PROJECT, *SPAN)
     assert code == 0, err
-    assert f"asking LangSmith at {server.url}, project {PROJECT} for traces from 2026-11-03" in err
+    assert f"fetching traces from LangSmith at {server.url}, project {PROJECT}, 2026-11-03" in err
     assert report["traces"]["new"] == MANY + 1
     assert report["tool_calls"] == MANY + 1
     assert report["skipped_because"] == {"traces of evaluations on a dataset": 1}

@@ -102,7 +102,7 @@ def test_live_and_from_an_export_are_the_same_traces(
     shop.is_old = is_old
     code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
     assert code == 0, err
-    assert f"asking MLflow at {server.url}, experiment {EXPERIMENT} for traces from 2026-11-03" in err
+    assert f"fetching traces from MLflow at {server.url}, experiment {EXPERIMENT}, 2026-11-03" in err
     assert (report["traces"]["new"], report["tool_calls"]) == (MANY, MANY)
     assert report["skipped_because"] == {"traces of evaluations": 2}
     found = _stored(tmp_path)

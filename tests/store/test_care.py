@@ -105,7 +105,7 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
     assert _json(path, capsys, "prune", "--before", "2026-06", "--yes")["done"] is True
     assert _json(path, capsys, "info")["rows"]["traces"] == 2
     assert _run(path, "prune", "--before", "june") == 2
-    assert "--before is no time: 'june'" in capsys.readouterr().err
+    assert "--before is not a time: 'june'" in capsys.readouterr().err
 
 
 def test_old_runs_go_with_their_trials_and_what_their_models_were_asked(

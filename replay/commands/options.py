@@ -1,4 +1,4 @@
-"""What every command shares: the App it is handed, and the options all of them take."""
+"""What the commands share: the `App` that each receives, and options that several take."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
 from replaydiff.replay import settings as settings_module
 from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.project import Project
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +26,7 @@ R = TypeVar("R")
 
 @dataclass
 class App:
-    """The state of one invocation: the common options, and the settings once someone asks."""
+    """The state of one invocation: the common options, and the project, opened at first use."""
 
     db: str | None = None
     debug: bool = False
@@ -35,8 +38,17 @@ class App:
 
     @property
     def store_path(self) -> Path:
-        """The store: `--db`, else `REPLAY_DB`, else what the settings say."""
+        """The store: `--db`, else `REPLAY_DB`, else what the settings name."""
         return Path(self.db) if self.db else self.settings.store_path
+
+    @cached_property
+    def project(self) -> Project:
+        """The project of the current folder; what every command calls."""
+        from replaydiff.replay.api.channel import Channel
+        from replaydiff.replay.api.project import Project
+        from replaydiff.replay.terminal.progress import progress
+
+        return Project(self.settings, self.store_path, channel=Channel(message=say, progress=progress))
 
 
 def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
@@ -52,19 +64,19 @@ def _log(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         return
     import logging
 
-    class Said(logging.Handler):
+    class StderrHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             at = time.strftime("%H:%M:%S", time.localtime(record.created))
             say(f"{at} {record.getMessage()}")
 
     log = logging.getLogger("replaydiff")
-    log.handlers[:] = [Said()]
+    log.handlers[:] = [StderrHandler()]
     log.setLevel(logging.INFO)
     log.propagate = False
 
 
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--db` and `--debug`, taken before and after a command's name alike."""
+    """Add `--db` and `--debug`, which are accepted before and after a command's name."""
     command = click.option(
         "--debug", is_flag=True, expose_value=False, callback=_set("debug"), help="Show tracebacks of errors."
     )(command)
@@ -101,7 +113,7 @@ log_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_log,
-    help="Log to stderr what goes on: checkouts, workers, each trial and try.",
+    help="Log to stderr: checkouts, workers, each trial and attempt.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 metrics_option = click.option(
@@ -114,12 +126,12 @@ metrics_option = click.option(
 candidate_option = click.option(
     "--lane",
     metavar="LANE",
-    help="Of a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
+    help="In a run with several --new: the one to show (new, new2 …); default the one that ranks first.",
 )
 width_option = click.option(
     "--width",
     type=click.IntRange(min=20),
-    help="Columns of the terminal report; default as wide as the terminal, 100 in a pipe.",
+    help="Columns of the terminal report; default the terminal's width, or 100 in a pipe.",
 )
 
 
@@ -130,6 +142,6 @@ def print_json(document: Any) -> None:
 
 
 def say(text: str) -> None:
-    """A line for people: always stderr, so stdout stays clean for data."""
+    """Print a line for people: always to stderr, so that stdout carries data alone."""
     # Not click.echo: it writes past what a progress bar puts in front of stderr, and into the bar.
     print(text, file=sys.stderr)  # noqa: T201
