@@ -34,13 +34,13 @@ def read_cases(path: Path) -> list[SingleCase]:
     Raises:
         InputError: the file cannot be read; names the line.
     """
-    from replaydiff.diff.expectations import quarantined
+    from replaydiff.diff.expectations import is_quarantined
     from replaydiff.replay.golden import item_of, read_golden
 
     found = []
     for case in read_golden(path):
         reason = None
-        if quarantined(item_of(case)):
+        if is_quarantined(item_of(case)):
             quarantine = case.provenance.quarantine
             reason = quarantine.reason or "" if quarantine is not None else ""
         found.append(SingleCase(case=case, quarantine=reason))

@@ -77,7 +77,7 @@ def _text(plan: Plan, width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
     from replaydiff.reports import numbers
 
-    known = plan.seen
+    known = plan.noise
     noise = "unknown (no version ran twice)" if known.noise is None else numbers.score(known.noise)
     lines = [
         f"{known.metric} in run {plan.run}, {known.items} items",

@@ -10,7 +10,7 @@ import click
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.diff.trend import Point
+    from replaydiff.diff.trend import TrendPoint
 
 _PLOT = 24
 
@@ -51,7 +51,7 @@ def trend(
         show(_text(metric, lane, found.series, found.points, terminal_width()))
 
 
-def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) -> str:
+def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
     from replaydiff.reports import numbers
 
@@ -93,7 +93,7 @@ def _text(metric: str, lane: str, of: str, points: Sequence[Point], width: int) 
     return "\n".join(lines)
 
 
-def _plot(point: Point, low: float, high: float) -> str:
+def _plot(point: TrendPoint, low: float, high: float) -> str:
     """The mean within its noise band, on one scale for all rows."""
 
     def place(value: float) -> int:

@@ -239,7 +239,10 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
             ("--old", ".", *(f"--new=git:v{n}" for n in range(10))),
             "--new was given 10 times, and one run compares 9 at most",
         ),
-        (("--old", "observed", "--aa"), "--aa runs the old version a second time, and 'observed' is a recording"),
+        (
+            ("--old", "observed", "--aa"),
+            "--aa runs the old version a second time, and 'observed' is a recording",
+        ),
         (("--new", ".", "--mode", "step"), "version '.' is code that takes more steps"),
         (("--new", ".", "--trials", "0"), "--trials must be at least 1, not 0"),
         (("--new", ".", "--timeout", "0"), "--timeout must be more than 0 seconds"),
