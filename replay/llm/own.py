@@ -13,7 +13,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from replaydiff.replay.errors import SettingsError, UnknownNameError
 from replaydiff.replay.functions import load_function
@@ -24,6 +24,19 @@ from replaydiff.replay.model import Message, Usage
 GROUP = "replaydiff.judges"
 """Entry points of this group are providers of other packages, used where the settings name them."""
 METHOD = "complete_json"
+
+
+class JudgeProvider(Protocol):
+    """What a provider of the user's own looks like; `complete_json` may also be `async def`."""
+
+    def complete_json(self, *, model: str, prompt: str) -> str:
+        """Return the text of a JSON object, as `prompt` describes it; raise where no answer can be had.
+
+        Args:
+            model: `[judge] model`, as the user wrote it.
+            prompt: instructions, rubric, the schema of the answer, and the judged material.
+        """
+        ...
 
 
 def load(target: str, root: Path, what: str, known: tuple[str, ...]) -> Callable[..., Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.results import Run as Run
     from replaydiff.replay.api.results import Sample as Sample
     from replaydiff.replay.errors import ReplayError as ReplayError
+    from replaydiff.replay.llm.own import JudgeProvider as JudgeProvider
+    from replaydiff.replay.model import Expectation as Expectation
     from replaydiff.replay.model import Grade as Grade
     from replaydiff.replay.model import Item as Item
     from replaydiff.replay.model import ToolCall as ToolCall
@@ -41,8 +43,10 @@ _EXPORTS = {
     "RunOptions": "replaydiff.replay.api.options",
     "Sample": "replaydiff.replay.api.results",
     "open": "replaydiff.replay.api.project",
+    "Expectation": "replaydiff.replay.model",
     "Grade": "replaydiff.replay.model",
     "Item": "replaydiff.replay.model",
+    "JudgeProvider": "replaydiff.replay.llm.own",
     "ReplayError": "replaydiff.replay.errors",
     "ToolCall": "replaydiff.replay.model",
     "Trace": "replaydiff.replay.model",
