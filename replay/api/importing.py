@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
     from replaydiff.importers.redact.redactor import Redactor
+    from replaydiff.replay.store.rejects import StoredReject
 
 AUTO = "auto"
+LISTED_REJECTS = 50
 _NAMED = 5
 """Files of one source that are named one by one."""
 
@@ -194,3 +196,69 @@ def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
 
     with store_with_redaction(store, settings) as (con, redactor):
         return ingest_rejects(con, importer, source, redactor)
+
+
+def summary(report: Report) -> Iterator[str]:
+    """Yield what a person should know about an import, the most important first."""
+    from replaydiff.importers.content import TURNED_ON_BY
+    from replaydiff.importers.ingest import place
+    from replaydiff.replay.model import TraceState
+    from replaydiff.replay.terminal.plain import one_line
+
+    origin = f"{count(report.files, 'file')} ({report.source})" if report.files else report.source
+    fate = f"{report.new:,} new, {report.updated:,} updated, {report.unchanged:,} unchanged"
+    yield f"{count(report.traces, 'trace')} from {origin}: {fate}; {count(report.tool_calls, 'tool call')}"
+    if report.duplicates:
+        yield f"{count(report.duplicates, 'record')} replaced by a later one of the same id"
+    if report.older:
+        yield f"{count(report.older, 'trace')} left as stored: what came was an earlier state"
+    without, open_ = report.states[TraceState.NO_CONTENT], report.states[TraceState.INCOMPLETE]
+    if without:
+        setting = TURNED_ON_BY.get(report.source)
+        advice = f"; content is recorded with {setting}" if setting else ""
+        yield f"{count(without, 'trace')} without content, which no sample takes{advice}"
+    if open_:
+        yield (
+            f"{count(open_, 'trace')} had not ended, which no sample takes; "
+            "import again once they have, and they are updated"
+        )
+    for text, number in report.notes.items():
+        yield f"{count(number, 'record')}: {one_line(text)}"
+    for reason, number in report.skipped.items():
+        yield f"{count(number, 'record')} skipped: {one_line(reason)}"
+    first = report.first_reject
+    if first is not None:
+        yield (
+            f"{count(report.rejected, 'record')} rejected, the first at {one_line(place(first))}: "
+            f"{one_line(first.reason)}; see `replay import --rejects`"
+        )
+
+
+def rejects_summary(rejects: Sequence[StoredReject]) -> Iterator[tuple[str, str | None]]:
+    """Yield for each rejected record where it was and why, and how it begins; then what to do about them."""
+    from replaydiff.importers.ingest import place
+    from replaydiff.replay.terminal.plain import one_line
+
+    for reject in rejects[:LISTED_REJECTS]:
+        excerpt = one_line(reject.excerpt) if reject.excerpt else None
+        yield f"{one_line(place(reject))} ({reject.source}): {one_line(reject.reason)}", excerpt
+    if len(rejects) > LISTED_REJECTS:
+        yield f"and {len(rejects) - LISTED_REJECTS:,} more; `replay import --rejects --json` lists all", None
+    again = sum(reject.alone for reject in rejects)
+    parts = sorted({(reject.source, reject.file) for reject in rejects if not reject.alone})
+    if again:
+        yield f"`replay import --retry` tries {again:,} of them again", None
+    if parts:
+        source, file = parts[0]
+        yield (
+            (
+                f"{len(rejects) - again:,} are parts of traces, or too long to be kept: import their files "
+                f"again, all together, like `replay import {source} {one_line(file)}`"
+            ),
+            None,
+        )
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as `2 traces`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from replaydiff.diff.plan import NoiseEstimate, PlannedSize
-    from replaydiff.diff.trend import TrendPoint
+    from replaydiff.diff.trend import TrendPoint as TrendPoint
     from replaydiff.replay.model import Case, Grade, Item, ModelCall, Trace, Trial
     from replaydiff.replay.store.export import Export, Wanted
     from replaydiff.replay.store.listing import Listed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.importing import Display, LiveOptions
     from replaydiff.replay.api.results import ImportReport
 
+_ADVICE = (
+    "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
+    "(`replay doctor` shows whether it is on)"
+)
 _spans = [
     click.option("--month", metavar="YYYY-MM", help="Live: traces that started in this month (UTC)."),
     click.option("--from", "start", metavar="TIME", help="Live: traces that started at or after this (UTC)."),
@@ -114,28 +121,32 @@ def import_(
 
 
 def _show(done: ImportReport, as_json: bool) -> ExitCode:
-    from replaydiff.replay.commands import import_summary
+    from replaydiff.replay.api.importing import summary
 
     if as_json:
         print_json(done.to_dict())
         return done.exit_code
     for report in done.reports:
-        import_summary.show(report)
+        for line in summary(report):
+            _echo(line)
     if done.first and not done.redacted and any(report.traces for report in done.reports):
-        import_summary.echo(import_summary.ADVICE)
+        _echo(_ADVICE)
     return done.exit_code
 
 
 def _show_rejects(app: App, source: str | None, as_json: bool) -> ExitCode:
     from dataclasses import asdict
 
-    from replaydiff.replay.commands import import_summary
+    from replaydiff.replay.api.importing import rejects_summary
 
     found = app.project.rejects(source)
     if as_json:
         print_json([{**asdict(reject), "rejected_at": reject.rejected_at.isoformat()} for reject in found])
     elif found:
-        import_summary.show_rejects(found)
+        for line, excerpt in rejects_summary(found):
+            _echo(line)
+            if excerpt is not None:
+                click.echo(f"  {textwrap.shorten(excerpt, _width() - 2, placeholder=' …')}")
     else:
         say("no record was rejected" + (f" by {source}" if source else ""))
     return ExitCode.OK
@@ -148,6 +159,17 @@ def _retry(app: App, source: str | None, as_json: bool) -> ExitCode:
     return _show(done, as_json)
 
 
+def _echo(line: str) -> None:
+    """Print a line; a terminal gets it wrapped between words, with an indent."""
+    if sys.stdout.isatty():
+        line = textwrap.fill(line, _width(), subsequent_indent="  ", break_on_hyphens=False)
+    click.echo(line)
+
+
+def _width() -> int:
+    return max(shutil.get_terminal_size().columns, 40)
+
+
 def _flag(name: str) -> str:
     special = {"all_environments": "--all-environments", "project": "--project"}
     return name if name.startswith("--") else special.get(name, f"--{name.removesuffix('s')}")
@@ -155,8 +177,6 @@ def _flag(name: str) -> str:
 
 def _display() -> Display:
     """A bar with rate and time left on a terminal; elsewhere lines of a live import alone."""
-    import sys
-
     from replaydiff.replay.api.importing import Display
     from replaydiff.replay.commands.import_progress import bar, status
 

@@ -10,7 +10,7 @@ import click
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 
 if TYPE_CHECKING:
-    from replaydiff.diff.trend import TrendPoint
+    from replaydiff.replay.api.inspecting import TrendPoint
 
 _PLOT = 24
 
