@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from replaydiff.reports import base
+from replaydiff.reports import registry
 
 ROOT = Path(__file__).parents[1]
 OPENED = "performance.getEntriesByType('navigation')[0].domComplete"
@@ -40,7 +40,7 @@ def main() -> None:
     items = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     result = results.many(items)
     start, worked = time.perf_counter(), time.process_time()
-    text = base.render(result, "html")
+    text = registry.render(result, "html")
     took, worked = time.perf_counter() - start, time.process_time() - worked
     size = len(text.encode()) / 1e6
     print(f"{items} items: written in {took:.2f} s ({worked:.2f} s of processor), {size:.1f} MB")

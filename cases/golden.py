@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from replaydiff.cases.duplicates import refuse_twins
+from replaydiff.cases.similarity import refuse_duplicates
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
 from replaydiff.replay.golden.piece import Piece
@@ -40,7 +40,7 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
                 raise InputError(f"{path} already has a case {case.id!r}; give another with --id")
             ids.add(case.id)
         if not force:
-            refuse_twins(path, present, cases)
+            refuse_duplicates(path, present, cases)
         text = read_text(path) if path.exists() else ""
         for case in cases:
             text = with_case(path, text, case_to_json(case))

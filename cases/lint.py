@@ -3,25 +3,39 @@
 errors    a line that is no case · an id or a content that comes twice · one input with two expectations · an
           expectation that contradicts itself
 warnings  nothing is expected · the tape cannot answer an expected call · near-duplicates · not reviewed for
-          long · flips in runs of one version (`cases.flaky`) · quarantine without an owner or a date, or for
+          long · flips in runs of one version (`cases.lint`) · quarantine without an owner or a date, or for
           long · keys that nothing reads
 notes     in quarantine, by whom and for how long
+
+Cases that end now so, now so, with one version: what stored runs say about the golden set itself.
+
+Trials of one lane, and those of `old` and `old2` together (the A/A lane is the old version once more), are
+all of one version: where some pass and some fail, case or agent is not steady, and a verdict on it is noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replaydiff.cases.drafting import drafts_of
 from replaydiff.diff.expectations import QUARANTINE
+from replaydiff.diff.judge.judge import versions_of
+from replaydiff.diff.reading import StoredGrades, read_blocks
+from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.align import same
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id, each_case
-from replaydiff.replay.model import Case, Expectation, ExpectedCall, ToolMatch
+from replaydiff.replay.model import Case, Expectation, ExpectedCall, Lane, Run, ToolMatch
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.runs import list_runs
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 STALE_DAYS = 180
 _ALIKE = 0.95
@@ -198,3 +212,42 @@ def _alike(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
         if leader != index and case.input != first.input:
             text = f"asks almost the same as {first.id!r} on line {other}; one may be enough"
             yield Finding(level=Level.WARNING, line=line, case=case.id, text=text)
+
+
+FLAKY_RUNS = 5
+"""How many runs of golden sets are looked at, the latest first."""
+
+
+def flaky_cases(con: DuckDBPyConnection, settings: Settings, cases: Collection[str]) -> dict[str, str]:
+    """Case id → what the latest run in which it flipped shows."""
+    said: dict[str, str] = {}
+    runs = [run for run in list_runs(con) if run.golden_path is not None and run.finished_at is not None]
+    for run in sorted(runs, key=lambda run: run.created_at, reverse=True)[:FLAKY_RUNS]:
+        stored = StoredGrades.read(con, run, versions_of(settings))
+        for block in read_blocks(con, run, settings, stored).blocks:
+            name, told = block.item.case_id, next(_flips(run, block), None)
+            if name is not None and name in cases and told is not None:
+                said.setdefault(name, told)
+    return said
+
+
+def _flips(run: Run, block: Block) -> Iterator[str]:
+    by_version: dict[str, Sequence[GradedTrial]] = {
+        lane.value: trials for lane, trials in block.lanes.items() if lane is not Lane.OLD2
+    }
+    if Lane.OLD2 in block.lanes:
+        by_version["old and old2"] = [*block.lanes.get(Lane.OLD, ()), *block.lanes[Lane.OLD2]]
+        by_version.pop("old", None)
+    for lanes, trials in by_version.items():
+        ended = [passed for trial in trials if (passed := _passed(trial)) is not None]
+        if len(set(ended)) > 1:
+            yield (
+                f"flaky: {ended.count(True)} of {len(ended)} trials of one version passed ({lanes} of run "
+                f"{run.id}); say what may vary, or put it in quarantine"
+            )
+
+
+def _passed(trial: GradedTrial) -> bool | None:
+    """Whether every grade that says so passed; None where an error or a judge leaves it open."""
+    passes = [grade.passed for grade in trial.grades.values()]
+    return False if False in passes else None if not passes or None in passes else True

@@ -1,15 +1,24 @@
-"""An item and a decision → a case: what it expects is proposed from what is known, and said."""
+"""An item and a decision → a case: what it expects is proposed from what is known, and said.
+
+Finding what a person points at: an item of a run, or a trace of the store.
+
+Which tokens of a case stand for something that redaction took out, so that its readers can tell.
+"""
 
 from __future__ import annotations
 
 import getpass
+import json
+import re
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replaydiff.diff.result import ItemVerdict, Verdict
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.golden import case_to_json
 from replaydiff.replay.model import (
     CORRECTION,
     Case,
@@ -26,6 +35,10 @@ from replaydiff.replay.model import (
     ToolCall,
     Trial,
 )
+from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 RECORDING = "recording"
 BETTER = "better"
@@ -143,3 +156,73 @@ def _version(run: Run | None, lane: Lane) -> Json:
         return None
     known: dict[str, Json] = {"name": version.name, "commit": version.commit, "model": version.model}
     return {key: value for key, value in known.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundItem:
+    """An item, with the run it was found in and its trials there; without a run it is a plain trace."""
+
+    item: Item
+    run: Run | None = None
+    trials: tuple[Trial, ...] = ()
+
+
+def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> FoundItem:
+    """The item of the named run (else of the latest), or the trace of that id.
+
+    Raises:
+        UnknownNameError: neither is known.
+    """
+    from replaydiff.replay.engine.items import item_of_trace
+    from replaydiff.replay.model import SampleItem
+    from replaydiff.replay.store.runs import get_item, get_run, latest_run
+    from replaydiff.replay.store.traces import get_trace
+    from replaydiff.replay.store.trials import trials_of
+
+    run = get_run(con, run_id) if run_id else latest_run(con)
+    if run is not None:
+        try:
+            item = get_item(con, run.id, name)
+        except UnknownNameError:
+            if run_id:
+                raise
+        else:
+            return FoundItem(item=item, run=run, trials=tuple(trials_of(con, run.id, item.id)))
+    trace = get_trace(con, name)
+    drawn = SampleItem(sample="", trace_id=trace.trace_id, position=0, stratum=trace.tool_path, weight=1.0)
+    return FoundItem(item=item_of_trace(trace, drawn))
+
+
+def better_lane_of(con: DuckDBPyConnection, found: FoundItem, settings: Settings) -> str:
+    """The lane that did better on an item, or `recording`; see `cases.promote.better`."""
+    pass
+    from replaydiff.diff.compute import compute
+
+    if found.run is None:
+        return RECORDING
+    items = compute(con, found.run.id, settings).items
+    return next((better(item) for item in items if item.item.id == found.item.id), RECORDING)
+
+
+REDACTED_KEY = "redacted"
+"""Of a case's metadata: token → kind of what it stands for."""
+_REDACTION_TOKEN = re.compile(r"\[([A-Z][A-Z0-9_]*)_(\d+)\]")
+
+
+def with_redactions(con: DuckDBPyConnection, case: Case) -> Case:
+    """The case with the tokens that it holds in its metadata; as it was where it holds none.
+
+    Only tokens that this store has given out count. The values are nowhere: the store has only their hashes.
+    """
+    found = set(_REDACTION_TOKEN.findall(json.dumps(case_to_json(case), ensure_ascii=False)))
+    if not found:
+        return case
+    given = {
+        (str(kind), str(number))
+        for kind, number in con.execute("SELECT kind, number FROM redactions").fetchall()
+    }
+    tokens = {f"[{kind}_{number}]": kind for kind, number in sorted(found & given)}
+    if not tokens:
+        return case
+    provenance = replace(case.provenance, extra={**case.provenance.extra, REDACTED_KEY: dict(tokens)})
+    return replace(case, provenance=provenance)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
 from replaydiff.replay.model import Status
 from replaydiff.replay.terminal.plain import one_line, visible
-from replaydiff.reports import compared, numbers, words
-from replaydiff.reports.alike import alike
+from replaydiff.reports import format as fmt
+from replaydiff.reports.format import by_cause
 
 MARKER = "<!-- replaydiff -->"
 LIMIT = 65_000
@@ -80,84 +80,84 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
     if result.metrics:
         yield from _metrics(result)
         yield ""
-    counts = [f"{numbers.count(number)} {name}" for _, name, number in words.verdict_counts(result)]
+    counts = [f"{fmt.count(number)} {name}" for _, name, number in fmt.verdict_counts(result)]
     yield f"**Items:** {' · '.join(counts)}"
     yield ""
-    for verdict in (*words.CHANGED, Verdict.INCONCLUSIVE):
+    for verdict in (*fmt.CHANGED, Verdict.INCONCLUSIVE):
         items = [item for item in result.items if item.verdict is verdict]
         if items:
-            yield from _items(words.verdict(result, verdict), items, shown)
+            yield from _items(fmt.verdict_name(result, verdict), items, shown)
     if result.groups:
         yield from _groups(result)
     if result.slices:
         yield from _slices(result)
     if result.lanes:
         yield from _lanes(result)
-    about = [*words.run_line(result.run), words.compared(result), words.NOISE[result.noise]]
-    if words.is_check(result):
+    about = [*fmt.run_line(result.run), fmt.compared(result), fmt.NOISE_SOURCE[result.noise]]
+    if fmt.is_check(result):
         about.pop()
     yield f"<sub>replaydiff · {' · '.join(escape(part, 200) for part in about)}</sub>"
 
 
 def _ranking(result: DiffResult) -> Iterator[str]:
-    sure = f"{numbers.share(result.confidence)} interval"
+    sure = f"{fmt.share(result.confidence)} interval"
     yield f"| lane | version | answer | metric | old → new | delta | {sure} | p | regressed | cost |"
     yield "|:--|:--|:--|:--|--:|--:|--:|--:|--:|--:|"
     for candidate in result.ranking:
-        name = code(words.version_name(candidate.summary.version), 80, in_table=True)
+        name = code(fmt.version_name(candidate.summary.version), 80, in_table=True)
         lane = f"**{candidate.lane}**" if candidate.shown else candidate.lane.value
-        cost = numbers.dollars(candidate.summary.cost_usd).replace("<", "&lt;")
-        for metric, told in compared.told_metrics(candidate):
+        cost = fmt.dollars(candidate.summary.cost_usd).replace("<", "&lt;")
+        for metric, told in fmt.main_metrics(candidate):
             figures = [
-                f"{numbers.score(told.old)} → {numbers.score(told.new)}",
-                numbers.change(told.delta),
-                numbers.interval(told.ci),
-                numbers.p_value(told.p_adjusted).replace("<", "&lt;"),
-                numbers.count(candidate.counts.regressed),
+                f"{fmt.score(told.old)} → {fmt.score(told.new)}",
+                fmt.change(told.delta),
+                fmt.interval(told.ci),
+                fmt.p_value(told.p_adjusted).replace("<", "&lt;"),
+                fmt.count(candidate.counts.regressed),
                 cost,
             ]
             head = f"{lane} | {name} | {candidate.answer.value} | {code(metric, 60, in_table=True)}"
             yield f"| {head} | {' | '.join(figures)} |"
     yield ""
-    notes = [compared.ranking_caption(result), *compared.against_first(result)]
+    notes = [fmt.ranking_caption(result), *fmt.against_first(result)]
     yield "<sub>" + "<br>".join(escape(note, 600) for note in notes) + "</sub>"
 
 
 def _usage(result: DiffResult) -> Iterator[str]:
     yield ""
-    yield f"| a trial takes | old → new | delta | {numbers.share(result.confidence)} interval |"
+    yield f"| a trial takes | old → new | delta | {fmt.share(result.confidence)} interval |"
     yield "|:--|--:|--:|--:|"
-    for row in compared.usage_rows(result):
+    for row in fmt.usage_rows(result):
         figures = [text.replace("<", "&lt;") for text in (row.values, row.change, row.interval)]
         yield f"| {row.label} | {' | '.join(figures)} |"
 
 
 def _metrics(result: DiffResult) -> Iterator[str]:
-    if words.is_check(result):
+    if fmt.is_check(result):
         yield "| metric | new | passed | failed |"
         yield "|:--|--:|--:|--:|"
         for name, metric in result.metrics.items():
             passed = metric.unchanged + metric.improved
-            yield f"| {_name(name, metric)} | {numbers.score(metric.new)} | {passed} | {metric.regressed} |"
+            yield f"| {_name(name, metric)} | {fmt.score(metric.new)} | {passed} | {metric.regressed} |"
     else:
-        sure = f"{numbers.share(result.confidence)} interval"
+        sure = f"{fmt.share(result.confidence)} interval"
         yield f"| metric | old → new | delta | {sure} | p | improved | regressed |"
         yield "|:--|--:|--:|--:|--:|--:|--:|"
         for name, metric in result.metrics.items():
             figures = [
-                f"{numbers.score(metric.old)} → {numbers.score(metric.new)}",
-                numbers.change(metric.delta),
-                numbers.interval(metric.ci),
+                f"{fmt.score(metric.old)} → {fmt.score(metric.new)}",
+                fmt.change(metric.delta),
+                fmt.interval(metric.ci),
                 # A bare "<" would begin a tag.
-                numbers.p_value(metric.p).replace("<", "&lt;"),
-                numbers.count(metric.improved),
-                numbers.count(metric.regressed),
+                fmt.p_value(metric.p).replace("<", "&lt;"),
+                fmt.count(metric.improved),
+                fmt.count(metric.regressed),
             ]
             yield f"| {_name(name, metric)} | {' | '.join(figures)} |"
     notes = [
-        f"{code(name, 60)}: {escape(' · '.join(words.metric_notes(name, metric)), 600)}"
+        f"{code(name, 60)}: {escape(' · '.join(fmt.metric_notes(name, metric)), 600)}"
         for name, metric in result.metrics.items()
-        if words.metric_notes(name, metric)
+        if fmt.metric_notes(name, metric)
     ]
     if notes:
         yield ""
@@ -171,9 +171,9 @@ def _name(name: str, metric: MetricDelta) -> str:
 
 def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[str]:
     """The items of a verdict, folded; a cause that several share stands once."""
-    yield f"<details><summary><b>{numbers.count(len(items))} {verdict}</b></summary>"
+    yield f"<details><summary><b>{fmt.count(len(items))} {verdict}</b></summary>"
     yield ""
-    left, groups = shown, alike(items)
+    left, groups = shown, by_cause(items)
     while groups and left > 0:
         group = groups.pop(0)
         if len(group.items) == 1:
@@ -181,16 +181,16 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
             left -= 1
             continue
         why = ": ".join(part for part in (code(group.metric, 40), escape(group.cause, 300)) if part)
-        yield f"- **{numbers.count(len(group.items))}**{' · ' if why else ''}{why}"
+        yield f"- **{fmt.count(len(group.items))}**{' · ' if why else ''}{why}"
         listed = group.items[: min(left, _MEMBERS)]
         for item in listed:
             told = f" {escape(item.item.input, 160)}" if item.item.input.strip() else ""
             yield f"  - {code(item.item.id, 100)}{told}"
         if len(group.items) > len(listed):
-            yield f"  - … and {numbers.count(len(group.items) - len(listed))} more"
+            yield f"  - … and {fmt.count(len(group.items) - len(listed))} more"
         left -= len(listed)
     if groups:
-        yield f"- … and {numbers.count(sum(len(group.items) for group in groups))} more"
+        yield f"- … and {fmt.count(sum(len(group.items) for group in groups))} more"
     yield ""
     yield "</details>"
     yield ""
@@ -198,7 +198,9 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
 
 def _item(item: ItemVerdict) -> Iterator[str]:
     """An item that changed in its own way."""
-    why = "; ".join(f"{code(name, 40)} {escape(reason, 300)}" for name, reason in words.reasons(item)[:3])
+    why = "; ".join(
+        f"{code(name, 40)} {escape(reason, 300)}" for name, reason in fmt.metric_reasons(item)[:3]
+    )
     yield f"- {code(item.item.id, 100)}{': ' if why else ''}{why}"
     if item.item.input.strip():
         yield f"  <br>{escape(item.item.input, 160)}"
@@ -210,25 +212,25 @@ def _groups(result: DiffResult) -> Iterator[str]:
     for part in result.groups[:40]:
         name = f"{part.by} {code(part.value, 80, in_table=True)}"
         undecided = part.undecided + part.not_graded
-        rate = numbers.share(part.rate).replace("<", "&lt;")
+        rate = fmt.share(part.rate).replace("<", "&lt;")
         if part.threshold is not None:
-            rate += f", {numbers.share(part.threshold)} must"
+            rate += f", {fmt.share(part.threshold)} must"
         yield f"| {name} | {part.items} | {part.passed} | {part.failed} | {undecided} | {rate} |"
     yield ""
 
 
 def _slices(result: DiffResult) -> Iterator[str]:
-    yield f"<details><summary>{numbers.plural(len(result.slices), 'slice')}</summary>"
+    yield f"<details><summary>{fmt.plural(len(result.slices), 'slice')}</summary>"
     yield ""
     yield "| slice | metric | items | delta | p | improved | regressed |"
     yield "|:--|:--|--:|--:|--:|--:|--:|"
     for part in result.slices[:20]:
-        p = numbers.p_value(part.p).replace("<", "&lt;")
+        p = fmt.p_value(part.p).replace("<", "&lt;")
         name = f"{code(part.by, 40, in_table=True)} = {code(part.value, 80, in_table=True)}"
-        figures = f"{part.items} | {numbers.change(part.delta)} | {p} | {part.improved} | {part.regressed}"
+        figures = f"{part.items} | {fmt.change(part.delta)} | {p} | {part.improved} | {part.regressed}"
         yield f"| {name} | {code(part.metric, 60, in_table=True)} | {figures} |"
     yield ""
-    yield f"<sub>{compared.slices_caption(result)}</sub>"
+    yield f"<sub>{fmt.slices_caption(result)}</sub>"
     yield ""
     yield "</details>"
     yield ""
@@ -239,26 +241,26 @@ def _lanes(result: DiffResult) -> Iterator[str]:
     yield ""
     yield "| lane | version | trials | fidelity | cost | p50 | p95 | tokens in / out |"
     yield "|:--|:--|:--|--:|--:|--:|--:|--:|"
-    for lane in words.lanes(result):
+    for lane in fmt.lanes(result):
         summary = result.lanes[lane]
         lost = [
-            f"{numbers.count(number)} {code(name, 20, in_table=True)}"
+            f"{fmt.count(number)} {code(name, 20, in_table=True)}"
             for name, number in summary.statuses.items()
             if number and name != Status.OK
         ]
-        trials = numbers.count(summary.trials) + (f" ({', '.join(lost)})" if lost else "")
+        trials = fmt.count(summary.trials) + (f" ({', '.join(lost)})" if lost else "")
         figures = [
-            numbers.share(summary.fidelity).replace("<", "&lt;"),
-            numbers.dollars(summary.cost_usd).replace("<", "&lt;"),
-            numbers.duration(summary.latency_p50_ms),
-            numbers.duration(summary.latency_p95_ms),
-            f"{numbers.tokens(summary.input_tokens)} / {numbers.tokens(summary.output_tokens)}",
+            fmt.share(summary.fidelity).replace("<", "&lt;"),
+            fmt.dollars(summary.cost_usd).replace("<", "&lt;"),
+            fmt.duration(summary.latency_p50_ms),
+            fmt.duration(summary.latency_p95_ms),
+            f"{fmt.tokens(summary.input_tokens)} / {fmt.tokens(summary.output_tokens)}",
         ]
-        name = code(words.version_name(summary.version), 120, in_table=True)
+        name = code(fmt.version_name(summary.version), 120, in_table=True)
         yield f"| {lane} | {name} | {trials} | {' | '.join(figures)} |"
     if result.usage:
         yield from _usage(result)
-    for lane, told in compared.missed(result, words.lanes(result)):
+    for lane, told in fmt.unrecorded_calls(result, fmt.lanes(result)):
         yield ""
         yield f"Never recorded, {lane}: {escape(told, 600)}"
     yield ""

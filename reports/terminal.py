@@ -2,25 +2,34 @@
 
 It is readable without colour, in a pipe and at 80 columns; below `LEAST_WIDTH` it keeps that width. Figures
 are never broken or cut: columns of text give way first. Text of traces goes through `replay.terminal.plain`.
+
+Pieces that the parts of the terminal report are made of.
+
+Parts of the terminal report: the candidates ranked, what trials take, what was never recorded.
+
+The items that changed, for the terminal: a cause that several items share is told once.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from replaydiff.diff.result import DiffResult, LaneSummary, Verdict
-from replaydiff.replay.model import Status
+from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, LaneSummary, Verdict
+from replaydiff.replay.model import Lane, Status
 from replaydiff.replay.terminal.plain import encodable, one_line, visible
-from replaydiff.reports import compared, numbers, pieces, terminal_compared, terminal_items, words
+from replaydiff.reports import format as fmt
+from replaydiff.reports.format import CauseGroup, by_cause
 
 LEAST_WIDTH = 72
 """Columns that the metrics table needs."""
@@ -54,7 +63,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:
     for block in _blocks(result, console.width):
         console.print(block)
     # A line's padding is nothing to look at, and it would end up in files and diffs.
-    return "\n".join(line.rstrip() for line in pieces.released(out.getvalue()).split("\n"))
+    return "\n".join(line.rstrip() for line in _restore_spaces(out.getvalue()).split("\n"))
 
 
 def show(result: DiffResult, *, width: int | None = None) -> None:
@@ -71,7 +80,7 @@ def show(result: DiffResult, *, width: int | None = None) -> None:
 def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
     yield _answer(result)
     if result.ranking:
-        yield terminal_compared.ranking(result)
+        yield _ranking(result)
     if result.warnings:
         yield _warnings(result.warnings[:_WARNINGS_FIRST])
     yield _heading(result)
@@ -80,9 +89,9 @@ def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
     if result.metrics:
         yield _metrics(result, width)
     if result.usage:
-        yield terminal_compared.usage(result)
+        yield _usage(result)
     yield _counts(result)
-    yield from terminal_items.changed(result, width)
+    yield from _changed_items(result, width)
     if result.slices:
         yield _slices(result)
     if result.groups:
@@ -92,31 +101,29 @@ def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
     if len(result.warnings) > _WARNINGS_FIRST:
         yield _warnings(result.warnings[_WARNINGS_FIRST:])
     yield Text("")
-    yield pieces.hanging("next", Text(visible(result.next), style="bold"), "dim")
+    yield _hanging("next", Text(visible(result.next), style="bold"), "dim")
 
 
 def _answer(result: DiffResult) -> RenderableType:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(no_wrap=True)
     rows.add_column(overflow="fold")
-    rows.add_row(Text(result.answer.value, style=pieces.ANSWER[result.answer]), Text(one_line(result.reason)))
+    rows.add_row(Text(result.answer.value, style=ANSWER_STYLE[result.answer]), Text(one_line(result.reason)))
     rows.add_row(Text("next", style="dim", justify="right"), Text(visible(result.next)))
     return rows
 
 
 def _warnings(warnings: Sequence[str]) -> RenderableType:
-    return Group(
-        Text(""), *(pieces.hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings)
-    )
+    return Group(Text(""), *(_hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings))
 
 
 def _heading(result: DiffResult) -> RenderableType:
-    parts = [*words.run_line(result.run), words.compared(result)]
-    if not words.is_check(result):
-        parts.append(words.NOISE[result.noise])
+    parts = [*fmt.run_line(result.run), fmt.compared(result)]
+    if not fmt.is_check(result):
+        parts.append(fmt.NOISE_SOURCE[result.noise])
     if result.run.finished_at is None:
         parts.append("not finished")
-    return Padding(pieces.held(Text(" · ".join(map(_words, parts)), style="dim")), (1, 0, 0, 0))
+    return Padding(_keep_spaces(Text(" · ".join(map(_words, parts)), style="dim")), (1, 0, 0, 0))
 
 
 def _words(text: str) -> str:
@@ -125,35 +132,35 @@ def _words(text: str) -> str:
 
 
 def _lanes(result: DiffResult, width: int) -> RenderableType:
-    lanes = words.lanes(result)
-    table = pieces.table()
+    lanes = fmt.lanes(result)
+    table = _table()
     table.add_column("", style="dim", no_wrap=True)
     for lane in lanes:
         table.add_column(lane.value, overflow="fold", ratio=1, header_style="bold")
     facts = [_lane_facts(result.lanes[lane]) for lane in lanes]
     for label in facts[0]:
         cells = [fact[label] for fact in facts]
-        if any(cell.plain != numbers.NONE for cell in cells):
+        if any(cell.plain != fmt.NONE for cell in cells):
             table.add_row(label, *cells)
     if len(lanes) > 1:
         table.width = min(width, _LANES_WIDTH)
-    return Group(Text(""), table, *terminal_compared.misses(result, lanes))
+    return Group(Text(""), table, *_unrecorded_calls(result, lanes))
 
 
 def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
-    latency = numbers.NONE
+    latency = fmt.NONE
     if lane.latency_p50_ms is not None or lane.latency_p95_ms is not None:
-        latency = f"{numbers.duration(lane.latency_p50_ms)} / {numbers.duration(lane.latency_p95_ms)}"
-    used = numbers.NONE
+        latency = f"{fmt.duration(lane.latency_p50_ms)} / {fmt.duration(lane.latency_p95_ms)}"
+    used = fmt.NONE
     if lane.input_tokens is not None or lane.output_tokens is not None:
-        used = f"{numbers.tokens(lane.input_tokens)} / {numbers.tokens(lane.output_tokens)}"
+        used = f"{fmt.tokens(lane.input_tokens)} / {fmt.tokens(lane.output_tokens)}"
     return {
-        "version": Text(one_line(words.version_name(lane.version), 120)),
-        "trials": Text(numbers.count(lane.trials)),
+        "version": Text(one_line(fmt.version_name(lane.version), 120)),
+        "trials": Text(fmt.count(lane.trials)),
         "ended": _statuses(lane.statuses),
-        "fidelity": Text(numbers.share(lane.fidelity)),
-        "as recorded": Text(numbers.share(lane.agreement)),
-        "cost": Text(numbers.dollars(lane.cost_usd)),
+        "fidelity": Text(fmt.share(lane.fidelity)),
+        "as recorded": Text(fmt.share(lane.agreement)),
+        "cost": Text(fmt.dollars(lane.cost_usd)),
         "latency p50 / p95": Text(latency),
         "tokens in / out": Text(used),
     }
@@ -166,39 +173,39 @@ def _statuses(statuses: dict[str, int]) -> Text:
             continue
         style = "" if name == Status.OK else "yellow"
         text.append(", " if text else "")
-        text.append(f"{numbers.count(number)}\u00a0{one_line(name, 20)}", style=style)
-    return text or Text(numbers.NONE)
+        text.append(f"{fmt.count(number)}\u00a0{one_line(name, 20)}", style=style)
+    return text or Text(fmt.NONE)
 
 
 def _metrics(result: DiffResult, width: int) -> RenderableType:
-    alone = words.is_check(result)
-    table = pieces.table()
+    alone = fmt.is_check(result)
+    table = _table()
     table.add_column("metric", overflow="fold", min_width=10)
-    sure = f"{numbers.share(result.confidence)} interval"
+    sure = f"{fmt.share(result.confidence)} interval"
     for heading in ("new",) if alone else ("old → new", "delta", sure, "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     for verdict in (Verdict.IMPROVED, Verdict.REGRESSED):
-        name = words.verdict(result, verdict) if alone else f"{verdict}"
+        name = fmt.verdict_name(result, verdict) if alone else f"{verdict}"
         table.add_column(name, justify="right", no_wrap=True)
     room = max(_LEAST_NAME, width - _OTHER_COLUMNS)
     for name, metric in result.metrics.items():
-        label = pieces.in_lines(one_line(name, 60), room)
+        label = _broken_at_joints(one_line(name, 60), room)
         if alone:
-            figures = [numbers.score(metric.new)]
+            figures = [fmt.score(metric.new)]
             better = metric.unchanged + metric.improved
         else:
             figures = [
-                f"{numbers.score(metric.old)} → {numbers.score(metric.new)}",
-                numbers.change(metric.delta),
-                numbers.interval(metric.ci),
-                numbers.p_value(metric.p),
+                f"{fmt.score(metric.old)} → {fmt.score(metric.new)}",
+                fmt.change(metric.delta),
+                fmt.interval(metric.ci),
+                fmt.p_value(metric.p),
             ]
             better = metric.improved
         table.add_row(
             Text(label, style="bold" if metric.gated else ""),
             *figures,
-            pieces.colored(better, "green"),
-            pieces.colored(metric.regressed, "red"),
+            _colored(better, "green"),
+            _colored(metric.regressed, "red"),
         )
     return Group(Text(""), table, *_metric_notes(result))
 
@@ -207,23 +214,23 @@ def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
     """What tempers each metric; of many metrics, those that decide, and which do not."""
     many = len(result.metrics) > _MANY
     for name, metric in result.metrics.items():
-        if notes := words.metric_notes(name, metric, brief=many and not metric.gated):
-            yield pieces.hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
+        if notes := fmt.metric_notes(name, metric, brief=many and not metric.gated):
+            yield _hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
     if many and (others := [name for name, metric in result.metrics.items() if not metric.gated]):
         told = ", ".join(one_line(name, 60) for name in others)
-        yield pieces.hanging("  do not decide the answer:", Text(told), "dim")
+        yield _hanging("  do not decide the answer:", Text(told), "dim")
 
 
 def _counts(result: DiffResult) -> RenderableType:
     parts = [
-        Text(f"{numbers.count(number)}\u00a0{name}", style=pieces.STYLE[verdict] if number else "dim")
-        for verdict, name, number in words.verdict_counts(result)
+        Text(f"{fmt.count(number)}\u00a0{name}", style=VERDICT_STYLE[verdict] if number else "dim")
+        for verdict, name, number in fmt.verdict_counts(result)
     ]
-    return Padding(pieces.held(Text.assemble("items  ", Text(" · ").join(parts))), (1, 0, 0, 0))
+    return Padding(_keep_spaces(Text.assemble("items  ", Text(" · ").join(parts))), (1, 0, 0, 0))
 
 
 def _slices(result: DiffResult) -> RenderableType:
-    table = pieces.table()
+    table = _table()
     several = len({part.metric for part in result.slices}) > 1
     table.add_column(
         "slice" if several else f"slice, on {one_line(result.slices[0].metric, 40)}", overflow="fold"
@@ -236,29 +243,29 @@ def _slices(result: DiffResult) -> RenderableType:
         table.add_row(
             f"{one_line(part.by, 30)} = {one_line(part.value, 60)}",
             *([one_line(part.metric, 40)] if several else []),
-            numbers.count(part.items),
-            numbers.change(part.delta),
-            numbers.p_value(part.p),
-            numbers.count(part.improved),
-            numbers.count(part.regressed),
+            fmt.count(part.items),
+            fmt.change(part.delta),
+            fmt.p_value(part.p),
+            fmt.count(part.improved),
+            fmt.count(part.regressed),
         )
-    return Group(Text(""), table, pieces.hanging(" ", Text(compared.slices_caption(result), style="dim")))
+    return Group(Text(""), table, _hanging(" ", Text(fmt.slices_caption(result), style="dim")))
 
 
 def _groups(result: DiffResult) -> RenderableType:
-    table = pieces.table()
+    table = _table()
     table.add_column("group", overflow="fold")
     for heading in ("cases", "passed", "failed", "undecided", "rate"):
         table.add_column(heading, justify="right", no_wrap=True)
     for part in result.groups[:_GROUPS]:
-        needed = "" if part.threshold is None else f", {numbers.share(part.threshold)} must"
+        needed = "" if part.threshold is None else f", {fmt.share(part.threshold)} must"
         table.add_row(
             f"{part.by} = {one_line(part.value, 60)}",
-            numbers.count(part.items),
-            numbers.count(part.passed),
-            pieces.colored(part.failed, "red"),
-            numbers.count(part.undecided + part.not_graded),
-            numbers.share(part.rate) + needed,
+            fmt.count(part.items),
+            fmt.count(part.passed),
+            _colored(part.failed, "red"),
+            fmt.count(part.undecided + part.not_graded),
+            fmt.share(part.rate) + needed,
         )
     return Group(Text(""), table)
 
@@ -273,7 +280,184 @@ def _gate(result: DiffResult) -> RenderableType:
         word, style = said[condition.held]
         rows.add_row(
             Text(one_line(condition.expression, 120)),
-            numbers.figure(condition.value),
+            fmt.figure(condition.value),
             Text(word, style=style),
         )
     return Group(Text(""), Text("gate", style="bold"), Padding(rows, (0, 0, 0, 2)))
+
+
+ANSWER_STYLE = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
+VERDICT_STYLE = {
+    Verdict.REGRESSED: "red",
+    Verdict.MIXED: "magenta",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.IMPROVED: "green",
+    Verdict.UNCHANGED: "dim",
+}
+
+_SPACE = "\u00a0"
+_KEPT_SPACE = "\ue000"
+"""Stands for a no-break space while Rich breaks lines: it takes every white space for a place to break at."""
+_JOINT = re.compile(r"[^\W_]+[\W_]*|[\W_]+")
+
+
+def _keep_spaces(text: Text) -> Text:
+    """The text with its no-break spaces kept through the breaking of lines; `released` brings them back."""
+    text.plain = text.plain.replace(_SPACE, _KEPT_SPACE)
+    return text
+
+
+def _restore_spaces(text: str) -> str:
+    """What was printed, with the no-break spaces of `held` texts."""
+    return text.replace(_KEPT_SPACE, _SPACE)
+
+
+def _broken_at_joints(name: str, width: int) -> str:
+    """A long name in lines of this width, broken after its joints (`_`, `:`, `.`) where it has some."""
+    lines = [""]
+    for part in _JOINT.findall(name):
+        if lines[-1] and cell_len(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _table() -> Table:
+    """A table without lines."""
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+
+
+def _hanging(label: str | Text, text: Text, style: str = "", *, gap: int = 1) -> RenderableType:
+    """A label, and text beside it that wraps under itself."""
+    rows = Table.grid(padding=(0, gap))
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row(label if isinstance(label, Text) else Text(label, style=style), _keep_spaces(text))
+    return rows
+
+
+def _colored(number: int, style: str) -> Text:
+    """A count that is worth a look where it is not zero."""
+    return Text(fmt.count(number), style=style if number else "dim")
+
+
+def _ranking(result: DiffResult) -> RenderableType:
+    """All candidates, the best first, with the figures of the metrics that decide."""
+    table = _table()
+    table.add_column("lane", no_wrap=True)
+    table.add_column("version", overflow="fold", min_width=8)
+    table.add_column("answer", no_wrap=True)
+    for heading in ("delta", f"{fmt.share(result.confidence)} interval", "p"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for candidate in result.ranking:
+        lane = Text(candidate.lane.value, style="bold" if candidate.shown else "")
+        name = Text(one_line(fmt.version_name(candidate.summary.version), 60))
+        answer = Text(candidate.answer.value, style=ANSWER_STYLE[candidate.answer])
+        told = fmt.main_metrics(candidate)
+        if len(told) != 1:
+            table.add_row(lane, name, answer)
+        for metric, figures in told:
+            head = (
+                (lane, name, answer) if len(told) == 1 else ("", Text(one_line(metric, 40), style="dim"), "")
+            )
+            table.add_row(
+                *head,
+                fmt.change(figures.delta),
+                fmt.interval(figures.ci),
+                fmt.p_value(figures.p_adjusted),
+            )
+    notes = [fmt.ranking_caption(result), *fmt.against_first(result)]
+    return Group(Text(""), table, *(_hanging(" ", Text(note, style="dim")) for note in notes))
+
+
+def _usage(result: DiffResult) -> RenderableType:
+    """Cost, latency and tokens of a trial in both lanes, with the interval of their change."""
+    table = _table()
+    table.add_column("a trial takes", style="dim", no_wrap=True)
+    for heading in ("old → new", "delta", f"{fmt.share(result.confidence)} interval"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in fmt.usage_rows(result):
+        table.add_row(row.label, row.values, row.change, row.interval)
+    return Group(Text(""), table)
+
+
+def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[RenderableType]:
+    """Which calls nothing answered, a line a lane."""
+    for lane, told in fmt.unrecorded_calls(result, lanes):
+        yield _hanging(f"never recorded, {lane}:", Text(told), "dim")
+
+
+_CAUSES_SHOWN = {Verdict.REGRESSED: 8, Verdict.MIXED: 4, Verdict.IMPROVED: 4, Verdict.INCONCLUSIVE: 3}
+"""How many causes of a verdict are listed; the rest is counted."""
+_ITEMS_SHOWN = 3
+"""How many items of a cause are listed."""
+_ID = 80
+_METRIC = 30
+
+
+def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
+    """What changed most, and what cannot be told; nothing where neither is."""
+    heading = "what failed" if fmt.is_check(result) else "what changed most"
+    for title, verdicts in ((heading, fmt.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
+        listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
+        if any(listed.values()):
+            yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
+        for verdict, items in listed.items():
+            groups = by_cause(items)
+            for group in groups[: _CAUSES_SHOWN[verdict]]:
+                tell = _cause_block if len(group.items) > 1 else _item_block
+                parts = tell(result, group, width)
+                yield Padding(Group(*parts), (0, 0, 0, 2))
+            if left := sum(len(group.items) for group in groups[_CAUSES_SHOWN[verdict] :]):
+                more = f"… and {fmt.count(left)} more {fmt.verdict_name(result, verdict)}"
+                more += f": replay report {one_line(result.run.id, 40)} --format html"
+                yield Padding(Text(more, style="dim"), (0, 0, 0, 2))
+
+
+def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[RenderableType]:
+    """The cause, and its first items, one line each."""
+    verdict = group.items[0].verdict
+    name = f"{fmt.count(len(group.items))} {fmt.verdict_name(result, verdict)}"
+    why = ": ".join(part for part in (one_line(group.metric, _METRIC), one_line(group.cause, 400)) if part)
+    yield _hanging(Text(name, style=VERDICT_STYLE[verdict]), Text(why), gap=2)
+    members = group.items[:_ITEMS_SHOWN]
+    ids = [Text(one_line(item.item.id, _ID), style="bold") for item in members]
+    figures = [_figures(result, item, group.metric) for item in members]
+    # What is left goes to the input; an id is never cut, since it is there to be copied.
+    of_ids = min(max(text.cell_len for text in ids), width // 2)
+    of_figures = max(text.cell_len for text in figures)
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(overflow="fold", width=of_ids)
+    rows.add_column(no_wrap=True, justify="right", width=of_figures)
+    rows.add_column(no_wrap=True, width=width - of_ids - of_figures - 8, style="dim")
+    for item, id_, figure in zip(members, ids, figures, strict=True):
+        text = Text(one_line(item.item.input, width))
+        text.truncate(width - of_ids - of_figures - 8, overflow="ellipsis")
+        rows.add_row(id_, figure, text)
+    yield Padding(rows, (0, 0, 0, 2))
+    if len(group.items) > _ITEMS_SHOWN:
+        yield Text(f"  … and {fmt.count(len(group.items) - _ITEMS_SHOWN)} more", style="dim")
+
+
+def _figures(result: DiffResult, item: ItemVerdict, metric: str) -> Text:
+    found = item.metrics.get(metric)
+    if found is None:
+        return Text("")
+    sides = (found.new,) if fmt.is_check(result) else (found.old, found.new)
+    return Text(" → ".join(map(fmt.score, sides)))
+
+
+def _item_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[RenderableType]:
+    """An item that changed in its own way: each metric's reason, and what was asked."""
+    item = group.items[0]
+    head = Text(fmt.verdict_name(result, item.verdict), style=VERDICT_STYLE[item.verdict])
+    yield head.append(f"  {one_line(item.item.id, _ID)}", style="bold")
+    for name, reason in fmt.metric_reasons(item)[:3]:
+        yield _hanging(f"  {one_line(name, _METRIC)}:", Text(one_line(reason, 400)))
+    if item.verdict is Verdict.INCONCLUSIVE:
+        lost = [trial for lane in item.lanes for trial in fmt.failed_trials(item, lane)]
+        for trial in lost[:2]:
+            said = f"{trial.status}: {one_line(trial.reason or '', 300)}"
+            yield _hanging(f"  {trial.lane}:", Text(said))
+    if item.item.input.strip():
+        yield _hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim")

@@ -4,21 +4,27 @@ What the other format has no words for is carried in the part of its record that
 `replaydiff`; what a foreign record says that a case has no words for is kept in the case's metadata, under
 the format's name. Each comes with a hash of what it was carried beside: where that has changed since, the
 change counts, and only what is nowhere else is taken from what was carried.
+
+What a module of a foreign format offers, and the table of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+from dataclasses import dataclass, field
+from typing import Protocol, cast
 
-from replaydiff.cases.formats.base import Format, Taken
 from replaydiff.replay.golden import CaseError, case_of, case_to_json
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import JsonObject
+from replaydiff.replay.model import Json, JsonObject
+
+pass
 
 CARRIED = "replaydiff"
 
 
-def to_foreign(case: JsonObject, name: str, form: Format) -> tuple[JsonObject, list[str]]:
+def to_foreign(case: JsonObject, name: str, form: CaseFormat) -> tuple[JsonObject, list[str]]:
     """A case as a record of the format, and the fields of it that the other tool will not act on."""
     bare, kept = _split(case, "metadata", name)
     native = _overlaid(form.from_case(bare), kept, bare)
@@ -32,7 +38,7 @@ def to_foreign(case: JsonObject, name: str, form: Format) -> tuple[JsonObject, l
     return native, sorted(name for name in rest if rest[name] is not None and name != "metadata")
 
 
-def to_case(record: JsonObject, name: str, form: Format) -> Taken:
+def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
     """A record of the format as the record of a case; `unread` is what no case acts on."""
     native, carried = _split(record, form.FREE, CARRIED)
     taken = form.to_case(native)
@@ -45,7 +51,7 @@ def to_case(record: JsonObject, name: str, form: Format) -> Taken:
         metadata = case.get("metadata")
         said: JsonObject = {"of": _hash(case), "rest": rest}
         case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: said}
-    return Taken(case, taken.unread)
+    return ConvertedCase(case, taken.unread)
 
 
 def _as_read(case: JsonObject) -> JsonObject:
@@ -100,3 +106,53 @@ def _hash(record: JsonObject) -> str:
     # Not of the id: one that comes twice in a file gets a number, which changes nothing else.
     said: JsonObject = {name: value for name, value in record.items() if value is not None and name != "id"}
     return hashlib.sha256(canonical_args(said).encode()).hexdigest()[:16]
+
+
+FORMATS = {
+    "promptfoo": "replaydiff.cases.formats.promptfoo",
+    "inspect": "replaydiff.cases.formats.inspect_ai",
+    "deepeval": "replaydiff.cases.formats.deepeval",
+    "pydantic-evals": "replaydiff.cases.formats.pydantic_evals",
+    "langfuse": "replaydiff.cases.formats.langfuse",
+    "openai-evals": "replaydiff.cases.formats.openai_evals",
+}
+
+
+@dataclass(slots=True)
+class ConvertedCase:
+    """A foreign record as the record of a case."""
+
+    case: JsonObject
+    unread: list[str] = field(default_factory=list)
+    """What it says that a case has no word for: `assert javascript`."""
+
+
+class CaseFormat(Protocol):
+    """A module of `FORMATS`."""
+
+    TITLE: str
+    """The tool's name, as sentences name it."""
+    FREE: str
+    """The object of a record that is the user's own, and that the tool leaves alone."""
+    ENDINGS: tuple[str, ...]
+    """How its files end; the first is the usual one."""
+
+    def recognises(self, document: Json) -> bool:
+        """Whether a file's content is of this format; `document` is its one value, or a list of its lines."""
+
+    def records(self, document: Json) -> tuple[list[Json], list[str]]:
+        """The records of a file, and what the file says besides, which no case holds."""
+
+    def to_case(self, record: JsonObject) -> ConvertedCase:
+        """What a record says, in the words of a case."""
+
+    def from_case(self, case: JsonObject) -> JsonObject:
+        """What a case says, in the words of this format; what it has no words for is left out."""
+
+    def document(self, records: list[JsonObject]) -> Json:
+        """A file's content: one value, or a list where the file is JSON lines or a table."""
+
+
+def load(name: str) -> CaseFormat:
+    """The format of that name, one of `FORMATS`."""
+    return cast("CaseFormat", importlib.import_module(FORMATS[name]))

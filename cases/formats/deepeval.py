@@ -10,8 +10,8 @@ metadata              additional_metadata
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.base import Taken
-from replaydiff.cases.formats.words import calls_of, input_of, metadata_from, metadata_to, put, texts_of
+from replaydiff.cases.formats.bridge import ConvertedCase
+from replaydiff.cases.formats.fields import calls_of, input_of, metadata_from, metadata_to, put, texts_of
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "DeepEval"
@@ -35,11 +35,11 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     return (document if isinstance(document, list) else [document]), []
 
 
-def to_case(record: JsonObject) -> Taken:
+def to_case(record: JsonObject) -> ConvertedCase:
     """A golden. One of several turns has its scenario for input."""
     said = record.get("input") or record.get("scenario")
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
-    taken = Taken(put({}, pairs) | input_of(said))
+    taken = ConvertedCase(put({}, pairs) | input_of(said))
     tools = record.get("expected_tools")
     calls = [_call(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     if any(call.get("input_parameters") is not None for call in calls):

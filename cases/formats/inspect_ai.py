@@ -7,8 +7,8 @@ expected_answer   target
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.base import Taken
-from replaydiff.cases.formats.words import input_of, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import ConvertedCase
+from replaydiff.cases.formats.fields import input_of, metadata_from, metadata_to, put
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "Inspect"
@@ -27,9 +27,9 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     return (document if isinstance(document, list) else [document]), []
 
 
-def to_case(record: JsonObject) -> Taken:
+def to_case(record: JsonObject) -> ConvertedCase:
     """A sample."""
-    taken = Taken(put({}, [("id", record.get("id"))]) | input_of(record.get("input")))
+    taken = ConvertedCase(put({}, [("id", record.get("id"))]) | input_of(record.get("input")))
     target = record.get("target")
     if isinstance(target, str) and target:
         taken.case["expected_answer"] = target

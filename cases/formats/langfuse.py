@@ -9,8 +9,8 @@ metadata.trace_id       sourceTraceId
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.base import Taken
-from replaydiff.cases.formats.words import input_of, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import ConvertedCase
+from replaydiff.cases.formats.fields import input_of, metadata_from, metadata_to, put
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "Langfuse"
@@ -45,10 +45,10 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     return (document if isinstance(document, list) else [document]), []
 
 
-def to_case(record: JsonObject) -> Taken:
+def to_case(record: JsonObject) -> ConvertedCase:
     """An item."""
     item = {_SNAKE.get(name, name): value for name, value in record.items()}
-    taken = Taken(put({}, [("id", item.get("id"))]) | input_of(item.get("input")))
+    taken = ConvertedCase(put({}, [("id", item.get("id"))]) | input_of(item.get("input")))
     expected = item.get("expectedOutput")
     if isinstance(expected, dict):
         for name, value in expected.items():

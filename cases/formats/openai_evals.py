@@ -7,8 +7,8 @@ expected_answer   ideal
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.base import Taken
-from replaydiff.cases.formats.words import input_of, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import ConvertedCase
+from replaydiff.cases.formats.fields import input_of, metadata_from, metadata_to, put
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "OpenAI evals"
@@ -32,7 +32,7 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     return (document if isinstance(document, list) else [document]), []
 
 
-def to_case(record: JsonObject) -> Taken:
+def to_case(record: JsonObject) -> ConvertedCase:
     """A sample, or an item."""
     item = record.get("item")
     sample = item if isinstance(item, dict) else record
@@ -41,7 +41,7 @@ def to_case(record: JsonObject) -> Taken:
         said = said[0]["content"]  # type: ignore[index,call-overload]
     name = next((name for name in _IDEALS if sample.get(name) is not None), "ideal")
     ideal = sample.get(name)
-    taken = Taken(put({}, [("id", sample.get("id"))]) | input_of(said))
+    taken = ConvertedCase(put({}, [("id", sample.get("id"))]) | input_of(said))
     if isinstance(ideal, list):
         taken.unread.append("ideal with several answers")
     elif ideal is not None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from replaydiff.cases.formats.base import Taken
-from replaydiff.cases.formats.words import (
+from replaydiff.cases.formats.bridge import ConvertedCase
+from replaydiff.cases.formats.fields import (
     calls_of,
     input_of,
     metadata_from,
@@ -54,9 +54,9 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     ) else []
 
 
-def to_case(record: JsonObject) -> Taken:
+def to_case(record: JsonObject) -> ConvertedCase:
     """A test case."""
-    taken = Taken({})
+    taken = ConvertedCase({})
     if isinstance(record.get("description"), str) and record["description"]:
         taken.case["id"] = record["description"]
     values = record.get("vars")

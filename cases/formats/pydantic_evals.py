@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from replaydiff.cases.formats.base import Taken
-from replaydiff.cases.formats.words import (
+from replaydiff.cases.formats.bridge import ConvertedCase
+from replaydiff.cases.formats.fields import (
     calls_of,
     input_of,
     metadata_from,
@@ -51,10 +51,10 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     return (cases if isinstance(cases, list) else []), told
 
 
-def to_case(record: JsonObject) -> Taken:
+def to_case(record: JsonObject) -> ConvertedCase:
     """A case."""
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
-    taken = Taken(put({}, pairs) | input_of(record.get("inputs")))
+    taken = ConvertedCase(put({}, pairs) | input_of(record.get("inputs")))
     evaluators = record.get("evaluators")
     for one in evaluators if isinstance(evaluators, list) else []:
         name, said = _spec(one)

@@ -14,7 +14,7 @@ from replaydiff.replay.errors import InputError
 from replaydiff.replay.settings import Settings, override
 
 if TYPE_CHECKING:
-    from replaydiff.cases.check import Checked
+    from replaydiff.cases.check.outcome import CheckResult
 
 WORKING_TREE = "."
 
@@ -29,7 +29,7 @@ def check(
     tags: Sequence[str],
     changed: str | None,
     threshold: float | None,
-) -> tuple[Checked, running.Ended] | None:
+) -> tuple[CheckResult, running.Ended] | None:
     """Replay the cases of a golden set against one version; None where no case was selected.
 
     Args:
@@ -43,14 +43,14 @@ def check(
             branch; None: all.
         threshold: the share of cases that must pass; None: that of the settings.
     """
-    from replaydiff.cases.choosing import choose
+    from replaydiff.cases.check.select import select_cases
     from replaydiff.replay.model import Lane
 
     options = {**options, "new": new_versions(options) or (WORKING_TREE,)}
     settings = _settings(settings_with(base, options), threshold)
     judge = running.judge_of(options, settings)
     lanes = running.lanes_of(options, settings)
-    choice = choose(golden, tags, changed, lanes[Lane.NEW], settings)
+    choice = select_cases(golden, tags, changed, lanes[Lane.NEW], settings)
     if choice.note:
         channel.message(choice.note)
     if choice.source is None:
@@ -61,7 +61,7 @@ def check(
 
 def resume_check(
     store: Path, base: Settings, options: RunOptions, channel: Channel, run_id: str | None
-) -> tuple[Checked, running.Ended]:
+) -> tuple[CheckResult, running.Ended]:
     """Resume a check (None: the latest unfinished run).
 
     Raises:
@@ -93,7 +93,7 @@ def _settings(settings: Settings, threshold: float | None) -> Settings:
     return replace(settings, run=replace(settings.run, aa=False))
 
 
-def _checked(store: Path, settings: Settings, ended: running.Ended) -> tuple[Checked, running.Ended]:
-    from replaydiff.cases.check import checked
+def _checked(store: Path, settings: Settings, ended: running.Ended) -> tuple[CheckResult, running.Ended]:
+    from replaydiff.cases.check.outcome import read_check
 
-    return checked(store, ended.report.run.id, settings), ended
+    return read_check(store, ended.report.run.id, settings), ended

@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.cases.editing import EditError as EditError
+from replaydiff.cases.edit import EditError as EditError
 from replaydiff.replay.errors import InputError, StoreError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.cases.coverage import Coverage as Coverage
+    from replaydiff.cases.edit import OpenedCase as Opened
     from replaydiff.cases.lint import Finding as Finding
-    from replaydiff.cases.merging import Merged
-    from replaydiff.cases.push import Pushed
-    from replaydiff.cases.push_records import DatasetItem
-    from replaydiff.cases.rewriting import Opened as Opened
+    from replaydiff.cases.merge import Merged
+    from replaydiff.cases.push.langfuse import Pushed
+    from replaydiff.cases.push.records import DatasetItem
     from replaydiff.diff.result import DiffResult
     from replaydiff.replay.model import Case
 
@@ -66,7 +66,7 @@ class GoldenSet:
         """Return what stored runs report of the cases; nothing where the store cannot be read now."""
         if not self._store.exists():
             return {}
-        from replaydiff.cases.flaky import flaky
+        from replaydiff.cases.lint import flaky_cases
         from replaydiff.replay.golden import each_case
         from replaydiff.replay.model import Case
         from replaydiff.replay.store.connection import open_store
@@ -74,7 +74,7 @@ class GoldenSet:
         ids = {found.id for _, found in each_case(self.path) if isinstance(found, Case)}
         try:
             with open_store(self._store, read_only=True) as con:
-                return flaky(con, self._settings, ids)
+                return flaky_cases(con, self._settings, ids)
         except StoreError as error:
             message(f"flaky cases are not looked for: {error}")
             return {}
@@ -137,13 +137,13 @@ class GoldenSet:
 
     def merge_branch(self, theirs: Path, base: Path) -> Merged:
         """Merge another branch's golden set, with what both branches came from."""
-        from replaydiff.cases.merging import merge_branches
+        from replaydiff.cases.merge import merge_branches
 
         return merge_branches(self.existing().path, base, theirs)
 
     def open_case(self, name: str, kind: str | None = None) -> Opened:
         """Return a case as text to edit (`yaml` or `json`; default as the file is written)."""
-        from replaydiff.cases.rewriting import open_case
+        from replaydiff.cases.edit import open_case
 
         return open_case(self.existing().path, name, kind)
 
@@ -161,7 +161,7 @@ def check_case_text(text: str) -> None:
     Raises:
         EditError: it is not, with the line.
     """
-    from replaydiff.cases.editing import read_record
+    from replaydiff.cases.edit import read_record
 
     read_record(text)
 
@@ -173,10 +173,10 @@ def save_case(opened: Opened, text: str) -> tuple[Case, bool]:
         EditError: the text is not a case.
         InputError: the golden set changed meanwhile.
     """
-    from replaydiff.cases.rewriting import save
+    from replaydiff.cases.edit import replace_case
     from replaydiff.replay.golden import content_id
 
-    case = save(opened, text, datetime.now(UTC).date())
+    case = replace_case(opened, text, datetime.now(UTC).date())
     return case, content_id(case) != content_id(opened.case)
 
 
@@ -198,7 +198,7 @@ def convert(source: Path, target: Path, *, from_: str | None, to: str | None, fo
     Raises:
         InputError: the format is not known, the target exists (without `force`), or there is no case.
     """
-    from replaydiff.cases import convert as converting
+    from replaydiff.cases.formats import convert as converting
     from replaydiff.replay.files import replacing
 
     for named in (from_, to):
@@ -252,14 +252,14 @@ def push_langfuse(
         CredentialsError: a key is not set.
         InputError: there is nothing to send.
     """
-    from replaydiff.cases.push import push
-    from replaydiff.cases.push_channel import address, open_channel
+    from replaydiff.cases.push.client import connect, server_address
+    from replaydiff.cases.push.langfuse import push
     from replaydiff.replay.langfuse_keys import LangfuseKeys
 
     keys = LangfuseKeys.from_environment()
-    shown = address(keys)
+    shown = server_address(keys)
     name, rows = _dataset(settings, result, dataset, golden)
-    with open_channel(keys) as channel:
+    with connect(keys) as channel:
         pushed = push(channel, name, rows, result)
     return PushResult(address=shown, dataset=name, run=result.run.id if result else None, pushed=pushed)
 
@@ -268,7 +268,7 @@ def _dataset(
     settings: Settings, result: DiffResult | None, dataset: str | None, golden: Path | None
 ) -> tuple[str, list[DatasetItem]]:
     """Return the dataset's name and items: the golden set as it is now, and what a run replayed beside it."""
-    from replaydiff.cases.push_records import of_case, of_item
+    from replaydiff.cases.push.records import item_of_case, item_of_run
     from replaydiff.replay.golden import read_golden
 
     if result is None:
@@ -277,16 +277,16 @@ def _dataset(
         if not cases:
             raise InputError(f"{path} has no cases; make some with `replay promote`")
         name = dataset or f"replay-{path.stem}"
-        return name, [of_case(name, case) for case in cases]
+        return name, [item_of_case(name, case) for case in cases]
     if not result.items:
         raise InputError(f"run {result.run.id} has no finished item to send; `replay run --resume` goes on")
     replayed = Path(result.run.golden_path) if result.run.golden_path else None
     name = dataset or f"replay-{replayed.stem if replayed else result.run.sample or result.run.id}"
     compared = golden or replayed
     cases = read_golden(compared) if compared and compared.exists() else []
-    known = {case.id: of_case(name, case) for case in cases}
+    known = {case.id: item_of_case(name, case) for case in cases}
     return name, [
-        (known.get(verdict.item.case_id) if verdict.item.case_id else None) or of_item(name, verdict.item)
+        (known.get(verdict.item.case_id) if verdict.item.case_id else None) or item_of_run(name, verdict.item)
         for verdict in result.items
     ]
 

@@ -390,10 +390,9 @@ class Project:
         Raises:
             UnknownNameError: no format has this name.
         """
-        from replaydiff.reports.base import find
-        from replaydiff.reports.files import check_target, write_whole
+        from replaydiff.reports.registry import check_target, find_format, write_whole
 
-        find(format)
+        find_format(format)
         if output is not None:
             check_target(Path(output))
         content = self.diff(run, metrics=metrics, lane=lane).report(format, width=width)
@@ -476,23 +475,23 @@ class Project:
             everything: also the items that no signal points at.
             again: also what was skipped before.
         """
-        from replaydiff.cases.queue import queue
+        from replaydiff.cases.triage.queue import triage_queue
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import chosen_run
 
         with open_store(self.store, read_only=True) as con:
             run_id = chosen_run(con, run).id
-            return TriageQueue(queue(con, run_id, self.settings, everything=everything, again=again))
+            return TriageQueue(triage_queue(con, run_id, self.settings, everything=everything, again=again))
 
     atriage = in_thread(triage)
 
     def review(self, queue: TriageQueue) -> None:
         """Go through a triage queue at the terminal, one key for each decision."""
-        from replaydiff.cases.desk import Desk
         from replaydiff.cases.promote import person
-        from replaydiff.cases.session import Session
+        from replaydiff.cases.triage.decisions import Decisions
+        from replaydiff.cases.triage.session import Session
 
-        desk = Desk(self.store, self.settings.golden_path, person(self.settings.root))
+        desk = Decisions(self.store, self.settings.golden_path, person(self.settings.root))
         Session(queue.queue, desk, self.settings).run()
 
     def view(self, *, port: int = 0, opened: Callable[[str], None] = print) -> None:
@@ -501,17 +500,17 @@ class Project:
         Raises:
             InputError: the port is taken.
         """
-        from replaydiff.cases.desk import Desk
         from replaydiff.cases.promote import person
-        from replaydiff.reports.view.follower import Follower
+        from replaydiff.cases.triage.decisions import Decisions
+        from replaydiff.reports.view.cache import StoreCache
+        from replaydiff.reports.view.live import LiveRuns
         from replaydiff.reports.view.server import serve
-        from replaydiff.reports.view.shelf import Shelf
         from replaydiff.reports.view.site import Site
 
         golden = self.settings.golden_path
-        desk = Desk(self.store, golden, person(self.settings.root))
+        desk = Decisions(self.store, golden, person(self.settings.root))
         serve(
-            Site(self.settings, Shelf(self.store, golden), desk, Follower(self.store)),
+            Site(self.settings, StoreCache(self.store, golden), desk, LiveRuns(self.store)),
             port=port,
             opened=opened,
         )

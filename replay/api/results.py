@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow
 
-    from replaydiff.cases.attention import Entry
-    from replaydiff.cases.check import Checked
-    from replaydiff.cases.queue import Queue
+    from replaydiff.cases.check.outcome import CheckResult
+    from replaydiff.cases.triage.priority import Entry
+    from replaydiff.cases.triage.queue import Queue
     from replaydiff.diff.result import DiffResult, Gate, ItemVerdict, LaneSummary, MetricDelta
     from replaydiff.importers.ingest import Report
     from replaydiff.replay.api.project import Project
@@ -332,7 +332,7 @@ class Diff:
         Raises:
             UnknownNameError: no format has this name.
         """
-        from replaydiff.reports.base import render
+        from replaydiff.reports.registry import render
 
         return render(self.result, format, width=width)
 
@@ -342,15 +342,14 @@ class Diff:
         Raises:
             InputError: the suffix belongs to no format, or the file cannot be written.
         """
-        from replaydiff.reports.base import BUILTIN, find
-        from replaydiff.reports.files import write_whole
+        from replaydiff.reports.registry import BUILTIN, find_format, write_whole
 
         target = Path(path)
         formats = {known.suffix: name for name, known in BUILTIN.items()}
         name = format or formats.get(target.suffix)
         if name is None:
             raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
-        write_whole(target, find(name)(self.result, width=width, color=False))
+        write_whole(target, find_format(name)(self.result, width=width, color=False))
         return target
 
     def to_arrow(self) -> pyarrow.Table:
@@ -409,13 +408,13 @@ class TriageQueue:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
-        from replaydiff.cases.queue import document
+        from replaydiff.cases.triage.queue import document
 
         return document(self.queue)
 
     def text(self, width: int = 100) -> str:
         """Return the list as text of a width."""
-        from replaydiff.cases.queue import text
+        from replaydiff.cases.triage.queue import text
 
         return text(self.queue, width)
 
@@ -423,7 +422,7 @@ class TriageQueue:
 class Check:
     """How the cases of a golden set ended with one version."""
 
-    def __init__(self, checked: Checked | None, ended: Ended | None) -> None:
+    def __init__(self, checked: CheckResult | None, ended: Ended | None) -> None:
         self.checked = checked
         """None where no case was selected."""
         self._ended = ended
@@ -449,7 +448,7 @@ class Check:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
-        from replaydiff.cases.check import document
+        from replaydiff.cases.check.outcome import document
 
         return {"check": {"cases": 0, "held": True}} if self.checked is None else document(self.checked)
 
@@ -459,15 +458,19 @@ class Check:
         Raises:
             UnknownNameError: no format has this name.
         """
-        from replaydiff.cases.check import written
-        from replaydiff.cases.check_text import text
-        from replaydiff.reports.base import render
+        from replaydiff.cases.check.outcome import document_text
+        from replaydiff.cases.check.render import render_check
+        from replaydiff.reports.registry import render
 
         if self.checked is None:
             return "no case was selected"
         if format == "terminal":
-            return text(self.checked, width, verbose=verbose)
-        return written(self.checked) if format == "json" else render(self.checked.result, format, width=width)
+            return render_check(self.checked, width, verbose=verbose)
+        return (
+            document_text(self.checked)
+            if format == "json"
+            else render(self.checked.result, format, width=width)
+        )
 
     def save(self, path: str | Path, format: str) -> Path:  # noqa: A002
         """Write a report in a format of `report`; return the path.
@@ -475,7 +478,7 @@ class Check:
         Raises:
             InputError: the file cannot be written.
         """
-        from replaydiff.reports.files import write_whole
+        from replaydiff.reports.registry import write_whole
 
         content = self.report(format)
         if isinstance(content, str) and format == "terminal":

@@ -11,8 +11,7 @@ from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.cases.items import Found
-    from replaydiff.cases.promote import Proposal
+    from replaydiff.cases.promote import FoundItem, Proposal
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.model import Case
 
@@ -49,11 +48,10 @@ def promote(
         InputError: an item is not there, or a case of that id is there already.
         DuplicateError: a case like it is there already (without `force`).
     """
-    from replaydiff.cases.desk import Desk
     from replaydiff.cases.drafting import drafts_of
     from replaydiff.cases.golden import free_id
-    from replaydiff.cases.items import better_of, find_item
-    from replaydiff.cases.promote import BETTER, now, person, propose
+    from replaydiff.cases.promote import BETTER, better_lane_of, find_item, now, person, propose
+    from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.replay.store.connection import open_store
 
     if case_id is not None and len(ids) > 1:
@@ -61,7 +59,7 @@ def promote(
     reviewer = person(settings.root)
     with open_store(store, read_only=True) as con:
         found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-        sides = [better_of(con, one, settings) if expect == BETTER else expect for one in found]
+        sides = [better_lane_of(con, one, settings) if expect == BETTER else expect for one in found]
     for one in found:
         if expect != "recording" and one.run is None:
             raise InputError(f"--expect {expect} needs a run; name it with --run")
@@ -86,7 +84,7 @@ def promote(
             for one, proposal in zip(found, proposals, strict=True)
         ]
     promoted = [(one.item, proposal.case) for one, proposal in zip(found, proposals, strict=True)]
-    Desk(store, golden, reviewer).promote(promoted, force=force)
+    Decisions(store, golden, reviewer).promote(promoted, force=force)
     return [
         Promotion(case=one.case, expected_from=one.expected_from, drafts=tuple(drafts_of(one.case)))
         for one in proposals
@@ -101,14 +99,13 @@ def dismiss(
     Raises:
         InputError: an item is not there.
     """
-    from replaydiff.cases.desk import Desk
-    from replaydiff.cases.items import find_item
-    from replaydiff.cases.promote import person
+    from replaydiff.cases.promote import find_item, person
+    from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.replay.store.connection import open_store
 
     with open_store(store, read_only=True) as con:
         found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-    desk = Desk(store, settings.golden_path, person(settings.root))
+    desk = Decisions(store, settings.golden_path, person(settings.root))
     for one in found:
         desk.dismiss([one.item], one.run.id if one.run else None, reason)
     return [one.item.id for one in found]
@@ -123,7 +120,9 @@ def _judge(settings: Settings) -> Judge:
     return judge
 
 
-def _with_drafts(judge: Judge, found: Found, proposal: Proposal, message: Callable[[str], None]) -> Proposal:
+def _with_drafts(
+    judge: Judge, found: FoundItem, proposal: Proposal, message: Callable[[str], None]
+) -> Proposal:
     from replaydiff.cases.drafting import draft, with_drafts
 
     drafts = draft(judge, found.item, found.trials, proposal.expected_from)

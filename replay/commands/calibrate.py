@@ -132,13 +132,13 @@ def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, 
 def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
     from replaydiff.replay.terminal.plain import one_line
     from replaydiff.replay.terminal.table import Column, show, table, terminal_width
-    from replaydiff.reports import numbers
+    from replaydiff.reports import format as fmt
 
     gate = app.settings.gate
-    kappa = numbers.score(document["kappa"])
+    kappa = fmt.score(document["kappa"])
     if document["kappa_ci"]:
         low, high = document["kappa_ci"]
-        kappa += f" (95 % interval {numbers.score(low)} to {numbers.score(high)})"
+        kappa += f" (95 % interval {fmt.score(low)} to {fmt.score(high)})"
     lines = [
         f"{one_line(str(document['model']), 60)} agrees with {document['agreement']:.0%} of "
         f"{document['labels']} labels; kappa {kappa}",
@@ -151,7 +151,7 @@ def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
     for names, pair in document["between"].items():
         lines.append(
             f"{names}: {pair['agreement']:.0%} of {pair['labels']} labels alike, kappa "
-            f"{numbers.score(pair['kappa'])}"
+            f"{fmt.score(pair['kappa'])}"
         )
     if document["differing"]:
         lines.append(f"{document['differing']} responses have conflicting labels and are not counted")

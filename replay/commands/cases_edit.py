@@ -14,7 +14,7 @@ from replaydiff.replay.commands.options import App, command, json_option, print_
 from replaydiff.replay.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.golden import Opened
+    from replaydiff.replay.api.golden import OpenedCase
 
 _path = click.option(
     "--cases", "path", type=click.Path(path_type=Path), help="The golden set; default [cases] path."
@@ -90,7 +90,7 @@ def edit(app: App, name: str, path: Path | None, kind: str | None, source: Path 
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _edited(opened: Opened, file: Path) -> bool:
+def _edited(opened: OpenedCase, file: Path) -> bool:
     """Edit until it is a case or the person gives up; return whether the file can be deleted."""
     from replaydiff.replay.api.golden import EditError, check_case_text
     from replaydiff.replay.golden.text import read_text
@@ -121,7 +121,7 @@ def _edited(opened: Opened, file: Path) -> bool:
             return True
 
 
-def _save(opened: Opened, text: str, file: Path) -> None:
+def _save(opened: OpenedCase, text: str, file: Path) -> None:
     from replaydiff.replay.api.golden import EditError, save_case
 
     try:
@@ -134,5 +134,5 @@ def _save(opened: Opened, text: str, file: Path) -> None:
     say(f"saved case {case.id} in {opened.path}{moved}")
 
 
-def _kept(opened: Opened, file: Path) -> str:
+def _kept(opened: OpenedCase, file: Path) -> str:
     return f"; what you wrote is in {file}: `replay cases edit {opened.case.id} --from {file}` uses it"

@@ -107,9 +107,9 @@ def check(
 def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) -> Iterator[tuple[Path, str]]:
     """Yield the files to write and their formats; refuse what cannot be written before anything is spent."""
     from replaydiff.replay.files import check_target
-    from replaydiff.reports import base
+    from replaydiff.reports import registry
 
-    suffixes = {known.suffix: name for name, known in base.BUILTIN.items()}
+    suffixes = {known.suffix: name for name, known in registry.BUILTIN.items()}
     named = [(Path(file), name) for file, name in ((junit, "junit"), (markdown, "markdown")) if file]
     for file in map(Path, outputs):
         if file.suffix not in suffixes:

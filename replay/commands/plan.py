@@ -75,14 +75,14 @@ def plan(
 
 def _text(plan: Plan, width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
-    from replaydiff.reports import numbers
+    from replaydiff.reports import format as fmt
 
     known = plan.noise
-    noise = "unknown (no version ran twice)" if known.noise is None else numbers.score(known.noise)
+    noise = "unknown (no version ran twice)" if known.noise is None else fmt.score(known.noise)
     lines = [
         f"{known.metric} in run {plan.run}, {known.items} items",
         f"  run-to-run noise of one trial        {noise}",
-        f"  items differ in their change by      {numbers.score(known.between)}",
+        f"  items differ in their change by      {fmt.score(known.between)}",
         *(
             [f"  sessions inflate the variance by     {known.design:.1f} times"]
             if known.design > 1.05
@@ -94,15 +94,15 @@ def _text(plan: Plan, width: int) -> str:
     ]
     columns = [Column("ITEMS", right=True), *(Column(_trials(k), right=True) for k in plan.trials)]
     rows = [
-        [f"{row[0].items:,}", *(_cell(numbers.score(one.effect), one.cost_usd) for one in row)]
+        [f"{row[0].items:,}", *(_cell(fmt.score(one.effect), one.cost_usd) for one in row)]
         for row in plan.table
     ]
-    lines += [table(columns, rows, width), "", f"to detect a change of {numbers.figure(plan.effect)}"]
+    lines += [table(columns, rows, width), "", f"to detect a change of {fmt.figure(plan.effect)}"]
     for k, one in zip(plan.trials, plan.needed, strict=True):
         if one is None:
             lines.append(f"  {_trials(k)}: more than a million items")
         else:
-            price = "" if not one.cost_usd else f", about {numbers.dollars(one.cost_usd)}"
+            price = "" if not one.cost_usd else f", about {fmt.dollars(one.cost_usd)}"
             lines.append(f"  {_trials(k)}: {one.items:,} items{price}")
     if not known.trial_usd:
         lines.append("no trial of that run has a price, so none is given here")
@@ -110,9 +110,9 @@ def _text(plan: Plan, width: int) -> str:
 
 
 def _cell(effect: str, cost_usd: float | None) -> str:
-    from replaydiff.reports import numbers
+    from replaydiff.reports import format as fmt
 
-    return f"{effect} {numbers.dollars(cost_usd)}" if cost_usd else effect
+    return f"{effect} {fmt.dollars(cost_usd)}" if cost_usd else effect
 
 
 def _trials(k: int) -> str:

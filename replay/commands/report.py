@@ -61,13 +61,13 @@ def report(
     """
     from replaydiff.replay.files import check_target
     from replaydiff.replay.terminal.plain import encodable
-    from replaydiff.reports import base, terminal
+    from replaydiff.reports import registry, terminal
 
-    base.find(format_)
+    registry.find_format(format_)
     if output not in (None, "-"):
         check_target(Path(output))
     found = app.project.diff(run, metrics=metrics, lane=lane)
-    known = base.BUILTIN.get(format_)
+    known = registry.BUILTIN.get(format_)
     if output is None and known and known.to_file:
         output = f"replay-report-{found.run_id}{known.suffix}"
     if output is None and format_ == "terminal":

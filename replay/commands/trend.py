@@ -53,7 +53,7 @@ def trend(
 
 def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: int) -> str:
     from replaydiff.replay.terminal.table import Column, table
-    from replaydiff.reports import numbers
+    from replaydiff.reports import format as fmt
 
     low, high = min(point.low for point in points), max(point.high for point in points)
     columns = [
@@ -62,15 +62,15 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
         Column("ITEMS", right=True),
         Column("MEAN", right=True),
         Column("CHANGE", right=True),
-        Column(f"{numbers.score(low)} … {numbers.score(high)}", least=_PLOT),
+        Column(f"{fmt.score(low)} … {fmt.score(high)}", least=_PLOT),
     ]
     rows = [
         [
             f"{point.created_at:%Y-%m-%d %H:%M}",
             point.version,
             f"{point.items}×{point.trials}",
-            numbers.score(point.mean),
-            numbers.change(point.change) + (" ◀" if point.drift else ""),
+            fmt.score(point.mean),
+            fmt.change(point.change) + (" ◀" if point.drift else ""),
             _plot(point, low, high),
         ]
         for point in points
@@ -81,8 +81,8 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
         change, limit = (point.base_change, point.base_limit) if point.slow else (point.change, point.limit)
         before = f"run {point.base}, gradually" if point.slow else "the run before"
         lines.append(
-            f"drift {point.drift}: {point.run} is {numbers.change(change)} against {before}, and "
-            f"noise alone moves it by up to {numbers.score(limit)}"
+            f"drift {point.drift}: {point.run} is {fmt.change(change)} against {before}, and "
+            f"noise alone moves it by up to {fmt.score(limit)}"
         )
     if any(point.change is not None and point.limit is None for point in points):
         lines.append("runs with one trial per lane and no A/A lane cannot measure noise; use --trials 3")

@@ -1,13 +1,19 @@
-"""Where the marks of the page's small plots stand, in units of their view box."""
+"""Where the marks of the page's small plots stand, in units of their view box.
+
+The page's larger plots: every item's score in both lanes, and what the lanes took in time and money.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replaydiff.diff.result import MetricDelta
-from replaydiff.reports import numbers
+from replaydiff.diff.result import DiffResult, LaneSummary, MetricDelta, Verdict
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import visible
+from replaydiff.reports import format as fmt
 
 WIDTH = 240.0
 _EDGE = 8.0
@@ -42,7 +48,7 @@ class Axis:
     @property
     def ends(self) -> tuple[str, str]:
         """The labels of both ends."""
-        return numbers.change(-self.reach), numbers.change(self.reach)
+        return fmt.change(-self.reach), fmt.change(self.reach)
 
 
 def delta_axis(metrics: Iterable[MetricDelta]) -> Axis:
@@ -73,11 +79,11 @@ def _is_share(metric: MetricDelta) -> bool:
 def _plot(metric: MetricDelta, axis: Axis) -> DeltaPlot:
     delta = metric.delta or 0.0
     tone = "open"
-    label = f"delta {numbers.change(metric.delta)}"
+    label = f"delta {fmt.change(metric.delta)}"
     if metric.ci is not None:
         low, high = metric.ci
         tone = "worse" if high < 0 else "better" if low > 0 else "open"
-        label += f", interval from {numbers.change(low)} to {numbers.change(high)}"
+        label += f", interval from {fmt.change(low)} to {fmt.change(high)}"
     band = None
     if metric.mde is not None:
         left = axis.x(-metric.mde)
@@ -90,3 +96,184 @@ def _plot(metric: MetricDelta, axis: Axis) -> DeltaPlot:
         band=band,
         label=label,
     )
+
+
+SIDE = 200.0
+"""Side of a scatter's square, in units of its view box."""
+_CELLS = 24
+"""Columns and rows of the grid that items are counted in: what stands nearer is one dot."""
+_MOST = 6
+"""Metrics that are drawn, those that decide the answer first."""
+_LEAST_R, _MOST_R = 3.0, 13.0
+_TONES = {Verdict.REGRESSED: "worse", Verdict.IMPROVED: "better"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """Items with about the same score in both lanes and the same verdict; its area says how many."""
+
+    x: float
+    y: float
+    r: float
+    tone: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter:
+    """One metric: an item stands right of what it scored in the old lane, and above that it scored less."""
+
+    metric: str
+    dots: tuple[Dot, ...]
+    band: str | None
+    """The corners of the noise band around the line of no change."""
+    noise: float | None
+    low: str
+    high: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One lane's figure as a length in percent of the largest."""
+
+    lane: str
+    wide: float
+    inner: float | None
+    """Where the median stands, of a bar that ends at the 95th percentile."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """One figure of all lanes."""
+
+    name: str
+    of: str
+    rows: tuple[Bar, ...]
+    label: str
+
+
+def scatters(result: DiffResult) -> list[Scatter]:
+    """A scatter for each metric that both lanes have scores of."""
+    names = sorted(result.metrics, key=lambda name: not result.metrics[name].gated)
+    drawn = (_scatter(result, name, result.metrics[name]) for name in names)
+    return [one for one in drawn if one is not None][:_MOST]
+
+
+def bars(result: DiffResult) -> list[Bars]:
+    """Latency and cost of the lanes beside each other; none of one lane alone."""
+    if fmt.is_check(result):
+        return []
+    shown = [(lane, result.lanes[lane]) for lane in fmt.lanes(result)]
+    return [one for one in (_latency(shown), _cost(shown)) if one is not None]
+
+
+def _scatter(result: DiffResult, name: str, metric: MetricDelta) -> Scatter | None:
+    points = [
+        (one.old, one.new, _TONES.get(one.verdict, "open"))
+        for item in result.items
+        if (one := item.metrics.get(name)) is not None and one.old is not None and one.new is not None
+    ]
+    if not points:
+        return None
+    low, high = _reach(value for old, new, _ in points for value in (old, new))
+    tones = Counter(tone for _, _, tone in points)
+    return Scatter(
+        metric=visible(name),
+        dots=tuple(_dots(points, low, high)),
+        band=_band(metric.noise, high - low),
+        noise=metric.noise,
+        low=fmt.score(low),
+        high=fmt.score(high),
+        label=visible(
+            f"{name} of each item, old against new: {fmt.count(tones['worse'])} regressed, "
+            f"{fmt.count(tones['better'])} improved, {fmt.count(tones['open'])} neither"
+        ),
+    )
+
+
+def _reach(values: Iterable[float]) -> tuple[float, float]:
+    """0 to 1 for shares; else from the least to the most."""
+    found = list(values)
+    low, high = min(found), max(found)
+    if low >= 0 and high <= 1:
+        return 0.0, 1.0
+    low = min(low, 0.0)
+    return low, high if high > low else low + 1.0
+
+
+def _dots(points: Sequence[tuple[float, float, str]], low: float, high: float) -> Iterable[Dot]:
+    def cell(value: float) -> int:
+        return round((value - low) / (high - low) * _CELLS)
+
+    counts = Counter((cell(old), cell(new), tone) for old, new, tone in points)
+    largest = max(counts.values())
+    room = SIDE - 2 * _MOST_R
+    words = {"worse": "regressed", "better": "improved", "open": "neither"}
+    # The largest first, so that no dot hides a smaller one.
+    for (right, up, tone), number in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
+        yield Dot(
+            x=round(_MOST_R + room * right / _CELLS, 1),
+            y=round(SIDE - _MOST_R - room * up / _CELLS, 1),
+            r=round(_LEAST_R + (_MOST_R - _LEAST_R) * math.sqrt((number - 1) / max(largest - 1, 1)), 1),
+            tone=tone,
+            title=f"{fmt.plural(number, 'item')}, {words[tone]}",
+        )
+
+
+def _band(noise: float | None, reach: float) -> str | None:
+    """A strip along the diagonal, as wide on each side as one trial varies by."""
+    if not noise:
+        return None
+    wide = round(min(noise / reach, 1.0) * (SIDE - 2 * _MOST_R), 1)
+    near, far = _MOST_R, SIDE - _MOST_R
+    corners = [
+        (near, far),
+        (near, far - wide),
+        (far - wide, near),
+        (far, near),
+        (far, near + wide),
+        (near + wide, far),
+    ]
+    return " ".join(f"{round(x, 1)},{round(y, 1)}" for x, y in corners)
+
+
+def _latency(lanes: Sequence[tuple[Lane, LaneSummary]]) -> Bars | None:
+    most = max((lane.latency_p95_ms or 0.0 for _, lane in lanes), default=0.0)
+    if not most:
+        return None
+    rows = tuple(
+        Bar(
+            lane=name.value,
+            wide=_percent(lane.latency_p95_ms, most),
+            inner=None if lane.latency_p50_ms is None else _percent(lane.latency_p50_ms, most),
+            text=f"{fmt.duration(lane.latency_p50_ms)} · {fmt.duration(lane.latency_p95_ms)}",
+        )
+        for name, lane in lanes
+    )
+    return Bars(name="latency", of="median · 95th percentile", rows=rows, label=_bars_label("Latency", rows))
+
+
+def _cost(lanes: Sequence[tuple[Lane, LaneSummary]]) -> Bars | None:
+    most = max((lane.cost_usd or 0.0 for _, lane in lanes), default=0.0)
+    if not most:
+        return None
+    rows = tuple(
+        Bar(
+            lane=name.value,
+            wide=_percent(lane.cost_usd, most),
+            inner=None,
+            text=fmt.dollars(lane.cost_usd),
+        )
+        for name, lane in lanes
+    )
+    return Bars(name="cost", of="of all trials", rows=rows, label=_bars_label("Cost", rows))
+
+
+def _bars_label(what: str, rows: Sequence[Bar]) -> str:
+    return f"{what}: " + "; ".join(f"{row.lane} {row.text}" for row in rows)
+
+
+def _percent(value: float | None, most: float) -> float:
+    return round(100 * (value or 0.0) / most, 2)

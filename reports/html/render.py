@@ -20,8 +20,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane, Status
 from replaydiff.replay.terminal.plain import one_line, visible
-from replaydiff.reports import compared, numbers, words
-from replaydiff.reports.html import figures, plots, transcripts
+from replaydiff.reports import format as fmt
+from replaydiff.reports.html import plots, transcripts
 
 _HERE = Path(__file__).parent
 _CHOICES = 200
@@ -42,22 +42,22 @@ def parts(result: DiffResult) -> dict[str, Any]:
     """What the template of a result shows, by the names it knows."""
     limit, whole = transcripts.text_limit(result), transcripts.shows_all(result)
     data = {
-        "check": words.is_check(result),
+        "check": fmt.is_check(result),
         "cases": [transcripts.case(result, item, limit, whole=whole) for item in result.items],
     }
     return {
         "result": result,
-        "check": words.is_check(result),
+        "check": fmt.is_check(result),
         "tone": TONE[result.answer],
         "data": embedded(data),
         "about": _about(result),
         "verdicts": _verdicts(result),
         "metrics": _metrics(result),
-        "scatters": [] if words.is_check(result) else figures.scatters(result),
-        "bars": figures.bars(result),
+        "scatters": [] if fmt.is_check(result) else plots.scatters(result),
+        "bars": plots.bars(result),
         "ranking": _ranking(result),
-        "usage": compared.usage_rows(result),
-        "slices_caption": compared.slices_caption(result),
+        "usage": fmt.usage_rows(result),
+        "slices_caption": fmt.slices_caption(result),
         "lanes": _lanes(result),
         "filters": _filters(result),
         "rows": _rows(result),
@@ -77,17 +77,17 @@ def environment(*folders: Path) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        score=numbers.score,
-        figure=numbers.figure,
-        change=numbers.change,
-        interval=numbers.interval,
-        p=numbers.p_value,
-        share=numbers.share,
-        count=numbers.count,
-        dollars=numbers.dollars,
-        duration=numbers.duration,
-        tokens=numbers.tokens,
-        moment=numbers.moment,
+        score=fmt.score,
+        figure=fmt.figure,
+        change=fmt.change,
+        interval=fmt.interval,
+        p=fmt.p_value,
+        share=fmt.share,
+        count=fmt.count,
+        dollars=fmt.dollars,
+        duration=fmt.duration,
+        tokens=fmt.tokens,
+        moment=fmt.moment,
         line=one_line,
         visible=visible,
     )
@@ -120,10 +120,10 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 def _about(result: DiffResult) -> list[str]:
-    parts = [*words.run_line(result.run), words.compared(result)]
-    if not words.is_check(result):
-        parts.append(words.NOISE[result.noise])
-    parts.append(f"{numbers.moment(result.run.created_at)} UTC")
+    parts = [*fmt.run_line(result.run), fmt.compared(result)]
+    if not fmt.is_check(result):
+        parts.append(fmt.NOISE_SOURCE[result.noise])
+    parts.append(f"{fmt.moment(result.run.created_at)} UTC")
     if result.run.finished_at is None:
         parts.append("not finished")
     return [one_line(part) for part in parts]
@@ -131,7 +131,7 @@ def _about(result: DiffResult) -> list[str]:
 
 def _verdicts(result: DiffResult) -> list[dict[str, Any]]:
     """Each verdict with its number, and its stretch of the bar in percent."""
-    counts = words.verdict_counts(result)
+    counts = fmt.verdict_counts(result)
     total = sum(number for _, _, number in counts)
     rows, at = [], 0.0
     for verdict, name, number in counts:
@@ -149,7 +149,7 @@ def _metrics(result: DiffResult) -> list[dict[str, Any]]:
         {
             "name": visible(name),
             "figures": metric,
-            "notes": [visible(note) for note in words.metric_notes(name, metric)],
+            "notes": [visible(note) for note in fmt.metric_notes(name, metric)],
             "plot": drawn.get(name),
             "ends": axes[name].ends if name in axes else None,
         }
@@ -159,13 +159,13 @@ def _metrics(result: DiffResult) -> list[dict[str, Any]]:
 
 def _lanes(result: DiffResult) -> list[dict[str, Any]]:
     names = {Lane.OLD: "old", Lane.NEW: "new", Lane.OLD2: "old2 (the old version once more)"}
-    missed = dict(compared.missed(result, words.lanes(result)))
+    missed = dict(fmt.unrecorded_calls(result, fmt.lanes(result)))
     return [
         {
             "name": names[lane],
-            "version": visible(words.version_name(summary.version)),
+            "version": visible(fmt.version_name(summary.version)),
             "facts": [
-                (visible(label), visible(value)) for label, value in words.version_facts(summary.version)
+                (visible(label), visible(value)) for label, value in fmt.version_facts(summary.version)
             ],
             "statuses": [
                 (visible(status), number, status != Status.OK)
@@ -175,7 +175,7 @@ def _lanes(result: DiffResult) -> list[dict[str, Any]]:
             "figures": summary,
             "missed": missed.get(lane, ""),
         }
-        for lane, summary in ((lane, result.lanes[lane]) for lane in words.lanes(result))
+        for lane, summary in ((lane, result.lanes[lane]) for lane in fmt.lanes(result))
     ]
 
 
@@ -186,16 +186,16 @@ def _ranking(result: DiffResult) -> dict[str, Any] | None:
         {
             "lane": candidate.lane.value,
             "shown": candidate.shown,
-            "version": visible(words.version_name(candidate.summary.version)),
+            "version": visible(fmt.version_name(candidate.summary.version)),
             "answer": candidate.answer.value,
             "tone": TONE[candidate.answer],
-            "metrics": compared.told_metrics(candidate),
+            "metrics": fmt.main_metrics(candidate),
             "counts": candidate.counts,
             "cost_usd": candidate.summary.cost_usd,
         }
         for candidate in result.ranking
     ]
-    notes = [compared.ranking_caption(result), *compared.against_first(result)]
+    notes = [fmt.ranking_caption(result), *fmt.against_first(result)]
     return {"candidates": candidates, "notes": notes}
 
 
@@ -218,11 +218,11 @@ def _rows(result: DiffResult) -> list[dict[str, Any]]:
 
 def _row(result: DiffResult, item: ItemVerdict, places: dict[str, dict[str, int]]) -> dict[str, Any]:
     changed = [name for name, metric in item.metrics.items() if metric.verdict is not Verdict.UNCHANGED]
-    why = words.reasons(item)
+    why = fmt.metric_reasons(item)
     figures = changed or list(item.metrics)
     return {
         "key": item.verdict.value,
-        "name": words.verdict(result, item.verdict),
+        "name": fmt.verdict_name(result, item.verdict),
         "id": one_line(item.item.id, 200),
         "input": one_line(item.item.input, 140),
         "why": one_line(why[0][1], 220) if why else "",

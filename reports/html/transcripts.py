@@ -25,7 +25,7 @@ from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
 from replaydiff.replay.align import Call, align, differing, same
 from replaydiff.replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
 from replaydiff.replay.terminal.plain import visible
-from replaydiff.reports import numbers, words
+from replaydiff.reports import format as fmt
 
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""
@@ -71,10 +71,10 @@ def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = Tru
         "metrics": [
             [
                 visible(name),
-                numbers.score(metric.old),
-                numbers.score(metric.new),
-                numbers.change(metric.delta),
-                words.verdict(result, metric.verdict),
+                fmt.score(metric.old),
+                fmt.score(metric.new),
+                fmt.change(metric.delta),
+                fmt.verdict_name(result, metric.verdict),
                 _cut(metric.reason, limit),
                 str(metric.verdict),
             ]
@@ -158,7 +158,7 @@ def _lane(
 def _telling(item: ItemVerdict, lane: Lane) -> int:
     """The trial that shows the verdict best: in the lane that did worse, the first of the worst."""
     trials = item.lanes[lane]
-    names = [name for name, metric in item.metrics.items() if metric.verdict in words.CHANGED] or list(
+    names = [name for name, metric in item.metrics.items() if metric.verdict in fmt.CHANGED] or list(
         item.metrics
     )
 
@@ -181,7 +181,7 @@ def _trial(
 ) -> dict[str, Any]:
     trial = graded.trial
     places = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
-    facts = (numbers.duration(trial.latency_ms), numbers.dollars(trial.cost_usd))
+    facts = (fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd))
     document: dict[str, Any] = {
         "status": str(trial.status),
         "bad": int(trial.status is not Status.OK),
@@ -191,7 +191,7 @@ def _trial(
         ],
         "response": None if trial.final_response is None else _cut(trial.final_response, limit),
         "grades": [_grade(name, grade, limit) for name, grade in graded.grades.items()],
-        "facts": " · ".join(text for text in facts if text != numbers.NONE),
+        "facts": " · ".join(text for text in facts if text != fmt.NONE),
     }
     if trial.reason:
         document["why"] = _cut(trial.reason, limit)
@@ -245,14 +245,14 @@ def _grade(name: str, grade: Grade, limit: int) -> dict[str, Any]:
     document: dict[str, Any] = {
         "n": visible(name),
         "p": None if grade.passed is None else int(grade.passed),
-        "s": numbers.score(grade.score) if grade.score is not None else str(grade.state),
+        "s": fmt.score(grade.score) if grade.score is not None else str(grade.state),
     }
     if grade.reason:
         document["w"] = _cut(grade.reason, limit)
     if grade.votes:
         document["v"] = [
             [
-                numbers.score(vote.score) if vote.score is not None else str(vote.state),
+                fmt.score(vote.score) if vote.score is not None else str(vote.state),
                 _cut(vote.reason or "", limit),
             ]
             for vote in grade.votes
@@ -266,7 +266,7 @@ def _facts(item: Item, limit: int) -> list[list[str]]:
         ("case", item.case_id),
         ("session", item.session_id),
         ("stratum", item.stratum if item.stratum != "-" else None),
-        ("stands for", numbers.score(item.weight) + " traces" if item.weight != 1 else None),
+        ("stands for", fmt.score(item.weight) + " traces" if item.weight != 1 else None),
         ("tags", ", ".join(item.tags) or None),
         ("category", item.category),
         ("difficulty", item.difficulty),
@@ -317,7 +317,7 @@ def _expects(item: Item, limit: int) -> list[list[str]]:
         rows.append(("fields", ", ".join(expected.fields)))
     rows += [(key, _json(value)) for key, value in expected.criteria.items()]
     if expected.max_latency_ms is not None:
-        rows.append(("latency", f"at most {numbers.duration(expected.max_latency_ms)}"))
+        rows.append(("latency", f"at most {fmt.duration(expected.max_latency_ms)}"))
     return [[visible(label), _cut(text, limit)] for label, text in rows]
 
 
@@ -336,4 +336,4 @@ def _json(value: Json) -> str:
 def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return visible(text)
-    return f"{visible(text[:limit])}… ({numbers.count(len(text) - limit)} more characters)"
+    return f"{visible(text[:limit])}… ({fmt.count(len(text) - limit)} more characters)"

@@ -1,16 +1,38 @@
-"""Serving the local page on 127.0.0.1 until the person ends it."""
+"""Serving the local page on 127.0.0.1 until the person ends it.
+
+The application: which address is which page, and what becomes of an error.
+"""
 
 from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from urllib.parse import parse_qsl
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from replaydiff.replay.errors import InputError
-from replaydiff.reports.view.app import build
-from replaydiff.reports.view.site import Site
+from replaydiff.replay.errors import (
+    InputError,
+    ReplayError,
+    StoreBusyError,
+    StoreMissingError,
+    UnknownNameError,
+)
+from replaydiff.reports.html import render
+from replaydiff.reports.view.access import AccessControl
+from replaydiff.reports.view.pages import labels, runs, traces, trends, triage
+from replaydiff.reports.view.site import Site, asset
+
+pass
 
 
 def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:
@@ -31,7 +53,7 @@ def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         config = uvicorn.Config(
-            build(site, port=port, token=token),
+            build_app(site, port=port, token=token),
             log_level="error",
             access_log=False,
             lifespan="off",
@@ -42,3 +64,96 @@ def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:
         )
         opened(f"http://127.0.0.1:{port}/?token={token}")
         uvicorn.Server(config).run(sockets=[listening])
+
+
+_MOST_BODY = 1_000_000
+_ASSETS: Mapping[str, tuple[Callable[[str], str], str]] = {
+    "report.css": (render.asset, "text/css"),
+    "report.js": (render.asset, "text/javascript"),
+    "view.css": (asset, "text/css"),
+    "view.js": (asset, "text/javascript"),
+}
+
+Page = Callable[[Site, Request], Response]
+FormAction = Callable[[Site, Request, Mapping[str, str]], Response]
+
+
+def build_app(site: Site, *, port: int, token: str) -> ASGIApp:
+    """The application, behind its guard."""
+    pages: dict[str, Page] = {
+        "/": runs.listed,
+        "/live.json": runs.live,
+        "/runs/{run}": runs.report,
+        "/runs/{run}/answer.json": runs.answer,
+        "/runs/{run}/report.html": runs.file,
+        "/runs/{run}/triage": triage.entry,
+        "/runs/{run}/triage/edit": triage.edit_form,
+        "/runs/{run}/labels": labels.row,
+        "/runs/{run}/labels/sheet": labels.sheet,
+        "/traces": traces.listed,
+        "/trace": traces.one,
+        "/trends": trends.trends,
+        "/assets/{name}": _asset,
+    }
+    deeds: dict[str, FormAction] = {
+        "/runs/{run}/triage/promote": triage.promote,
+        "/runs/{run}/triage/edit": triage.save_edited,
+        "/runs/{run}/triage/label": triage.label,
+        "/runs/{run}/triage/dismiss": triage.dismiss,
+        "/runs/{run}/triage/skip": triage.skip,
+        "/runs/{run}/triage/undo": triage.undo,
+        "/runs/{run}/labels/draw": labels.draw,
+        "/runs/{run}/labels/set": labels.label,
+    }
+    app = Starlette(
+        routes=[
+            *(Route(path, partial(_answer, site, page)) for path, page in pages.items()),
+            *(Route(path, partial(_perform, site, deed), methods=["POST"]) for path, deed in deeds.items()),
+        ],
+        exception_handlers={
+            ReplayError: partial(_sentence, site),
+            HTTPException: partial(_sentence, site),
+            Exception: partial(_sentence, site),
+        },
+    )
+    return AccessControl(app, port=port, token=token)
+
+
+async def _answer(site: Site, page: Page, request: Request) -> Response:
+    return await run_in_threadpool(page, site, request)
+
+
+async def _perform(site: Site, deed: FormAction, request: Request) -> Response:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BODY:
+            raise HTTPException(413, "that is more than a form of this page holds")
+    fields = dict(parse_qsl(body.decode("utf-8", errors="replace"), keep_blank_values=True))
+    return await run_in_threadpool(deed, site, request, fields)
+
+
+async def _sentence(site: Site, request: Request, error: Exception) -> Response:
+    """An error as a page of one sentence; where the store is busy, the page tries again by itself."""
+    text, status = "this page has a fault; the terminal has its traceback", 500
+    if isinstance(error, HTTPException):
+        text, status = (
+            ("there is no such page" if error.status_code == 404 else error.detail),
+            error.status_code,
+        )
+    elif isinstance(error, ReplayError):
+        codes = {StoreBusyError: 503, UnknownNameError: 404, StoreMissingError: 404, InputError: 400}
+        text = str(error)
+        status = next((code for kind, code in codes.items() if isinstance(error, kind)), 500)
+    reading = request.method in ("GET", "HEAD")
+    return site.page(
+        "error.html.j2", status=status, text=text, again=status == 503 and reading, undone=not reading
+    )
+
+
+def _asset(_site: Site, request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise HTTPException(404)
+    read, kind = _ASSETS[name]
+    return Response(read(name), media_type=kind)

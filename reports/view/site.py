@@ -12,11 +12,11 @@ from starlette.responses import HTMLResponse
 from replaydiff.replay.engine.tally import running
 from replaydiff.replay.settings import Settings
 from replaydiff.reports.html.render import environment
-from replaydiff.reports.view.follower import Follower
-from replaydiff.reports.view.shelf import Found, Shelf
+from replaydiff.reports.view.cache import Cached, StoreCache
+from replaydiff.reports.view.live import LiveRuns
 
 if TYPE_CHECKING:
-    from replaydiff.cases.desk import Desk
+    from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.diff.result import DiffResult
 
 T = TypeVar("T")
@@ -28,12 +28,12 @@ class Site:
     """A store, settings, the person before the screen, and what was seen of runs that go on."""
 
     settings: Settings
-    shelf: Shelf
-    desk: Desk
-    follower: Follower
+    shelf: StoreCache
+    desk: Decisions
+    follower: LiveRuns
 
     def page(
-        self, template: str, *found: Found[Any], status: int = 200, area: str = "", **values: Any
+        self, template: str, *found: Cached[Any], status: int = 200, area: str = "", **values: Any
     ) -> HTMLResponse:
         """A page; `found` is what it stands on, `area` the part of the site it belongs to."""
         old = next((one for one in found if one.busy), None)
@@ -44,7 +44,7 @@ class Site:
         )
         return HTMLResponse(text, status_code=status)
 
-    def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Found[T]:
+    def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Cached[T]:
         """What `make` makes of a run's result, kept under a kind; the run by a unique beginning of its id."""
         from replaydiff.diff.compute import compute
 

@@ -336,7 +336,7 @@ def test_an_older_server_takes_one_score_at_a_time(langfuse: Langfuse, push: Pus
 def test_a_server_that_goes_down_ends_the_push_with_what_was_taken(
     langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replaydiff.cases.push_channel.RETRIES", 1)
+    monkeypatch.setattr("replaydiff.cases.push.client.RETRIES", 1)
     langfuse.down_after = 2
     code, out, err = push("--cases", str(golden))
     assert code == 3
@@ -348,7 +348,7 @@ def test_a_server_that_goes_down_ends_the_push_with_what_was_taken(
 def test_a_server_that_never_answers_is_not_waited_for_for_ever(
     langfuse: Langfuse, golden: Path, push: Push, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replaydiff.cases.push_channel.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("replaydiff.cases.push.client.TIMEOUT_S", 0.3)
     langfuse.silent = True
     began = time.monotonic()
     code, out, err = push("--cases", str(golden))

@@ -22,7 +22,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.replay import settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import chosen_run
-from replaydiff.reports import base
+from replaydiff.reports import registry
 from tests.demo.run import DemoRun
 from tests.docs.test_commands_in_docs import HASHED, ROOT
 
@@ -44,7 +44,7 @@ def printed(folder: Path) -> str:
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
         result = compute(con, chosen_run(con, None).id, found)
     told = tuple(warning.replace(f"{folder}/", "") for warning in result.warnings)
-    text = base.render(replace(result, warnings=told), "terminal", width=WIDTH, color=True)
+    text = registry.render(replace(result, warnings=told), "terminal", width=WIDTH, color=True)
     assert isinstance(text, str)
     text = text[: text.index(ENDS)].rpartition("\n\n")[0]
     # Names that differ from run to run.

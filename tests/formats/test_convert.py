@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from replaydiff.cases.convert import NAMES, OWN, read, write
 from replaydiff.cases.formats import bridge
-from replaydiff.cases.formats.base import FORMATS, load
+from replaydiff.cases.formats.bridge import FORMATS, load
+from replaydiff.cases.formats.convert import NAMES, OWN, read, write
 from replaydiff.replay.golden import case_of, case_to_json, read_golden
 from tests.commands.conftest import Replay
 

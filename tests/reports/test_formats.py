@@ -16,7 +16,7 @@ import pytest
 
 from replaydiff.diff.result import DiffResult
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.reports import base
+from replaydiff.reports import registry
 from tests.reports import results, snapshots
 
 DRAWN = {name: make() for name, make in results.ALL.items()}
@@ -25,7 +25,7 @@ KEPT = ("hold", "ship", "cannot_tell", "no_items", "all_errors", "one_lane", "th
 
 
 def text_of(name: str, format_: str) -> str:
-    return base.render(DRAWN[name], format_, width=100)
+    return registry.render(DRAWN[name], format_, width=100)
 
 
 @pytest.fixture(params=DRAWN)
@@ -34,7 +34,7 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("format_", [name for name in base.BUILTIN if name not in ("csv", "parquet")])
+@pytest.mark.parametrize("format_", [name for name in registry.BUILTIN if name not in ("csv", "parquet")])
 def test_the_answer_is_in_every_format_of_every_result(format_: str, name: str) -> None:
     text = text_of(name, format_)
     text.encode("utf-8")
@@ -70,13 +70,13 @@ def test_json_is_the_published_document(name: str) -> None:
 @pytest.mark.parametrize("name", [kept for kept in KEPT if kept != "three_lanes"])
 @pytest.mark.parametrize("width", [80, 140])
 def test_the_terminal_report_reads_as_it_did(name: str, width: int) -> None:
-    snapshots.check(f"{name}.{width}.txt", base.render(DRAWN[name], "terminal", width=width))
+    snapshots.check(f"{name}.{width}.txt", registry.render(DRAWN[name], "terminal", width=width))
 
 
 @pytest.mark.parametrize("name", ["hold", "one_lane", "all_errors"])
 @pytest.mark.parametrize("format_", ["markdown", "junit"])
 def test_markdown_and_junit_read_as_they_did(name: str, format_: str) -> None:
-    snapshots.check(f"{name}{base.BUILTIN[format_].suffix}", text_of(name, format_))
+    snapshots.check(f"{name}{registry.BUILTIN[format_].suffix}", text_of(name, format_))
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -95,7 +95,7 @@ def test_csv_has_a_row_for_each_case_and_no_formula(name: str) -> None:
 def test_a_text_that_a_spreadsheet_would_compute_is_no_formula(cell: str) -> None:
     hold = DRAWN["hold"]
     asked = replace(hold.items[0], item=replace(hold.items[0].item, input=cell))
-    row = next(csv.DictReader(io.StringIO(base.render(replace(hold, items=(asked,)), "csv"))))
+    row = next(csv.DictReader(io.StringIO(registry.render(replace(hold, items=(asked,)), "csv"))))
     assert row["input"].startswith("'")
 
 
@@ -103,7 +103,7 @@ def test_a_text_that_a_spreadsheet_would_compute_is_no_formula(cell: str) -> Non
 def test_parquet_has_the_rows_of_csv_with_types(name: str, tmp_path: Path) -> None:
     result = DRAWN[name]
     file = tmp_path / "cases.parquet"
-    file.write_bytes(base.render(result, "parquet"))
+    file.write_bytes(registry.render(result, "parquet"))
     with duckdb.connect() as con:
         read = con.execute("SELECT * FROM read_parquet(?)", [str(file)])
         columns = [column[0] for column in read.description]
@@ -121,7 +121,7 @@ def test_parquet_has_the_rows_of_csv_with_types(name: str, tmp_path: Path) -> No
 def test_metrics_that_differ_in_case_alone_are_columns_of_their_own(tmp_path: Path) -> None:
     result = replace(DRAWN["hold"], metrics={"Wit": results.metric(), "wit": results.metric()})
     file = tmp_path / "cases.parquet"
-    file.write_bytes(base.render(result, "parquet"))
+    file.write_bytes(registry.render(result, "parquet"))
     with duckdb.connect() as con:
         columns = con.execute("SELECT * FROM read_parquet(?)", [str(file)]).description
     assert {"Wit.delta", "wit 2.delta"} <= {column[0] for column in columns}
@@ -131,7 +131,7 @@ def test_an_unknown_format_names_the_known_ones() -> None:
     with pytest.raises(
         UnknownNameError, match=r"no report format 'pdf'; there are: csv, html, json, junit, markdown"
     ):
-        base.find("pdf")
+        registry.find_format("pdf")
 
 
 def a_format(result: DiffResult, *, width: int, color: bool) -> str:
@@ -140,6 +140,6 @@ def a_format(result: DiffResult, *, width: int, color: bool) -> str:
 
 
 def test_a_format_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint(name="short", value="tests.reports.test_formats:a_format", group=base.GROUP)
+    entry = EntryPoint(name="short", value="tests.reports.test_formats:a_format", group=registry.GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [entry])
-    assert base.render(DRAWN["hold"], "short", width=60) == "HOLD at 60"
+    assert registry.render(DRAWN["hold"], "short", width=60) == "HOLD at 60"

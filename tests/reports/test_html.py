@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from replaydiff.reports import base
-from replaydiff.reports.html import figures, plots, transcripts
+from replaydiff.reports import registry
+from replaydiff.reports.html import plots, transcripts
 from replaydiff.reports.html.transcripts import case, text_limit
 from tests.reports import results
 from tests.reports.browser import Browser, browser, in_browser
@@ -57,7 +57,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", [name for name in results.ALL if name != "many"])
 def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
-    page = Page(base.render(results.ALL[name](), "html"))
+    page = Page(registry.render(results.ALL[name](), "html"))
     assert page.open == []
     for tag, attributes in page.elements:
         assert tag not in {"img", "link", "iframe", "object", "embed", "base", "image", "use", "a"} or (
@@ -68,7 +68,7 @@ def test_a_page_is_whole_and_asks_for_nothing(name: str) -> None:
 
 
 def test_the_policy_allows_its_own_style_and_script_alone() -> None:
-    page = Page(base.render(results.hostile(), "html"))
+    page = Page(registry.render(results.hostile(), "html"))
     policy = next(a["content"] for tag, a in page.elements if tag == "meta" and a.get("http-equiv"))
     assert policy is not None
     hashes = {
@@ -82,7 +82,7 @@ def test_the_policy_allows_its_own_style_and_script_alone() -> None:
 
 
 def test_the_first_words_are_the_answer() -> None:
-    page = Page(base.render(results.cannot_tell(), "html"))
+    page = Page(registry.render(results.cannot_tell(), "html"))
     assert page.texts["title"][0].startswith("CAN'T TELL: ")
     headings = " ".join("".join(page.texts["span"]).split())
     assert headings.startswith("CAN'T TELL: the replay cannot be trusted")
@@ -169,7 +169,7 @@ def test_plots_stay_on_their_axis() -> None:
 
 def test_every_item_stands_in_the_plot_of_a_metric() -> None:
     result = results.hold()
-    plot = figures.scatters(result)[0]
+    plot = plots.scatters(result)[0]
     assert plot.metric == "tool_calls"
     told = [re.fullmatch(r"(\d+)\sitems?, (\w+)", dot.title) for dot in plot.dots]
     tones = {
@@ -182,15 +182,15 @@ def test_every_item_stands_in_the_plot_of_a_metric() -> None:
     assert f"{tones['regressed']} regressed" in plot.label
     for dot in plot.dots:
         assert dot.r <= min(dot.x, dot.y)
-        assert max(dot.x, dot.y) + dot.r <= figures.SIDE
+        assert max(dot.x, dot.y) + dot.r <= plots.SIDE
         # Below the line is worse.
         if dot.title.endswith("regressed"):
-            assert dot.y > figures.SIDE - dot.x
+            assert dot.y > plots.SIDE - dot.x
     # A run of one lane has nothing to set against it, and one without prices shows none.
-    assert "Old against new" not in base.render(results.one_lane(), "html")
+    assert "Old against new" not in registry.render(results.one_lane(), "html")
     free = {lane: replace(one, cost_usd=None) for lane, one in result.lanes.items()}
-    assert [one.name for one in figures.bars(replace(result, lanes=free))] == ["latency"]
-    longest = max(row.wide for row in figures.bars(result)[0].rows)
+    assert [one.name for one in plots.bars(replace(result, lanes=free))] == ["latency"]
+    longest = max(row.wide for row in plots.bars(result)[0].rows)
     assert longest == 100.0
 
 
@@ -240,7 +240,7 @@ PAYLOADS = [
 @in_browser
 def test_no_payload_runs_in_any_field(load: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "HOSTILE", " ".join(PAYLOADS))
-    text = base.render(results.hostile(), "html")
+    text = registry.render(results.hostile(), "html")
     # Without the policy, so that the escaping is tried and not its safety net.
     assert load(text).count('class="row') == 1
     bare = re.sub(r"<meta http-equiv=[^>]*>", "", text)
@@ -262,7 +262,7 @@ def test_no_payload_runs_in_any_field(load: Callable[..., str], monkeypatch: pyt
 
 @in_browser
 def test_an_item_opens_by_its_address(load: Callable[..., str]) -> None:
-    dom = load(base.render(results.hold(), "html"), "#item=trace-0001")
+    dom = load(registry.render(results.hold(), "html"), "#item=trace-0001")
     panel = dom[dom.index('<tr class="case">') :]
     assert 'aria-expanded="true"' in dom
     for text in (
@@ -279,7 +279,7 @@ def test_an_item_opens_by_its_address(load: Callable[..., str]) -> None:
 
 @in_browser
 def test_filters_and_keys(load: Callable[..., str], tab: Browser) -> None:
-    load(base.render(results.hold(), "html"))
+    load(registry.render(results.hold(), "html"))
 
     def shown() -> int:
         return int(tab.eval("[...document.querySelectorAll('.row')].filter((row) => !row.hidden).length"))
@@ -326,7 +326,7 @@ def test_filters_and_keys(load: Callable[..., str], tab: Browser) -> None:
 @in_browser
 @pytest.mark.parametrize("name", ["hold", "one_lane", "hostile"])
 def test_a_report_has_no_barrier(name: str, load: Callable[..., str], tab: Browser) -> None:
-    load(base.render(results.ALL[name](), "html"))
+    load(registry.render(results.ALL[name](), "html"))
     tab.page.click(".row .open")
     assert tab.barriers() == []
     tab.look(390, 844, dark=True)
@@ -345,7 +345,7 @@ def test_a_report_has_no_barrier(name: str, load: Callable[..., str], tab: Brows
 def test_a_script_that_is_not_the_page_s_own_does_not_run_and_the_items_are_listed_all_the_same(
     load: Callable[..., str],
 ) -> None:
-    dom = load(base.render(results.hold(), "html").replace('"use strict";', '"use strict"; '))
+    dom = load(registry.render(results.hold(), "html").replace('"use strict";', '"use strict"; '))
     assert dom.count('<tr class="row"') == 50
     assert 'class="filters" hidden' in dom
 
@@ -367,7 +367,7 @@ def test_a_run_of_five_thousand_items_is_small_and_quick_to_open_and_filter(
     large = replace(result, items=items)
     assert transcripts.LEAST <= text_limit(large) < transcripts.MOST
     assert text_limit(results.hold()) == transcripts.MOST
-    text = base.render(large, "html")
+    text = registry.render(large, "html")
     assert len(text.encode()) < 15_000_000
     assert "items where nothing changed show one trial of each lane" in text
     file = tmp_path / "large.html"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 import xmlschema
 
-from replaydiff.reports import base
+from replaydiff.reports import registry
 from tests.reports import results
 
 
@@ -19,7 +19,7 @@ def schema() -> xmlschema.XMLSchema:
 
 
 def parse(name: str) -> ElementTree.Element:
-    return ElementTree.fromstring(base.render(results.ALL[name](), "junit").encode())
+    return ElementTree.fromstring(registry.render(results.ALL[name](), "junit").encode())
 
 
 @pytest.mark.parametrize("name", results.ALL)

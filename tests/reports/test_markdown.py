@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.result import Verdict
-from replaydiff.reports import base, markdown
+from replaydiff.reports import markdown, registry
 from tests.reports import results
 
 OURS = re.compile(r"</?(details|summary|b|sub|br)>|<!-- replaydiff -->")
@@ -32,7 +32,7 @@ def assert_harmless(text: str) -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    text = base.render(results.hostile(), "markdown")
+    text = registry.render(results.hostile(), "markdown")
     # Our own interval in the metrics table has brackets and no address behind them.
     assert_harmless(re.sub(r"\| \[[^|]*\] \|", "|", text))
     assert "evil" in text
@@ -65,23 +65,23 @@ def test_a_comment_fits_whatever_the_run() -> None:
         )
         for item in result.items
     )
-    text = base.render(replace(result, items=long), "markdown")
+    text = registry.render(replace(result, items=long), "markdown")
     assert len(text) < 65_536
     assert "more" in text
     assert text.count("<details>") == text.count("</details>")
     many = {f"metric {n}" * 20: results.metric() for n in range(2000)}
-    assert len(base.render(replace(result, metrics=many), "markdown")) < 65_536
+    assert len(registry.render(replace(result, metrics=many), "markdown")) < 65_536
 
 
 def test_a_cause_that_several_share_stands_once() -> None:
-    text = base.render(results.many(), "markdown")
+    text = registry.render(results.many(), "markdown")
     assert text.count("called cancel\\_order without get\\_order\\_status first") == 1
     assert "- **30** · `tool_calls`: called" in text
     assert text.count("  - … and 10 more") == 4
 
 
 def test_regressions_are_folded_and_listed_first() -> None:
-    text = base.render(results.hold(), "markdown")
+    text = registry.render(results.hold(), "markdown")
     order = [
         text.index(f"<b>{n} {word}</b>") for n, word in ((4, "regressed"), (1, "mixed"), (3, "improved"))
     ]

@@ -1,4 +1,4 @@
-"""The rules of `reports.numbers`, one table each."""
+"""The rules of `reports.format`, one table each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.reports import numbers
+from replaydiff.reports import format as fmt
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from replaydiff.reports import numbers
     ],
 )
 def test_score(value: float | None, text: str) -> None:
-    assert numbers.score(value) == text
+    assert fmt.score(value) == text
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_score(value: float | None, text: str) -> None:
     ],
 )
 def test_change(value: float | None, text: str) -> None:
-    assert numbers.change(value) == text
+    assert fmt.change(value) == text
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_change(value: float | None, text: str) -> None:
     [(None, "–"), ((-0.15, -0.02), "[−0.15,\u00a0−0.02]"), ((-0.01, 0.11), "[−0.01,\u00a0+0.11]")],
 )
 def test_interval(value: tuple[float, float] | None, text: str) -> None:
-    assert numbers.interval(value) == text
+    assert fmt.interval(value) == text
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_interval(value: tuple[float, float] | None, text: str) -> None:
     ],
 )
 def test_p_value(value: float | None, text: str) -> None:
-    assert numbers.p_value(value) == text
+    assert fmt.p_value(value) == text
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_p_value(value: float | None, text: str) -> None:
     ],
 )
 def test_share(value: float | None, text: str) -> None:
-    assert numbers.share(value) == text
+    assert fmt.share(value) == text
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_share(value: float | None, text: str) -> None:
     ],
 )
 def test_dollars(value: float | None, text: str) -> None:
-    assert numbers.dollars(value) == text
+    assert fmt.dollars(value) == text
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_dollars(value: float | None, text: str) -> None:
     ],
 )
 def test_duration(value: float | None, text: str) -> None:
-    assert numbers.duration(value).replace("\u00a0", " ") == text
+    assert fmt.duration(value).replace("\u00a0", " ") == text
 
 
 @pytest.mark.parametrize(
@@ -148,43 +148,43 @@ def test_duration(value: float | None, text: str) -> None:
     ],
 )
 def test_tokens(value: int | None, text: str) -> None:
-    assert numbers.tokens(value) == text
+    assert fmt.tokens(value) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(4.0, "4"), (-0.07, "−0.07"), (1.0, "1.00"), (1240.0, "1,240"), (None, "–")]
 )
 def test_figure(value: float | None, text: str) -> None:
-    assert numbers.figure(value) == text
+    assert fmt.figure(value) == text
 
 
 def test_counts_and_moments() -> None:
-    assert (numbers.count(None), numbers.count(1240), numbers.count(-3)) == ("–", "1,240", "−3")
-    assert [numbers.plural(n, "item") for n in (0, 1, 1200)] == [
+    assert (fmt.count(None), fmt.count(1240), fmt.count(-3)) == ("–", "1,240", "−3")
+    assert [fmt.plural(n, "item") for n in (0, 1, 1200)] == [
         "0\u00a0items",
         "1\u00a0item",
         "1,200\u00a0items",
     ]
-    assert numbers.plural(2, "retry", "retries") == "2\u00a0retries"
-    assert numbers.moment(datetime(2026, 11, 20, 22, 13)) == "2026-11-20\u00a022:13"
-    assert numbers.moment(None) == "–"
+    assert fmt.plural(2, "retry", "retries") == "2\u00a0retries"
+    assert fmt.moment(datetime(2026, 11, 20, 22, 13)) == "2026-11-20\u00a022:13"
+    assert fmt.moment(None) == "–"
 
 
 FUNCTIONS: list[Callable[[float], str]] = [
-    numbers.score,
-    numbers.change,
-    numbers.figure,
-    numbers.p_value,
-    numbers.share,
-    numbers.dollars,
-    numbers.duration,
+    fmt.score,
+    fmt.change,
+    fmt.figure,
+    fmt.p_value,
+    fmt.share,
+    fmt.dollars,
+    fmt.duration,
 ]
 
 
 @given(st.floats(min_value=-1e12, max_value=1e12))
 def test_a_figure_never_breaks_over_lines_and_never_has_two_signs(value: float) -> None:
     for write in FUNCTIONS:
-        text = write(abs(value) if write in (numbers.duration, numbers.p_value) else value)
+        text = write(abs(value) if write in (fmt.duration, fmt.p_value) else value)
         assert text
         assert " " not in text
         assert "-" not in text.replace("e-", "")
@@ -193,6 +193,6 @@ def test_a_figure_never_breaks_over_lines_and_never_has_two_signs(value: float) 
 
 @given(st.floats(min_value=-10, max_value=10).filter(lambda value: abs(value) >= 0.0001))
 def test_a_change_that_is_not_zero_does_not_read_zero(value: float) -> None:
-    text = numbers.change(value)
+    text = fmt.change(value)
     assert text[0] == ("−" if value < 0 else "+")
     assert float(text[1:]) > 0

@@ -10,7 +10,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.result import DiffResult
 from replaydiff.replay.model import Lane, Rule, Status, Usage
 from replaydiff.replay.store.connection import open_store
-from replaydiff.reports import base
+from replaydiff.reports import registry
 from tests.diff.build import RUN_ID, item, settings, store, trial, version
 
 HOSTILE = "model=<img src=x onerror=alert(1)>|`[a](http://b)`\n@all"
@@ -46,7 +46,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> DiffResult:
 
 @pytest.mark.parametrize("width", [72, 80, 140])
 def test_the_terminal_shows_the_ranking_before_all_figures(result: DiffResult, width: int) -> None:
-    text = base.render(result, "terminal", width=width)
+    text = registry.render(result, "terminal", width=width)
     assert all(len(line) <= width for line in text.splitlines())
     ranking, _, rest = text.partition(f"\nrun {RUN_ID}")
     assert ranking.index("\nnew2 ") < ranking.index("\nnew ")
@@ -59,7 +59,7 @@ def test_the_terminal_shows_the_ranking_before_all_figures(result: DiffResult, w
 
 
 def test_markdown_and_the_page_show_it_too_and_no_name_becomes_markup(result: DiffResult) -> None:
-    markdown, page = base.render(result, "markdown"), base.render(result, "html")
+    markdown, page = registry.render(result, "markdown"), registry.render(result, "html")
     assert markdown.index("| new2 |") < markdown.index("\n| metric |")
     assert page.index("Candidates, the best first") < page.index("Items by verdict")
     assert "<img" not in page
@@ -70,7 +70,7 @@ def test_markdown_and_the_page_show_it_too_and_no_name_becomes_markup(result: Di
 
 
 def test_json_is_whole_and_junit_is_of_the_candidate_that_is_shown(result: DiffResult) -> None:
-    document = json.loads(base.render(result, "json"))
+    document = json.loads(registry.render(result, "json"))
     assert [one["lane"] for one in document["ranking"]] == ["new2", "new"]
     assert [one["shown"] for one in document["ranking"]] == [False, True]
-    assert base.render(result, "junit").count("<testcase ") == 20
+    assert registry.render(result, "junit").count("<testcase ") == 20

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from replaydiff.diff.result import DiffResult, Verdict
-from replaydiff.reports import base, terminal
-from replaydiff.reports.numbers import change, interval, score
+from replaydiff.reports import registry, terminal
+from replaydiff.reports.format import change, interval, score
 from tests.reports import results
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -20,7 +20,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 @pytest.mark.parametrize("name", results.ALL)
 @pytest.mark.parametrize("width", [20, 72, 80, 100, 140])
 def test_no_line_is_wider_than_asked_for(name: str, width: int) -> None:
-    lines = base.render(results.ALL[name](), "terminal", width=width).splitlines()
+    lines = registry.render(results.ALL[name](), "terminal", width=width).splitlines()
     assert max(map(len, lines)) <= max(width, terminal.LEAST_WIDTH)
     assert all(line == line.rstrip() for line in lines)
 
@@ -28,7 +28,7 @@ def test_no_line_is_wider_than_asked_for(name: str, width: int) -> None:
 @pytest.mark.parametrize("width", [20, 72, 80, 140])
 def test_figures_stay_whole(width: int) -> None:
     result = results.hold()
-    text = base.render(result, "terminal", width=width)
+    text = registry.render(result, "terminal", width=width)
     for metric in result.metrics.values():
         for figure in (score(metric.old), change(metric.delta), interval(metric.ci)):
             assert re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.])", text), figure
@@ -37,17 +37,17 @@ def test_figures_stay_whole(width: int) -> None:
 
 
 def test_colour_changes_nothing_but_colour() -> None:
-    plain = base.render(results.hold(), "terminal", width=80)
-    colored = base.render(results.hold(), "terminal", width=80, color=True)
+    plain = registry.render(results.hold(), "terminal", width=80)
+    colored = registry.render(results.hold(), "terminal", width=80, color=True)
     assert "\x1b" not in plain
     assert "\x1b[1;31mHOLD" in colored
     assert [line.rstrip() for line in ANSI.sub("", colored).splitlines()] == plain.splitlines()
 
 
 def test_a_trace_cannot_colour_or_move() -> None:
-    colored = base.render(results.hostile(), "terminal", width=80, color=True)
+    colored = registry.render(results.hostile(), "terminal", width=80, color=True)
     assert "\x1b" not in ANSI.sub("", colored)
-    assert "\\x1b[31mred" in base.render(results.hostile(), "terminal", width=400)
+    assert "\\x1b[31mred" in registry.render(results.hostile(), "terminal", width=400)
 
 
 def with_causes(causes: list[str]) -> DiffResult:
@@ -64,7 +64,7 @@ def with_causes(causes: list[str]) -> DiffResult:
 
 
 def test_items_that_changed_in_the_same_way_stand_together_the_largest_group_first() -> None:
-    text = base.render(with_causes(["lonely", *["common"] * 5]), "terminal", width=80)
+    text = registry.render(with_causes(["lonely", *["common"] * 5]), "terminal", width=80)
     assert re.findall(r"^  (?:\d+ )?regressed  .*$", text, re.MULTILINE) == [
         "  5 regressed  tool_calls: common",
         "  regressed  trace-0001",
@@ -76,11 +76,13 @@ def test_items_that_changed_in_the_same_way_stand_together_the_largest_group_fir
 
 
 def test_regressed_items_come_first_and_the_rest_is_counted() -> None:
-    text = base.render(results.many(), "terminal", width=100)
+    text = registry.render(results.many(), "terminal", width=100)
     listed = re.findall(r"^  30 (regressed|mixed|improved|inconclusive)  tool_calls", text, re.MULTILINE)
     assert listed == ["regressed", "mixed", "improved", "inconclusive"]
     assert text.count("… and 27 more") == 4
-    text = base.render(with_causes([f"cause {letter}" for letter in "abcdefghijklm"]), "terminal", width=100)
+    text = registry.render(
+        with_causes([f"cause {letter}" for letter in "abcdefghijklm"]), "terminal", width=100
+    )
     assert len(re.findall(r"^  regressed  trace-", text, re.MULTILINE)) == 8
     assert "… and 5 more regressed: replay report" in text
 
@@ -88,7 +90,7 @@ def test_regressed_items_come_first_and_the_rest_is_counted() -> None:
 def test_many_metrics_with_long_names_keep_their_figures_and_say_which_decide() -> None:
     names = [f"score:customer_satisfaction_after_handover_{n}" for n in range(8)]
     metrics = {"tool_calls": results.metric(), **{name: results.metric(gated=False) for name in names}}
-    text = base.render(replace(results.hold(), metrics=metrics), "terminal", width=80)
+    text = registry.render(replace(results.hold(), metrics=metrics), "terminal", width=80)
     assert text.count("[−0.15, −0.02]".replace(" ", "\u00a0")) == 9
     assert text.count("smallest change this size shows") == 1
     assert "  do not decide the answer: score:customer" in text
@@ -98,18 +100,18 @@ def test_many_metrics_with_long_names_keep_their_figures_and_say_which_decide() 
 def test_no_figure_is_parted_from_its_unit() -> None:
     many = results.many()
     for width in range(72, 120, 3):
-        text = base.render(many, "terminal", width=width)
+        text = registry.render(many, "terminal", width=width)
         assert "1,080\u00a0unchanged" in text
         assert "1,200\u00a0items" in text
 
 
 def test_warnings_stand_before_every_figure_beside_the_answer() -> None:
-    text = base.render(results.cannot_tell(), "terminal", width=100)
+    text = registry.render(results.cannot_tell(), "terminal", width=100)
     assert text.index("! the replay cannot be trusted") < text.index("fidelity") < text.index("old → new")
 
 
 def test_the_next_command_is_at_the_top_and_at_the_end() -> None:
-    lines = base.render(results.hold(), "terminal", width=100).strip().splitlines()
+    lines = registry.render(results.hold(), "terminal", width=100).strip().splitlines()
     command = f"replay show trace-0001 --run {results.RUN}"
     assert command in lines[1]
     assert lines[-1].endswith(command)

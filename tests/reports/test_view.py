@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from replaydiff.cases.desk import Desk
+from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.replay.engine.journal import path_of
 from replaydiff.replay.engine.report import Progress
 from replaydiff.replay.engine.tally import Tally
@@ -38,8 +38,8 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.decisions import decisions
 from replaydiff.replay.store.text import encode
 from replaydiff.replay.store.traces import write_traces
+from replaydiff.reports.view.cache import StoreCache
 from replaydiff.reports.view.pages.traces import parts
-from replaydiff.reports.view.shelf import Shelf
 from tests.diff import build
 from tests.diff.build import CALLS, RUN_ID, WHEN, item, judged, store, trial
 from tests.engine.project import two_revisions
@@ -347,7 +347,7 @@ def test_others_may_write_while_pages_are_open_and_pages_wait_while_others_write
 
 def test_what_was_found_is_kept_until_somebody_else_writes(shop: Path) -> None:
     path, cases = shop / ".replay" / "replay.duckdb", shop / "golden.jsonl"
-    shelf, desk, asked = Shelf(path, cases), Desk(path, cases, "Ada"), []
+    shelf, desk, asked = StoreCache(path, cases), Decisions(path, cases, "Ada"), []
 
     def found() -> int:
         def find(con: Any) -> int:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from replaydiff.replay.engine.tally import running
 from replaydiff.replay.model import Lane, Run
 from replaydiff.replay.terminal.plain import one_line
-from replaydiff.reports import words
+from replaydiff.reports import format as fmt
 from replaydiff.reports.html import render
 from replaydiff.reports.view.site import Site
 
@@ -114,7 +114,7 @@ def _lines(con: DuckDBPyConnection) -> list[Line]:
             run=run,
             what=run.sample or run.golden_path or "–",
             versions=" → ".join(
-                words.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
+                fmt.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
                 for lane in (Lane.OLD, Lane.NEW)
                 if lane in run.lanes
             ),

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Json, ToolCall, Trace, TraceState
 from replaydiff.replay.terminal.plain import visible
-from replaydiff.reports import numbers
+from replaydiff.reports import format as fmt
 from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
     usage = trace.usage
     pairs: Sequence[tuple[str, str | None]] = (
         ("source", trace.source),
-        ("started", f"{numbers.moment(trace.started_at)} UTC"),
+        ("started", f"{fmt.moment(trace.started_at)} UTC"),
         ("name", trace.name),
         ("model", trace.model),
         ("release", trace.release),
@@ -162,13 +162,11 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
         ("user", trace.user_id),
         ("tags", ", ".join(trace.tags) or None),
         ("tool path", trace.tool_path),
-        ("latency", None if trace.latency_ms is None else numbers.duration(trace.latency_ms)),
-        ("cost", None if trace.cost_usd is None else numbers.dollars(trace.cost_usd)),
+        ("latency", None if trace.latency_ms is None else fmt.duration(trace.latency_ms)),
+        ("cost", None if trace.cost_usd is None else fmt.dollars(trace.cost_usd)),
         (
             "tokens in / out",
-            f"{numbers.tokens(usage.input_tokens)} / {numbers.tokens(usage.output_tokens)}"
-            if usage
-            else None,
+            f"{fmt.tokens(usage.input_tokens)} / {fmt.tokens(usage.output_tokens)}" if usage else None,
         ),
         *((f"score {name}", str(value)) for name, value in trace.scores.items()),
         ("error", trace.error),
@@ -189,4 +187,4 @@ def _json(value: Json) -> str:
 def _cut(text: str) -> str:
     if len(text) <= _MOST:
         return visible(text)
-    return f"{visible(text[:_MOST])}… ({numbers.count(len(text) - _MOST)} more characters)"
+    return f"{visible(text[:_MOST])}… ({fmt.count(len(text) - _MOST)} more characters)"

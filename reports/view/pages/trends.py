@@ -12,7 +12,7 @@ from starlette.responses import Response
 from replaydiff.diff.trend import TrendPoint, series_kind, trend
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import visible
-from replaydiff.reports import numbers
+from replaydiff.reports import format as fmt
 from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
@@ -81,15 +81,13 @@ def trends(site: Site, request: Request) -> Response:
         lanes=[one.value for one in Lane],
         points=points,
         marks=plot(points),
-        levels=[
-            (_y(level, bottom, top), numbers.score(level)) for level in (bottom, (bottom + top) / 2, top)
-        ],
+        levels=[(_y(level, bottom, top), fmt.score(level)) for level in (bottom, (bottom + top) / 2, top)],
         width=WIDTH,
         height=HEIGHT,
         left=_LEFT,
         right=WIDTH - _RIGHT,
         drifted=[point for point in points if point.drift],
-        label=visible(f"{metric} of lane {lane} over {numbers.plural(len(points), 'run')}"),
+        label=visible(f"{metric} of lane {lane} over {fmt.plural(len(points), 'run')}"),
     )
 
 

@@ -1,4 +1,7 @@
-"""Triage: one entry at a time, decided at the same desk as in the terminal."""
+"""Triage: one entry at a time, decided at the same desk as in the terminal.
+
+A case is edited before it is added, as from the terminal's triage; what is wrong is told by line.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,15 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from replaydiff.cases.attention import Entry, subject
 from replaydiff.cases.promote import RECORDING, better
-from replaydiff.cases.queue import Queue, kind
+from replaydiff.cases.similarity import DuplicateError
+from replaydiff.cases.triage.priority import Entry, decision_key
+from replaydiff.cases.triage.queue import Queue, kind
 from replaydiff.diff.graders.base import JUDGE
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Action, Case, Lane, Status
 from replaydiff.reports.html import render, transcripts
-from replaydiff.reports.view.shelf import Found
+from replaydiff.reports.view.cache import Cached
 from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
@@ -48,35 +52,36 @@ def entry(site: Site, request: Request) -> Response:
         shown=shown,
         kind=kind,
         address=address,
-        decided=queue.decided + len(_decided(site) & {subject(item) for item in queue.result.items}),
+        decided=queue.decided + len(_decided(site) & {decision_key(item) for item in queue.result.items}),
         undoable=any(decision.action is not Action.LABEL for decision, _ in site.desk.done),
-        expects=expects(shown) if shown else [],
+        expects=_expectation_choices(shown) if shown else [],
         better=better(shown.item) if shown else RECORDING,
         label=_label_of(site, shown) if shown else None,
         judged=JUDGE in queue.result.metrics,
         said=_SAID.get(request.query_params.get("said", "")),
         labels=LABELS,
         golden=str(site.settings.golden_path),
-        data=_data(queue, shown) if shown else "",
+        data=_script_data(queue, shown) if shown else "",
     )
 
 
 def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Make the entry a case of the golden set."""
-    from replaydiff.cases.duplicates import DuplicateError
-    from replaydiff.reports.view.pages import edit
+    from replaydiff.cases.similarity import DuplicateError
 
-    queue, one, following = asked(site, request, fields)
-    case = proposed(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
+    pass
+
+    queue, one, following = _requested_entry(site, request, fields)
+    case = _proposed_case(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
     try:
         with site.shelf.writing():
             site.desk.promote([(one.item.item, case)])
     except DuplicateError as error:
-        return edit.again(site, queue, one, fields, case, error)
-    return on(queue, following, fields, "promoted")
+        return _edit_page_after_duplicate(site, queue, one, fields, case, error)
+    return _redirect_to_next(queue, following, fields, "promoted")
 
 
-def proposed(site: Site, queue: Queue, one: Entry, expect: str, trait: str) -> Case:
+def _proposed_case(site: Site, queue: Queue, one: Entry, expect: str, trait: str) -> Case:
     """The case that an entry would become.
 
     Raises:
@@ -99,27 +104,27 @@ def proposed(site: Site, queue: Queue, one: Entry, expect: str, trait: str) -> C
 
 def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Put the entry aside, with a reason, and with `alike` its near-duplicates too."""
-    queue, one, following = asked(site, request, fields)
+    queue, one, following = _requested_entry(site, request, fields)
     reason = fields.get("reason", "").strip()
     if not reason:
         raise InputError("nothing was put aside: say in a few words why it needs no case")
     items = [one.item.item, *(item.item for item in one.alike if fields.get("alike") == "1")]
     with site.shelf.writing():
         site.desk.dismiss(items, queue.result.run.id, reason)
-    return on(queue, following, fields, "dismissed")
+    return _redirect_to_next(queue, following, fields, "dismissed")
 
 
 def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Leave the entry for later."""
-    queue, one, following = asked(site, request, fields)
+    queue, one, following = _requested_entry(site, request, fields)
     with site.shelf.writing():
         site.desk.skip(one.item.item, queue.result.run.id)
-    return on(queue, following, fields, "skipped")
+    return _redirect_to_next(queue, following, fields, "skipped")
 
 
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Say how good the new lane's answer is, where no judge did; the entry stays."""
-    queue, one, _ = asked(site, request, fields)
+    queue, one, _ = _requested_entry(site, request, fields)
     given = fields.get("label", "")
     if given not in LABELS:
         raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
@@ -127,7 +132,7 @@ def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
         raise InputError("there is no new lane to label")
     with site.shelf.writing():
         site.desk.label(one.item.item, queue.result.run.id, int(given))
-    return _to(queue.result.run.id, one.item.item.id, fields, "labelled")
+    return _redirect(queue.result.run.id, one.item.item.id, fields, "labelled")
 
 
 def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
@@ -138,8 +143,8 @@ def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     site.shelf.forget("queue")
     run = (taken and taken.run_id) or request.path_params["run"]
     found = _queue(site, run, again=fields.get("again") == "1").value
-    back = [one.item.item.id for one in found.entries if taken and subject(one.item) == taken.item_id]
-    return _to(run, back[0] if back else None, fields, "undone" if taken else "nothing")
+    back = [one.item.item.id for one in found.entries if taken and decision_key(one.item) == taken.item_id]
+    return _redirect(run, back[0] if back else None, fields, "undone" if taken else "nothing")
 
 
 LABELS = {"1": "poor", "2": "fair", "3": "good"}
@@ -153,11 +158,11 @@ _SAID = {
 }
 
 
-def _queue(site: Site, run: str, *, again: bool) -> Found[Queue]:
-    from replaydiff.cases.queue import queue
+def _queue(site: Site, run: str, *, again: bool) -> Cached[Queue]:
+    from replaydiff.cases.triage.queue import triage_queue
 
     def find(con: DuckDBPyConnection) -> Queue:
-        return queue(con, run, site.settings, everything=False, again=again)
+        return triage_queue(con, run, site.settings, everything=False, again=again)
 
     return site.shelf.read("queue", (run, again), find)
 
@@ -171,7 +176,7 @@ def _label_of(site: Site, one: Entry) -> int | None:
     own = [
         decision.label
         for decision, _ in site.desk.done
-        if decision.item_id == subject(one.item) and decision.label is not None
+        if decision.item_id == decision_key(one.item) and decision.label is not None
     ]
     return own[-1] if own else None
 
@@ -179,10 +184,12 @@ def _label_of(site: Site, one: Entry) -> int | None:
 def _open(site: Site, queue: Queue) -> list[Entry]:
     """The entries that were not decided since the queue was read."""
     decided = _decided(site)
-    return [one for one in queue.entries if subject(one.item) not in decided]
+    return [one for one in queue.entries if decision_key(one.item) not in decided]
 
 
-def asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Queue, Entry, str | None]:
+def _requested_entry(
+    site: Site, request: Request, fields: Mapping[str, str]
+) -> tuple[Queue, Entry, str | None]:
     """The queue, the entry a form is about, and the item of the entry after it."""
     queue = _queue(site, request.path_params["run"], again=fields.get("again") == "1").value
     entries = _open(site, queue)
@@ -194,12 +201,12 @@ def asked(site: Site, request: Request, fields: Mapping[str, str]) -> tuple[Queu
     return queue, entries[place], following
 
 
-def on(queue: Queue, following: str | None, fields: Mapping[str, str], said: str) -> Response:
+def _redirect_to_next(queue: Queue, following: str | None, fields: Mapping[str, str], said: str) -> Response:
     """On to the entry after the one that was decided."""
-    return _to(queue.result.run.id, following, fields, said)
+    return _redirect(queue.result.run.id, following, fields, said)
 
 
-def _to(run: str, item: str | None, fields: Mapping[str, str], said: str) -> Response:
+def _redirect(run: str, item: str | None, fields: Mapping[str, str], said: str) -> Response:
     return RedirectResponse(_address(run, item, again=fields.get("again") == "1", said=said), status_code=303)
 
 
@@ -209,7 +216,7 @@ def _address(run: str, item: str | None, *, again: bool, said: str | None = None
     return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
 
 
-def expects(one: Entry) -> list[str]:
+def _expectation_choices(one: Entry) -> list[str]:
     """What a case can expect: the recording, or what a lane did that has a trial that ended well."""
     return [
         RECORDING,
@@ -221,8 +228,80 @@ def expects(one: Entry) -> list[str]:
     ]
 
 
-def _data(queue: Queue, one: Entry) -> str:
+def _script_data(queue: Queue, one: Entry) -> str:
     """What the script of the report draws: this item alone, with long texts."""
     result = queue.result
     check = Lane.OLD not in result.lanes
     return render.embedded({"check": check, "cases": [transcripts.case(result, one.item, transcripts.MOST)]})
+
+
+pass
+
+
+def edit_form(site: Site, request: Request) -> Response:
+    """The case that an entry would become, as a text."""
+    from replaydiff.cases.edit import text_of
+
+    fields = dict(request.query_params)
+    queue, one, _ = _requested_entry(site, request, fields)
+    expect = fields.get("expect") or better(one.item)
+    expect = expect if expect in _expectation_choices(one) else RECORDING
+    case = _proposed_case(site, queue, one, expect, fields.get("trait", ""))
+    return _edit_page(site, queue, one, fields, text=text_of(case), expect=expect)
+
+
+def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Add the case as it was edited; where it is none, the text comes back with what is wrong."""
+    from replaydiff.cases.edit import EditError, read_case
+
+    queue, one, following = _requested_entry(site, request, fields)
+    text = fields.get("text", "").replace("\r\n", "\n")
+    try:
+        case = read_case(text)
+        with site.shelf.writing():
+            site.desk.promote([(one.item.item, case)], force=fields.get("force") == "1")
+    except (InputError, StoreBusyError) as error:
+        line = error.line if isinstance(error, EditError) else None
+        return _edit_page(site, queue, one, fields, text=text, wrong=error, line=line)
+    return _redirect_to_next(queue, following, fields, "promoted")
+
+
+def _edit_page_after_duplicate(
+    site: Site, queue: Queue, one: Entry, fields: Mapping[str, str], case: Case, wrong: DuplicateError
+) -> Response:
+    """A case that was not added, since one like it is there: to change, or to add all the same."""
+    from replaydiff.cases.edit import text_of
+
+    return _edit_page(site, queue, one, fields, text=text_of(case), wrong=wrong)
+
+
+def _edit_page(
+    site: Site,
+    queue: Queue,
+    one: Entry,
+    fields: Mapping[str, str],
+    *,
+    text: str,
+    expect: str | None = None,
+    wrong: ReplayError | None = None,
+    line: int | None = None,
+) -> Response:
+    item, skipped = one.item.item.id, fields.get("again") == "1"
+    kept = {"item": item} | ({"again": "1"} if skipped else {})
+    twin = isinstance(wrong, DuplicateError)
+    return site.page(
+        "edit.html.j2",
+        status=200 if wrong is None else 400 if isinstance(wrong, InputError) else 503,
+        area="triage",
+        run=queue.result.run.id,
+        item=item,
+        again=skipped,
+        expect=expect,
+        expects=[(name, urlencode(kept | {"expect": name})) for name in _expectation_choices(one)],
+        back=urlencode(kept),
+        text=text,
+        wrong=None if wrong is None else str(wrong).partition("; --force")[0],
+        twin=twin,
+        line=line,
+        golden=str(site.settings.golden_path),
+    )

@@ -1,0 +1,1 @@
+"""Replay a golden set against one version: which cases are selected, and how they ended."""

@@ -1,0 +1,224 @@
+"""A check as a person reads it: the table, the rates, what it took, and what did not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import Any
+
+from replaydiff.cases.check.outcome import (
+    CheckResult,
+    changed_outcomes,
+    in_quarantine,
+    outcome_name,
+    outcomes,
+)
+from replaydiff.diff.expectations import CaseOutcome, case_outcome, is_quarantined
+from replaydiff.diff.result import CaseGroup, DiffResult, ItemVerdict, LaneSummary, Verdict
+from replaydiff.replay.model import Lane
+from replaydiff.replay.terminal.plain import one_line
+
+_NEEDS_JUDGE = "only a judge can tell: name its model in [judge], and leave out --no-judge"
+
+
+def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> str:
+    """The table, the rates, what it took, and for each case that did not pass what was asked and done.
+
+    `verbose` adds to the table what each case took.
+    """
+    result, counts = checked.result, checked.counts
+    lines = [f"{result.answer.value}: {result.reason}", "", _table(checked, width, verbose), ""]
+    if result.groups:
+        lines += [_groups(result.groups, width), ""]
+    told = [f"{counts.passed} passed", f"{counts.failed} failed", f"{counts.undecided} undecided"]
+    if counts.not_graded:
+        told.append(f"{counts.not_graded} not graded, which do not count")
+    lines.append(
+        f"{_share(counts.rate)} of {counts.items - counts.not_graded} cases pass ({', '.join(told)}); "
+        f"the threshold is {_share(counts.threshold)}"
+    )
+    if aside := [name for name, metric in result.metrics.items() if not metric.gated]:
+        counts_ = "counts" if len(aside) == 1 else "count"
+        lines.append(f"{' and '.join(aside)} {counts_} in these figures, and not for the answer")
+    lines += [f"in quarantine, which decides nothing: {_held_back(item)}" for item in in_quarantine(checked)]
+    if checked.before is not None:
+        lines += list(_against(checked))
+    if result.run.trials > 1:
+        lines.append(_all_trials(result))
+    lines += list(_averages(result))
+    if Lane.NEW in result.lanes:
+        lines.append(_summary(result.lanes[Lane.NEW]))
+    lines += [f"warning: {one_line(warning)}" for warning in result.warnings]
+    for item in result.items:
+        if case_outcome(item) is not CaseOutcome.PASSED:
+            lines += ["", f"{outcome_name(item)}: {one_line(item.item.id, 60)}"]
+            lines += [f"  {label:<12}{one_line(told, width - 14)}" for label, told in _told(item)]
+    return "\n".join(lines)
+
+
+def _table(checked: CheckResult, width: int, verbose: bool) -> str:
+    from replaydiff.replay.terminal.table import Column, table
+
+    names = list(checked.result.metrics)
+    before = None if checked.before is None else outcomes(checked.before)
+    titles = [*names, *(["OLD"] if before is not None else []), "OVERALL" if before is None else "NEW"]
+    rows = [
+        [
+            _name(item),
+            *(_figure(item, name) for name in names),
+            *([] if before is None else [before.get(item.item.id, "-")]),
+            outcome_name(item) + (" (quarantine)" if is_quarantined(item.item) else ""),
+            *(_taken(item) if verbose else []),
+        ]
+        for item in sorted(checked.result.items, key=lambda item: item.item.id)
+    ]
+    columns = [Column("CASE", grows=True, least=12), *map(Column, titles)]
+    if verbose:
+        columns += [Column(title, right=True) for title in ("MS", "IN", "OUT", "USD")]
+    return table(columns, rows, width)
+
+
+def _name(item: ItemVerdict) -> str:
+    """The id; of a case that was given none, what it asks."""
+    return item.item.input if item.item.id.startswith("sha256:") else item.item.id
+
+
+def _taken(item: ItemVerdict) -> list[str]:
+    """Milliseconds, tokens in and out, and dollars of a case, each the mean over its trials."""
+    trials = [graded.trial for graded in item.lanes.get(Lane.NEW, ())]
+    used = [trial.usage for trial in trials if trial.usage is not None]
+    figures = (
+        ("{:,.0f}", [trial.latency_ms for trial in trials if trial.latency_ms is not None]),
+        ("{:,.0f}", [float(usage.input_tokens) for usage in used]),
+        ("{:,.0f}", [float(usage.output_tokens) for usage in used]),
+        ("{:,.4f}", [trial.cost_usd for trial in trials if trial.cost_usd is not None]),
+    )
+    return [shape.format(fmean(values)) if values else "-" for shape, values in figures]
+
+
+def _averages(result: DiffResult) -> Iterator[str]:
+    """Of a metric that is made of parts, the mean of each: `quality 0.93 on average: correctness 1.00, …`."""
+    for name, metric in result.metrics.items():
+        details = [
+            grade.detail
+            for item in result.items
+            for graded in item.lanes.get(Lane.NEW, ())
+            if (grade := graded.grades.get(name)) is not None and grade.score is not None
+        ]
+        parts: dict[str, list[float]] = {}
+        for key in details[0] if details else ():
+            values = [detail.get(key) for detail in details]
+            numbers = [
+                float(one) for one in values if isinstance(one, int | float) and not isinstance(one, bool)
+            ]
+            if len(numbers) == len(details):
+                parts[key] = numbers
+        if parts and metric.new is not None:
+            told = ", ".join(f"{one_line(key, 40)} {fmean(values):.2f}" for key, values in parts.items())
+            yield f"{name} {metric.new:.2f} on average: {told}"
+
+
+def _against(checked: CheckResult) -> Iterator[str]:
+    """What the new version changed, one line for each way a case may have changed."""
+    ways: dict[str, list[str]] = {}
+    for item, before in changed_outcomes(checked):
+        ways.setdefault(f"{before} → {outcome_name(item)}", []).append(one_line(item.item.id, 60))
+    if not ways:
+        yield "no case ended otherwise than with the old version"
+    for way, names in sorted(ways.items()):
+        yield f"{way} since the old version: {', '.join(names)}"
+
+
+def _held_back(item: ItemVerdict) -> str:
+    """`cancel-17 (fail; owner Ada, since 2026-11-02: the shop's clock)`."""
+    said = item.item.quarantine
+    parts = [outcome_name(item)]
+    if said is not None:
+        who = [
+            f"owner {said.owner}" if said.owner else "no owner",
+            *([f"since {said.since}"] if said.since else []),
+        ]
+        parts.append(", ".join(who) + (f": {said.reason}" if said.reason else ""))
+    return one_line(f"{item.item.id} ({'; '.join(parts)})")
+
+
+def _all_trials(result: DiffResult) -> str:
+    """`pass^3: tool_calls 0.86, judge 0.57`."""
+    k = result.run.trials
+    told = [
+        f"{name} {by[k]:.2f}"
+        for name, metric in result.metrics.items()
+        if k in (by := metric.pass_hat_k[Lane.NEW])
+    ]
+    return f"pass^{k}, the chance that all {k} trials of a case pass: {', '.join(told) or '-'}"
+
+
+def _groups(groups: Sequence[CaseGroup], width: int) -> str:
+    from replaydiff.replay.terminal.table import Column, table
+
+    limits = any(part.threshold is not None for part in groups)
+    columns = [
+        Column("GROUP", grows=True, least=12),
+        *(Column(name, right=True) for name in ("CASES", "PASSED", "FAILED", "UNDECIDED", "RATE")),
+        *([Column("MUST", right=True)] if limits else []),
+    ]
+    rows = [
+        [
+            f"{part.by} {part.value}",
+            *(str(count) for count in (part.items, part.passed, part.failed)),
+            str(part.undecided + part.not_graded),
+            _share(part.rate),
+            *([_share(part.threshold)] if limits else []),
+        ]
+        for part in groups
+    ]
+    return table(columns, rows, width)
+
+
+def _summary(lane: LaneSummary) -> str:
+    """`8 trials: 12 ms at the median, 40 ms at p95; 1,240 tokens in, 310 out; $0.0042`."""
+    parts = []
+    if lane.latency_p50_ms is not None and lane.latency_p95_ms is not None:
+        parts.append(f"{lane.latency_p50_ms:,.0f} ms at the median, {lane.latency_p95_ms:,.0f} ms at p95")
+    if lane.input_tokens is not None and lane.output_tokens is not None:
+        parts.append(f"{lane.input_tokens:,} tokens in, {lane.output_tokens:,} out")
+    if lane.cost_usd is not None:
+        parts.append(f"${lane.cost_usd:,.4f}")
+    trials = f"{lane.trials:,} trial{'' if lane.trials == 1 else 's'}"
+    return f"{trials}: {'; '.join(parts)}" if parts else trials
+
+
+def _share(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.0%}"
+
+
+def _told(item: ItemVerdict) -> Iterator[tuple[str, str]]:
+    """What was asked, expected and done in a case that did not pass."""
+    yield "input", item.item.input
+    expectation = item.item.expectation
+    expected = expectation.tool_calls if expectation else None
+    if expected is not None:
+        yield "expected", ", ".join(_call(call.name, call.args) for call in expected) or "no call"
+    for graded in item.lanes.get(Lane.NEW, ())[:1]:
+        trial = graded.trial
+        yield "made", ", ".join(_call(one.call.name, one.call.args) for one in trial.served) or "no call"
+        if trial.reason:
+            yield "status", f"{trial.status.value}: {trial.reason}"
+    if expectation and not item.metrics and (expectation.answer is not None or expectation.response_traits):
+        yield "note", _NEEDS_JUDGE
+    for name, metric in item.metrics.items():
+        if metric.verdict is not Verdict.UNCHANGED:
+            yield name, metric.reason
+
+
+def _figure(item: ItemVerdict, name: str) -> str:
+    metric = item.metrics.get(name)
+    if metric is None:
+        return "-"
+    return "?" if metric.new is None else f"{metric.new:.2f}"
+
+
+def _call(name: str, args: Any) -> str:
+    from replaydiff.replay.tape import show_call
+
+    return name if args is None else show_call(name, args)

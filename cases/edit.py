@@ -1,0 +1,204 @@
+"""A case as a text that a person edits, JSON or YAML, and what is wrong in it by line.
+
+One case in a person's editor: its text out of the golden set, and back in.
+
+The golden set is locked only while it is written. Whoever saves a case that somebody else has changed since
+it was opened is told, and loses nothing: neither theirs nor their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from replaydiff.cases.golden import locked, replace_whole
+from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.golden import CaseError, case_of, case_to_json, content_id, json_form, yaml_form
+from replaydiff.replay.golden.piece import FormError, Piece
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.splicing import own_text, replaced
+from replaydiff.replay.golden.text import Form, form_of, line_at, read_text
+from replaydiff.replay.model import Case
+
+_STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+class EditError(InputError):
+    """The text is no case; `line` is where, from 1, as far as it is known."""
+
+    def __init__(self, said: str, line: int | None) -> None:
+        """`said` names the line itself where it is not the whole text."""
+        super().__init__(said)
+        self.line = line
+
+
+def text_of(case: Case, *, yaml: bool = False) -> str:
+    """The case as JSON, a value a line, or as YAML."""
+    record = case_to_json(case)
+    return yaml_form.dump(record) if yaml else json.dumps(record, ensure_ascii=False, indent=2)
+
+
+def read_case(text: str) -> Case:
+    """The case that a person wrote, as a JSON object or as YAML.
+
+    Raises:
+        EditError: it is none.
+    """
+    return read_record(text)[1]
+
+
+def read_record(text: str) -> tuple[dict[str, Any], Case]:
+    """What a person wrote, a JSON object or YAML (alone, or as the one item of a list), and the case it is.
+
+    Raises:
+        EditError: it is none.
+    """
+    record = _read_json(text) if text.lstrip().startswith("{") else _read_yaml(text)
+    if isinstance(record, list) and len(record) == 1:
+        record = record[0]
+    try:
+        return record, case_of(record)
+    except CaseError as error:
+        line = _line_of(text, error.field)
+        raise EditError(f"line {line}: {error.said}" if line else error.said, line) from None
+
+
+def _read_json(text: str) -> Any:
+    start = text.index("{")
+    try:
+        record, end = json_form.decode_at(text, start)
+    except json.JSONDecodeError as error:
+        raise EditError(f"line {error.lineno}: not valid JSON: {error.msg}", error.lineno) from None
+    except InputError as error:
+        raise EditError(str(error), None) from None
+    if rest := text[end:].strip():
+        line = line_at(text, text.index(rest, end))
+        raise EditError(f"line {line}: not valid JSON: more after the end of the case", line)
+    return record
+
+
+def _read_yaml(text: str) -> Any:
+    try:
+        return yaml_form.load(text).value
+    except FormError as error:
+        raise EditError(f"line {error.line}: {error}", error.line) from None
+
+
+def _line_of(text: str, field: str) -> int | None:
+    """Where a field stands, or what is to hold it; None where that cannot be told."""
+    try:
+        marks = yaml_form.load(text).marks
+    except InputError:
+        return None
+    found = tuple(int(number) if number else name for name, number in _STEPS.findall(field))
+    path = (0, *found) if (0,) in marks else found
+    for length in range(len(path), 0, -1):
+        if path[:length] in marks:
+            return line_at(text, marks[path[:length]][0])
+    return None
+
+
+pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedCase:
+    """A case as it was when somebody began to edit it."""
+
+    path: Path
+    case: Case
+    source: str
+    """What the file said of it."""
+    text: str
+    """What the person is given."""
+    kind: str
+    """`yaml` or `json`: how that is written."""
+
+
+def open_case(path: Path, name: str, kind: str | None = None) -> OpenedCase:
+    """A case of a golden set, as YAML or JSON; without `kind`, as the file is written.
+
+    Raises:
+        UnknownNameError: there is no such case.
+        InputError: the file cannot be read, or is of a form that is read only.
+    """
+    text = read_text(path)
+    piece = _piece(path, text, name)
+    form = form_of(path, text)
+    kind = kind or ("yaml" if form is Form.YAML else "json")
+    own = own_text(path, text, piece)
+    if kind == "yaml":
+        given = own if form is Form.YAML else yaml_form.dump(piece.record)
+    else:
+        given = json.dumps(piece.record, ensure_ascii=False, indent=2) + "\n"
+    return OpenedCase(path=path, case=case_of(piece.record), source=own, text=given, kind=kind)
+
+
+def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
+    """Put what a person wrote in the place of the case; with another expectation it was reviewed today.
+
+    Raises:
+        EditError: it is no case.
+        InputError: somebody else has changed the case since, or has taken its new id.
+    """
+    record, case = read_record(text)
+    path = opened.path
+    reviewed = today.isoformat()
+    changed = content_id(case) != content_id(opened.case)
+    if changed and case.provenance.last_reviewed == opened.case.provenance.last_reviewed:
+        text, record = _reviewed(text, record, opened.kind, reviewed)
+    with locked(path):
+        whole = read_text(path)
+        piece = _piece(path, whole, opened.case.id, gone="was taken out of {path} meanwhile")
+        if own_text(path, whole, piece) != opened.source:
+            raise InputError(f"case {opened.case.id!r} of {path} was changed meanwhile by somebody else")
+        for other in pieces_of(path, whole):
+            if other.start != piece.start and case_of(other.record).id == case.id:
+                raise InputError(f"{path}:{other.line} is a case {case.id!r} already; choose another id")
+        replace_whole(path, replaced(path, whole, piece, _text_for_file(opened, whole, text, record)))
+    return case_of(record)
+
+
+def _piece(path: Path, text: str, name: str, gone: str = "") -> Piece:
+    pieces = pieces_of(path, text)
+    ids = [case_of(piece.record, f"{path}:{piece.line}").id for piece in pieces if not piece.broken]
+    for piece in pieces:
+        if not piece.broken and case_of(piece.record).id == name:
+            return piece
+    if gone:
+        raise InputError(f"case {name!r} {gone.format(path=path)}")
+    raise UnknownNameError("case", name, ids, f"in {path}")
+
+
+def _text_for_file(opened: OpenedCase, whole: str, text: str, record: dict[str, Any]) -> str:
+    """What is written into the file: of YAML in YAML the person's own words, comments and all."""
+    form = form_of(opened.path, whole)
+    if form is Form.YAML:
+        written = text if opened.kind == "yaml" else ""
+        if not re.search(r"^- ", written, re.MULTILINE) or isinstance(yaml_form.load(written).value, dict):
+            written = yaml_form.item_of(record)
+        return written if written.endswith("\n") else f"{written}\n"
+    if form is Form.ARRAY:
+        return json_form.element_of(record, whole, pieces_of(opened.path, whole))
+    return json_form.line_of(record)
+
+
+def _reviewed(text: str, record: dict[str, Any], kind: str, today: str) -> tuple[str, dict[str, Any]]:
+    """The text and the record with `metadata.last_reviewed`."""
+    metadata = record.get("metadata")
+    wanted = record | {
+        "metadata": (metadata if isinstance(metadata, dict) else {}) | {"last_reviewed": today}
+    }
+    if kind == "yaml":
+        spliced = yaml_form.set_in_metadata(text, "last_reviewed", today)
+        try:
+            if spliced is not None and read_record(spliced)[0] == wanted:
+                return spliced, wanted
+        except InputError:
+            pass
+        return yaml_form.item_of(wanted), wanted
+    return json.dumps(wanted, ensure_ascii=False, indent=2) + "\n", wanted

@@ -1,0 +1,216 @@
+"""Golden sets from one form or format into another, with what is not taken over told by kind and count."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replaydiff.cases.formats import bridge
+from replaydiff.cases.formats.bridge import FORMATS, CaseFormat, load
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.golden import CaseError, case_of, case_to_json, csv_form, json_form, yaml_form
+from replaydiff.replay.golden.piece import FormError
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.text import BOM, Form, allow_long_cells, form_of, read_text
+from replaydiff.replay.model import Case, Json, JsonObject
+
+OWN = tuple(form.value for form in Form)
+"""The forms of our own that a file is written in."""
+NAMES = (*OWN, *FORMATS)
+
+
+@dataclass(slots=True)
+class Conversion:
+    """Cases on their way from one file to another."""
+
+    cases: list[Case]
+    source: str
+    """The form or format they came from, one of `NAMES`."""
+    told: Counter[str] = field(default_factory=Counter)
+    """What is not as it was → in how many cases (or times, for the file's own)."""
+
+
+def read(path: Path, source: str | None = None) -> Conversion:
+    """The cases of a file in any form or format; without `source`, what its content looks like.
+
+    Raises:
+        InputError: it cannot be read, or a record of it is no case; names file and line.
+    """
+    text = read_text(path)
+    content = None if source in OWN else _content(path, text)
+    if content is not None and source is None:
+        source = next((name for name in FORMATS if load(name).recognises(content.document)), None)
+    if content is None or source is None:
+        form = form_of(path, text) if source is None else Form(source)
+        converted = Conversion([], form.value)
+        _collect(path, converted, ((one.line, one.record, []) for one in pieces_of(path, text, form)))
+    else:
+        converted = Conversion([], source)
+        _collect(path, converted, _taken(path, content, source, converted.told))
+    return converted
+
+
+def _collect(path: Path, converted: Conversion, found: Iterable[tuple[int, Any, list[str]]]) -> None:
+    """Make cases of records; an id that comes twice gets a number, since other tools allow that."""
+    seen: Counter[str] = Counter()
+    for line, record, unread in found:
+        if isinstance(record, InputError):
+            raise InputError(f"{path}:{line}: {record}")
+        case = case_of(record, f"{path}:{line}")
+        seen[case.id] += 1
+        if seen[case.id] > 1:
+            case = case_of({**record, "id": f"{case.id}-{seen[case.id]}"}, f"{path}:{line}")
+            converted.told["the id came before, and got a number"] += 1
+        converted.cases.append(case)
+        converted.told.update(dict.fromkeys(unread, 1))
+
+
+def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str, Counter[str]]:
+    """The text of a file of these cases, and what it cannot hold, or its tool will not act on.
+
+    Raises:
+        InputError: the name of the file and the format do not go together.
+    """
+    records = [case_to_json(case) for case in cases]
+    if target is None or target in OWN:
+        form = Form(target) if target else form_of(path, "")
+        return _own(form, records), _lost(form, records)
+    module = load(target)
+    if path.suffix and path.suffix.lower() not in module.ENDINGS:
+        raise InputError(f"{module.TITLE} files end with {' or '.join(module.ENDINGS)}, and {path} does not")
+    told: Counter[str] = Counter()
+    made: list[JsonObject] = []
+    for record in records:
+        foreign, carried = bridge.to_foreign(record, target, module)
+        made.append(foreign)
+        told.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
+    ending = path.suffix.lower() or module.ENDINGS[0]
+    return _foreign(module, made, ending), told
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What a file holds: its one value, or the list of its lines or rows."""
+
+    document: Json
+    lines: dict[int, int]
+    """`id` of an object in it → its line, where that is known."""
+
+
+def _content(path: Path, text: str) -> _Content:
+    form = form_of(path, text)
+    try:
+        if form is Form.YAML:
+            loaded = yaml_form.load(text)
+            return _Content(loaded.value, loaded.lines)
+        if form is Form.CSV:
+            placed: list[tuple[int, Any]] = list(_rows(text))
+        elif path.suffix.lower() == ".json" and form is not Form.ARRAY:
+            return _Content(json_form.parse(text.removeprefix(BOM)), {})
+        else:
+            placed = [(piece.line, piece.record) for piece in pieces_of(path, text)]
+    except FormError as error:
+        raise InputError(f"{path}:{error.line}: {error}") from None
+    for line, record in placed:
+        if isinstance(record, InputError):
+            raise InputError(f"{path}:{line}: {record}")
+    return _Content([record for _, record in placed], {id(record): line for line, record in placed})
+
+
+def _taken(
+    path: Path, content: _Content, source: str, told: Counter[str]
+) -> Iterator[tuple[int, Any, list[str]]]:
+    module = load(source)
+    try:
+        records, besides = module.records(content.document)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    told.update(dict.fromkeys((f"{name}: said of the whole file, and not taken over" for name in besides), 1))
+    for number, record in enumerate(records, start=1):
+        line = content.lines.get(id(record), number)
+        if not isinstance(record, dict):
+            raise InputError(f"{path}:{line}: a record of {module.TITLE} is an object")
+        try:
+            taken = bridge.to_case(record, source, module)
+        except CaseError as error:
+            raise InputError(f"{path}:{line}: {error}") from None
+        said = [f"{name}: kept in metadata.{source}; nothing here acts on it" for name in taken.unread]
+        yield line, taken.case, said
+
+
+def _rows(text: str) -> Iterator[tuple[int, JsonObject]]:
+    """The rows of another tool's table; cells that are JSON objects, lists or texts are read as such."""
+    allow_long_cells()
+    reader = csv.reader(io.StringIO(text.removeprefix(BOM), newline=""), strict=True)
+    try:
+        names = next(reader, [])
+        line = reader.line_num + 1
+        for cells in reader:
+            row = {name: _cell(cell) for name, cell in zip(names, cells, strict=False) if cell}
+            if row:
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise FormError(f"not a row: {error}; quotes inside a cell are doubled", reader.line_num) from None
+
+
+def _cell(cell: str) -> Json:
+    if cell[:1] not in ("[", "{", '"'):
+        return cell
+    try:
+        found: Json = json_form.parse(cell)
+    except InputError:
+        return cell
+    return found
+
+
+def _own(form: Form, records: list[JsonObject]) -> str:
+    if form is Form.LINES:
+        return "".join(json_form.line_of(record) + "\n" for record in records)
+    if form is Form.ARRAY:
+        return json.dumps(records, ensure_ascii=False, indent=2) + "\n"
+    return yaml_form.dump(records) if form is Form.YAML else csv_form.table(records)
+
+
+def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
+    """What another reading would not find: a table does not tell an empty text from none."""
+    told: Counter[str] = Counter()
+    if form is Form.CSV:
+        again = [piece.record for piece in csv_form.rows(csv_form.table(records))]
+        for record, found in zip(records, again, strict=True):
+            lost = [name for name in record if record[name] != found.get(name)]
+            told.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
+    return told
+
+
+def _carried(name: str, module: CaseFormat) -> str:
+    return f"{name}: carried in {module.FREE}; {module.TITLE} does not act on it"
+
+
+def _foreign(module: CaseFormat, records: list[JsonObject], ending: str) -> str:
+    if ending == ".jsonl":
+        return "".join(json_form.line_of(record) + "\n" for record in records)
+    if ending == ".csv":
+        names = list(dict.fromkeys(name for record in records for name in record))
+        rows = [[_written(record.get(name)) for name in names] for record in records]
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\r\n").writerows([names, *rows])
+        return out.getvalue()
+    document = module.document(records)
+    if ending in (".yaml", ".yml"):
+        return yaml_form.dump(document)
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _written(value: Json) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str) and value[:1] not in ("[", "{", '"'):
+        return value
+    return json.dumps(value, ensure_ascii=False)

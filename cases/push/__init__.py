@@ -1,0 +1,1 @@
+"""Send a golden set and the result of a run to an observability platform."""

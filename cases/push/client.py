@@ -1,0 +1,150 @@
+"""Talking to Langfuse through its SDK's plain API client: no tracing, no threads, and an end to all waiting.
+
+The client waits out rate limits (`Retry-After`) and passing faults a few times, each for a minute at most.
+What happens then is sorted by what the caller does about it: a record was refused (go on with the next), the
+server has no such route (do without it), or nothing more will come through (stop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from replaydiff.replay.errors import CredentialsError, SettingsError
+from replaydiff.replay.langfuse_keys import LangfuseKeys
+
+if TYPE_CHECKING:
+    from langfuse.api import LangfuseAPI
+    from langfuse.api.core.api_error import ApiError
+    from langfuse.api.core.request_options import RequestOptions
+
+T = TypeVar("T")
+
+TIMEOUT_S = 30.0
+"""How long one answer may take."""
+RETRIES = 4
+_MISSING = (404, 405, 410, 501)
+"""What a server answers on a route that its version does not have."""
+_REASON_CHARACTERS = 200
+
+
+class RecordRefused(Exception):  # noqa: N818 - a record's fate, not a fault of ours
+    """The server took the request and says no to this one; the text says why."""
+
+
+class PushStopped(Exception):  # noqa: N818
+    """Nothing more will come through; the text says why."""
+
+
+class LangfuseClient:
+    """One project on one server."""
+
+    def __init__(self, client: LangfuseAPI, keys: LangfuseKeys) -> None:
+        self.client = client
+        self._keys = keys
+
+    @property
+    def options(self) -> RequestOptions:
+        """What every request is sent with."""
+        return {"max_retries": RETRIES}
+
+    def write(self, call: Callable[[], T]) -> T | None:
+        """Send; None where it was taken with an answer that this SDK does not understand.
+
+        Raises:
+            Refused: this record is not taken.
+            Stopped: nothing is taken any more.
+            CredentialsError: the keys are refused.
+        """
+        import httpx
+        from langfuse.api.core.api_error import ApiError
+        from pydantic import ValidationError
+
+        try:
+            return call()
+        except ApiError as error:
+            raise self._sorted(error) from None
+        except httpx.HTTPError as error:
+            raise PushStopped(f"Langfuse cannot be reached ({type(error).__name__})") from None
+        except ValidationError:
+            # After a 2xx: the answers of other versions of the server differ in a field or two.
+            return None
+
+    def read(self, call: Callable[[], T]) -> T | None:
+        """Ask; None where the server has no such thing, or its answer is not understood.
+
+        Raises:
+            Stopped: nothing is answered any more.
+            CredentialsError: the keys are refused.
+        """
+        try:
+            return self.write(call)
+        except RecordRefused:
+            return None
+
+    def _sorted(self, error: ApiError) -> Exception:
+        status = error.status_code or 0
+        if status in (401, 403):
+            return CredentialsError(
+                f"Langfuse refuses the keys (HTTP {status}); check LANGFUSE_PUBLIC_KEY, "
+                "LANGFUSE_SECRET_KEY, and that LANGFUSE_BASE_URL names their region"
+            )
+        if status < 400:
+            return PushStopped("what answers there is no Langfuse; check LANGFUSE_BASE_URL")
+        if status in (408, 429) or (status >= 500 and status not in _MISSING):
+            return PushStopped(f"Langfuse answered HTTP {status}, {RETRIES + 1} times in a row")
+        return RecordRefused(f"HTTP {status}{self._reason(error.body)}")
+
+    def _reason(self, body: Any) -> str:
+        """The server's own words, on one line, and never with the keys in them."""
+        text = body.get("message") or body.get("error") if isinstance(body, dict) else body
+        words = " ".join("".join(c if c.isprintable() else " " for c in str(text or "")).split())
+        for secret in (self._keys.secret_key, self._keys.public_key):
+            words = words.replace(secret, "[key]")
+        return f": {words[:_REASON_CHARACTERS]}" if words else ""
+
+
+@contextmanager
+def connect(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
+    """A channel to the server of these keys; nothing is sent yet.
+
+    Raises:
+        SettingsError: the address is none.
+        CredentialsError: the keys are no keys.
+    """
+    server_address(keys)
+    for name, key in (("LANGFUSE_PUBLIC_KEY", keys.public_key), ("LANGFUSE_SECRET_KEY", keys.secret_key)):
+        if not (key.isascii() and key.isprintable()):
+            raise CredentialsError(f"{name} has characters that no key has; export it anew")
+    import httpx
+    from langfuse.api import LangfuseAPI
+
+    with httpx.Client(timeout=TIMEOUT_S) as http:
+        client = LangfuseAPI(
+            base_url=keys.base_url.rstrip("/"),
+            username=keys.public_key,
+            password=keys.secret_key,
+            x_langfuse_public_key=keys.public_key,
+            headers={"x-langfuse-ingestion-version": "4"},
+            httpx_client=http,
+            timeout=TIMEOUT_S,
+        )
+        yield LangfuseClient(client, keys)
+
+
+def server_address(keys: LangfuseKeys) -> str:
+    """The server as it may be shown: without user and password.
+
+    Raises:
+        SettingsError: it is no address.
+    """
+    try:
+        parts = urlsplit(keys.base_url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port, parts = None, None, urlsplit("")
+    if parts.scheme not in ("http", "https") or not host:
+        raise SettingsError("LANGFUSE_BASE_URL is no address; it must be like https://cloud.langfuse.com")
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"

@@ -1,0 +1,324 @@
+"""What Langfuse is sent of a golden set and of a run: dataset items, an experiment a lane, and scores.
+
+A lane is an experiment over the dataset, a trial one trace of it with its tool calls, a grade a score on
+that trace. Every id is derived from run, item, lane and trial, so what is sent twice is there once. Traces
+stand in the environment `sdk-experiment`, which no import takes for production traffic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.replay.model import Case, Expectation, Item, Json, JsonObject, Lane, Message, Status
+
+if TYPE_CHECKING:
+    from langfuse.api import CreateScoreRequest
+    from langfuse.api.opentelemetry.types.otel_attribute import OtelAttribute
+    from langfuse.api.opentelemetry.types.otel_span import OtelSpan
+
+ENVIRONMENT = "sdk-experiment"
+"""Where Langfuse's own SDK puts experiments."""
+_LONGEST_ID = 255
+_LONGEST_COMMENT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetItem:
+    """One item of a dataset."""
+
+    id: str
+    """Unique over a whole project, hence with the dataset's name in it."""
+    label: str
+    """What a person calls it."""
+    input: Json
+    expected_output: Json
+    metadata: JsonObject
+    source_trace_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One lane of a run."""
+
+    id: str
+    name: str
+    lane: Lane
+    dataset_id: str
+    metadata: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialTrace:
+    """One trial as a trace."""
+
+    trace_id: str
+    label: str
+    experiment: Experiment
+    spans: list[OtelSpan]
+    size: int
+    """Characters of its payload, about."""
+
+
+def item_of_case(dataset: str, case: Case) -> DatasetItem:
+    """The dataset item of a case of the golden set."""
+    return DatasetItem(
+        id=item_id(dataset, case.id),
+        label=f"case {case.id!r}",
+        input=_input(case.input, case.messages),
+        expected_output=_expected(case.expectation),
+        metadata={
+            "case": case.id,
+            "tags": list(case.tags),
+            "run": case.provenance.run,
+            "reviewer": case.provenance.reviewer,
+        },
+        source_trace_id=case.provenance.trace_id,
+    )
+
+
+def item_of_run(dataset: str, item: Item) -> DatasetItem:
+    """The dataset item of what a run replayed: held against its case, else against its recording."""
+    if item.expectation is not None:
+        expected = _expected(item.expectation)
+    else:
+        expected = {"tool_calls": [{"name": call.name, "args": call.args} for call in item.tape]}
+        if item.recorded_response is not None:
+            expected["answer"] = item.recorded_response
+    return DatasetItem(
+        id=item_id(dataset, item.id),
+        label=f"item {item.id!r}",
+        input=_input(item.input, item.messages),
+        expected_output=expected,
+        metadata={"item": item.id, "stratum": item.stratum, "tags": list(item.tags)},
+        source_trace_id=item.trace_id,
+    )
+
+
+def item_id(dataset: str, name: str) -> str:
+    """The id of a dataset's item; a hash stands in for the rest of one that is too long."""
+    whole = f"{dataset}/{name}"
+    return whole if len(whole) <= _LONGEST_ID else f"{whole[:200]}-{_hash(32, whole)}"
+
+
+def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str) -> Experiment:
+    """A lane as an experiment over a dataset."""
+    run, version = result.run, result.run.lanes[lane]
+    name = f"{run.id} {lane.value} ({version.name[:100]})"
+    # The very derivation of Langfuse's server and SDKs, so that a run of this name is this experiment.
+    key = json.dumps(
+        ["langfuse-experiment-v1", project_id, dataset_id, name], separators=(",", ":"), ensure_ascii=False
+    )
+    return Experiment(
+        id=hashlib.sha256(key.encode()).hexdigest()[:16],
+        name=name,
+        lane=lane,
+        dataset_id=dataset_id,
+        metadata={
+            "run": run.id,
+            "lane": lane.value,
+            "version": version.name,
+            "commit": version.commit,
+            "model": version.model,
+            "sample": run.sample,
+            "golden_set": run.golden_path,
+            "trials": run.trials,
+        },
+    )
+
+
+def trial_trace(
+    result: DiffResult, of: Experiment, verdict: ItemVerdict, graded: GradedTrial, row: DatasetItem
+) -> TrialTrace:
+    """A trial as a trace: the answer as its root, each tool call below it."""
+    trial = graded.trial
+    trace_id = trial_trace_id(graded)
+    root = _hash(16, "root", trace_id)
+    common = {
+        "langfuse.environment": ENVIRONMENT,
+        "langfuse.trace.name": f"replay {of.lane.value}",
+        "langfuse.version": result.run.lanes[of.lane].name,
+        "langfuse.experiment.id": of.id,
+        "langfuse.experiment.name": of.name,
+        "langfuse.experiment.metadata": _json(of.metadata),
+        "langfuse.experiment.dataset.id": of.dataset_id,
+        "langfuse.experiment.item.id": row.id,
+        "langfuse.experiment.item.metadata": _json(row.metadata),
+        "langfuse.experiment.item.expected_output": _json(row.expected_output),
+        "langfuse.experiment.item.root_observation_id": root,
+    }
+    told: dict[str, Json] = {
+        "run": trial.run_id,
+        "item": trial.item_id,
+        "lane": trial.lane.value,
+        "trial": trial.index + 1,
+        "status": trial.status.value,
+        "cost_usd": trial.cost_usd,
+        "latency_ms": trial.latency_ms,
+    }
+    own = {
+        "langfuse.observation.type": "agent",
+        "langfuse.observation.input": _json(row.input),
+        "langfuse.observation.output": _json(trial.final_response),
+        **{f"langfuse.observation.metadata.{key}": _json(value) for key, value in told.items()},
+    }
+    if trial.status is not Status.OK:
+        own["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
+        own["langfuse.observation.status_message"] = trial.reason or trial.status.value
+    start = _start(result, graded)
+    took = timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
+    spans = [_span(trace_id, root, None, f"replay {of.lane.value}", start, start + took, {**common, **own})]
+    for place, served in enumerate(trial.served):
+        call = served.call
+        at = start + took * (place / len(trial.served))
+        called = {
+            "langfuse.observation.type": "tool",
+            "langfuse.observation.input": _json(call.args),
+            "langfuse.observation.output": _json(call.error if call.result is None else call.result),
+            "langfuse.observation.metadata.answered_by": _json(served.rule.value),
+        }
+        if served.note or call.error:
+            called["langfuse.observation.level"] = "WARNING"
+            called["langfuse.observation.status_message"] = served.note or call.error or ""
+        span_id = _hash(16, "call", trace_id, str(place))
+        spans.append(_span(trace_id, span_id, root, call.name, at, at, {**common, **called}))
+    size = sum(len(text) for text in own.values()) + len(spans) * sum(len(text) for text in common.values())
+    return TrialTrace(
+        trace_id=trace_id,
+        label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({of.lane.value})",
+        experiment=of,
+        spans=spans,
+        size=size + sum(len(_json(served.call.result)) for served in trial.served),
+    )
+
+
+def trial_trace_id(graded: GradedTrial) -> str:
+    """The id of a trial's trace."""
+    trial = graded.trial
+    return _hash(32, "trial", trial.run_id, trial.item_id, trial.lane.value, str(trial.index))
+
+
+def trial_scores(
+    result: DiffResult, verdict: ItemVerdict, graded: GradedTrial
+) -> Iterator[CreateScoreRequest]:
+    """The grades of a trial, and on the first trial of the new lane the item's verdict."""
+    trace_id, at = trial_trace_id(graded), _start(result, graded)
+    for metric, grade in graded.grades.items():
+        if grade.score is not None:
+            yield _score(at, metric, grade.score, grade.reason, trace_id=trace_id)
+    if graded.trial.lane is Lane.NEW and graded.trial.index == verdict.lanes[Lane.NEW][0].trial.index:
+        reasons = "; ".join(f"{name}: {metric.reason}" for name, metric in verdict.metrics.items())
+        yield _score(at, "replay_verdict", verdict.verdict.value, reasons, trace_id=trace_id)
+
+
+def run_scores(result: DiffResult, of: Experiment) -> Iterator[CreateScoreRequest]:
+    """The answer and what changed, on the experiment of the new lane."""
+    at = result.run.created_at.replace(tzinfo=UTC)
+    yield _score(at, "replay_answer", result.answer.value, result.reason, experiment_id=of.id)
+    for name, metric in result.metrics.items():
+        if metric.delta is not None:
+            between = "" if metric.ci is None else f" ({metric.ci[0]:+.2f} to {metric.ci[1]:+.2f})"
+            said = f"new minus old, paired: {metric.delta:+.2f}{between}"
+            yield _score(at, f"replay_delta_{name}", metric.delta, said, experiment_id=of.id)
+
+
+def _score(
+    at: datetime,
+    name: str,
+    value: float | str,
+    comment: str | None,
+    *,
+    trace_id: str | None = None,
+    experiment_id: str | None = None,
+) -> CreateScoreRequest:
+    from langfuse.api import CreateScoreRequest, ScoreDataType
+
+    given: dict[str, Any] = {
+        "trace_id": trace_id,
+        "dataset_run_id": experiment_id,
+        "comment": (comment or "")[:_LONGEST_COMMENT],
+    }
+    return CreateScoreRequest(
+        id=_hash(32, "score", trace_id or experiment_id or "", name),
+        name=name,
+        value=value,
+        data_type=ScoreDataType("CATEGORICAL" if isinstance(value, str) else "NUMERIC"),
+        environment=ENVIRONMENT,
+        # Langfuse updates a score where id and time are the same.
+        timestamp=at,
+        # What is not known is left out, not null.
+        **{name: text for name, text in given.items() if text},
+    )
+
+
+def _start(result: DiffResult, graded: GradedTrial) -> datetime:
+    return (graded.trial.started_at or result.run.created_at).replace(tzinfo=UTC)
+
+
+def _span(
+    trace_id: str,
+    span_id: str,
+    parent: str | None,
+    name: str,
+    start: datetime,
+    end: datetime,
+    attributes: dict[str, str],
+) -> OtelSpan:
+    from langfuse.api.opentelemetry.types.otel_span import OtelSpan
+
+    return OtelSpan(
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_span_id=parent,
+        name=name,
+        kind=1,
+        start_time_unix_nano=_nanos(start),
+        end_time_unix_nano=_nanos(end),
+        attributes=[_attribute(key, value) for key, value in attributes.items()],
+        status={},
+    )
+
+
+def _attribute(key: str, value: str) -> OtelAttribute:
+    from langfuse.api.opentelemetry.types.otel_attribute import OtelAttribute
+    from langfuse.api.opentelemetry.types.otel_attribute_value import OtelAttributeValue
+
+    return OtelAttribute(key=key, value=OtelAttributeValue(string_value=value))
+
+
+def _nanos(at: datetime) -> str:
+    return str((at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000)
+
+
+def _json(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _hash(digits: int, *parts: str) -> str:
+    return hashlib.sha256("\x00".join(("replaydiff", *parts)).encode()).hexdigest()[:digits]
+
+
+def _input(text: str, messages: tuple[Message, ...]) -> JsonObject | str:
+    if not messages:
+        return text
+    return {"messages": [{"role": message.role, "content": message.text} for message in messages]}
+
+
+def _expected(expected: Expectation) -> JsonObject:
+    found: JsonObject = {}
+    if expected.tool_calls is not None:
+        found["tool_calls"] = [{"name": call.name, "args": call.args} for call in expected.tool_calls]
+    if expected.tools is not None:
+        found["tools"] = list(expected.tools)
+    if expected.response_traits:
+        found["response_traits"] = list(expected.response_traits)
+    if expected.answer is not None:
+        found["answer"] = expected.answer
+    return found

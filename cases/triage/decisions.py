@@ -1,0 +1,114 @@
+"""What a person can do with an item: promote, put aside, leave for later, label, and take that back.
+
+Each is one decision in the store, with time and person; a promotion is one line of the golden set as well.
+The store is opened for each decision alone: while a person reads, other processes may write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from replaydiff.cases.golden import add_cases, take_back
+from replaydiff.cases.promote import now, with_redactions
+from replaydiff.replay.model import Action, Case, Decision, Item
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.decisions import add_decision
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@dataclass(slots=True)
+class Decisions:
+    """A person at a store and a golden set."""
+
+    store: Path
+    golden: Path
+    person: str
+    done: list[tuple[Decision, Case | None]] = field(default_factory=list)
+    """What was decided here, oldest first: what `undo` takes back."""
+
+    def promote(self, promoted: Sequence[tuple[Item, Case]], *, force: bool = False) -> None:
+        """Add the cases that items became to the golden set, all or none, and say so in the store.
+
+        Raises:
+            InputError: a case of that id is there already.
+            DuplicateError: one like it is (without `force`).
+        """
+        # Opened first: where another process has the store, the golden set stays as it is.
+        with open_store(self.store) as con:
+            added = [(item, with_redactions(con, case)) for item, case in promoted]
+            add_cases(self.golden, [case for _, case in added], force=force)
+            for item, case in added:
+                self._decide(con, Action.PROMOTE, item, case.provenance.run, case=case)
+
+    def dismiss(self, items: Sequence[Item], run_id: str | None, reason: str) -> None:
+        """Put items aside, with a reason."""
+        with open_store(self.store) as con:
+            for item in items:
+                self._decide(con, Action.DISMISS, item, run_id, reason=reason)
+
+    def skip(self, item: Item, run_id: str | None) -> None:
+        """Leave an item for later."""
+        with open_store(self.store) as con:
+            self._decide(con, Action.SKIP, item, run_id)
+
+    def label(self, item: Item, run_id: str | None, label: int) -> None:
+        """Say how good the new lane's answer is: 1 poor, 2 fair, 3 good."""
+        with open_store(self.store) as con:
+            self._decide(con, Action.LABEL, item, run_id, label=label)
+
+    def undo(self) -> Decision | None:
+        """Take back the last decision made here that decided something; None where there is none.
+
+        Raises:
+            InputError: the case was changed since.
+        """
+        while self.done:
+            decision, case = self.done[-1]
+            if decision.action is Action.LABEL:
+                self.done.pop()
+                continue
+            with open_store(self.store) as con:
+                if case is not None:
+                    take_back(self.golden, case)
+                self.done.pop()
+                add_decision(
+                    con,
+                    Decision(
+                        item_id=decision.item_id,
+                        action=Action.UNDO,
+                        at=now(),
+                        person=self.person,
+                        run_id=decision.run_id,
+                    ),
+                )
+            return decision
+        return None
+
+    def _decide(
+        self,
+        con: DuckDBPyConnection,
+        action: Action,
+        item: Item,
+        run_id: str | None,
+        *,
+        reason: str | None = None,
+        label: int | None = None,
+        case: Case | None = None,
+    ) -> None:
+        decision = Decision(
+            item_id=item.trace_id or item.id,
+            action=action,
+            at=now(),
+            person=self.person,
+            run_id=run_id,
+            reason=reason,
+            case_id=case.id if case else None,
+            label=label,
+        )
+        add_decision(con, decision)
+        self.done.append((decision, case))

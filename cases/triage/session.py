@@ -1,0 +1,283 @@
+"""Labels for calibration out of the triage: on the person's own sheet, which hides what the judge said.
+
+The page of an entry shows the judge's grades, so a label given beside them would only repeat them.
+
+Triage at a terminal: one entry at a time, one key for each decision.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from replaydiff.cases.edit import read_case, text_of
+from replaydiff.cases.golden import free_id
+from replaydiff.cases.promote import RECORDING, better, now, propose
+from replaydiff.cases.similarity import DuplicateError
+from replaydiff.cases.triage.decisions import Decisions
+from replaydiff.cases.triage.priority import Entry
+from replaydiff.cases.triage.queue import Queue
+from replaydiff.cases.triage.screen import page, window
+from replaydiff.diff.judge import labels
+from replaydiff.replay.errors import InputError, ReplayError
+from replaydiff.replay.model import Action, Case, Lane, Trial
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.terminal.keys import read_key
+from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.terminal.table import show, terminal_width
+
+
+def label_blind(settings: Settings, desk: Decisions, run_id: str) -> int | None:
+    """Have the person label the run's sheet until they stop; how many responses have no label then.
+
+    None where no judge graded the run, so that there is nothing to calibrate.
+    """
+    from replaydiff.diff.judge.labelling import LabellingSession
+
+    sheet = _label_sheet(settings, desk, run_id)
+    return None if sheet is None else LabellingSession(sheet).run()
+
+
+def _label_sheet(settings: Settings, desk: Decisions, run_id: str) -> Path | None:
+    path = labels.own_sheet(settings, run_id, desk.person)
+    if not path.exists():
+        try:
+            with open_store(desk.store, read_only=True) as con:
+                drawn = labels.draw_sheet(con, settings, run_id)
+        except InputError:
+            return None
+        labels.write_sheet(path, drawn)
+    return path
+
+
+pass
+
+_EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
+_LABELS = {"1": 1, "2": 2, "3": 3}
+_DRAFT = "?"
+"""Typed for a trait: the judge's model drafts some."""
+
+
+class Session:
+    """A person going through a queue; `run` ends with the last entry or with q."""
+
+    def __init__(self, queue: Queue, desk: Decisions, settings: Settings) -> None:
+        self._settings = settings
+        self._run = queue.result.run
+        self._entries = list(queue.entries)
+        self._desk = desk
+        self._place = 0
+        self._trial, self._full, self._top = 0, False, 0
+        self._decided: list[int] = []
+        """Places of the entries that were decided, in that order: where undo goes back to."""
+
+    def run(self) -> None:
+        """Show an entry, take a key, until there is none left."""
+        keys: dict[str, Callable[[], None]] = {
+            "p": self._promote,
+            "e": self._edit,
+            "y": lambda: self._edit(yaml=True),
+            "d": self._dismiss,
+            "l": self._label,
+            "s": self._skip,
+            "t": self._next_trial,
+            "f": self._show_all,
+            "u": self._undo,
+            " ": lambda: self._scroll(1),
+            "b": lambda: self._scroll(-1),
+        }
+        self._show()
+        while self._place < len(self._entries):
+            key = read_key()
+            if key in ("", "q", "\x04"):
+                break
+            action = keys.get(key)
+            if action is None:
+                continue
+            try:
+                action()
+            except ReplayError as error:
+                click.echo(f"{error}")
+        self._close()
+
+    @property
+    def _entry(self) -> Entry:
+        return self._entries[self._place]
+
+    def _show(self) -> None:
+        if self._place >= len(self._entries):
+            return
+        click.clear()
+        place = f"{self._place + 1} of {len(self._entries)}"
+        whole = page(self._entry, place, terminal_width(), trial=self._trial, full=self._full)
+        shown, self._top = window(whole, _height(), self._top)
+        show(shown)
+
+    def _scroll(self, pages: int) -> None:
+        self._top = max(0, self._top + pages * max(_height() - 6, 4))
+        self._show()
+
+    def _on(self) -> None:
+        self._decided.append(self._place)
+        self._place += 1
+        self._trial, self._full, self._top = 0, False, 0
+        self._show()
+
+    def _promote(self) -> None:
+        case = self._proposed()
+        if case is not None:
+            self._add(case)
+
+    def _edit(self, *, yaml: bool = False) -> None:
+        case = self._proposed()
+        text = None if case is None else text_of(case, yaml=yaml)
+        while case is not None and text is not None:
+            text = click.edit(text, extension=".yaml" if yaml else ".json")
+            if text is None:
+                click.echo("not saved, so nothing was added")
+                return
+            try:
+                edited = read_case(text)
+            except InputError as error:
+                click.echo(f"{error}")
+                if not click.confirm("edit again?", default=True):
+                    return
+            else:
+                self._add(edited)
+                return
+
+    def _proposed(self) -> Case | None:
+        """The case as it would be; None where the person thought better of it."""
+        likely = better(self._entry.item)
+        click.echo(f"expect what the [r]ecording did, the [o]ld, the [n]ew? Enter: {likely}; [c]ancel")
+        key = read_key()
+        expect = likely if key in ("\r", "\n") else _EXPECT.get(key)
+        if expect is None:
+            click.echo("nothing was added")
+            return None
+        item = self._entry.item
+        trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
+        return propose(
+            item.item,
+            case_id=free_id(self._desk.golden, item.item.id),
+            reviewer=self._desk.person,
+            at=now(),
+            run=self._run,
+            trials=trials,
+            expect=expect,
+            traits=tuple(dict.fromkeys(self._traits(trials, expect))),
+        ).case
+
+    def _traits(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
+        """What the response must show, as the person says it or accepts it."""
+        drafting = f"; {_DRAFT}: draft some" if self._settings.judge.model else ""
+        asked, traits = f"what must the response show (Enter: no more than that{drafting})", []
+        while trait := click.prompt(asked, default="", show_default=False).strip():
+            traits += self._accepted(trials, expect) if trait == _DRAFT and drafting else [trait]
+            asked = f"what else must it show (Enter: nothing{drafting})"
+        return traits
+
+    def _accepted(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
+        """Of the judge's drafts those that the person takes; the others are forgotten."""
+        from replaydiff.cases.drafting import draft
+        from replaydiff.diff.judge.judge import judge_from
+
+        judge = judge_from(self._settings)
+        if judge is None:
+            return []
+        try:
+            drafts = draft(judge, self._entry.item.item, trials, expect).traits
+        except ReplayError as error:
+            click.echo(f"{error}")
+            return []
+        return [one for one in drafts if click.confirm(f"draft: {one_line(one)} - take it?", default=False)]
+
+    def _add(self, case: Case) -> None:
+        item = self._entry.item.item
+        try:
+            self._desk.promote([(item, case)])
+        except DuplicateError as error:
+            click.echo(str(error).partition("; --force")[0])
+            if not click.confirm("add it all the same?", default=False):
+                click.echo("nothing was added")
+                return
+            self._desk.promote([(item, case)], force=True)
+        self._on()
+
+    def _dismiss(self) -> None:
+        entry = self._entry
+        reason = click.prompt(
+            "why does it need no case (Enter: back)", default="", show_default=False
+        ).strip()
+        if not reason:
+            click.echo("nothing was put aside")
+            return
+        items = [entry.item.item]
+        if entry.alike and click.confirm(f"the {len(entry.alike)} alike too?", default=False):
+            items += [item.item for item in entry.alike]
+        self._desk.dismiss(items, self._run.id, reason)
+        self._on()
+
+    def _label(self) -> None:
+        left = label_blind(self._settings, self._desk, self._run.id)
+        if left is not None:
+            self._show()
+            click.echo(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
+            return
+        trials = self._entry.item.lanes.get(Lane.NEW, ())
+        if not trials:
+            click.echo("there is no new lane to label")
+            return
+        click.echo("how good is the new lane's answer: [1] poor, [2] fair, [3] good?")
+        label = _LABELS.get(read_key())
+        if label is None:
+            click.echo("no label was kept")
+            return
+        self._desk.label(self._entry.item.item, self._run.id, label)
+        click.echo(f"labelled {label}")
+
+    def _skip(self) -> None:
+        self._desk.skip(self._entry.item.item, self._run.id)
+        self._on()
+
+    def _next_trial(self) -> None:
+        self._trial, self._top = self._trial + 1, 0
+        self._show()
+
+    def _show_all(self) -> None:
+        self._full, self._top = not self._full, 0
+        self._show()
+
+    def _undo(self) -> None:
+        taken = self._desk.undo()
+        if taken is None or not self._decided:
+            click.echo("there is nothing to undo")
+            return
+        self._place = self._decided.pop()
+        self._show()
+        click.echo(f"took back: {taken.action.value} {one_line(taken.item_id, 60)}")
+
+    def _close(self) -> None:
+        counts = dict.fromkeys((Action.PROMOTE, Action.DISMISS, Action.SKIP, Action.LABEL), 0)
+        for decision, _ in self._desk.done:
+            counts[decision.action] += 1
+        words = {
+            Action.PROMOTE: "promoted",
+            Action.DISMISS: "dismissed",
+            Action.SKIP: "skipped",
+            Action.LABEL: "labelled",
+        }
+        click.echo(", ".join(f"{count} {words[action]}" for action, count in counts.items()))
+        left = len(self._entries) - self._place
+        if left:
+            click.echo(f"{left} left: replay triage {self._run.id}")
+        if counts[Action.PROMOTE]:
+            click.echo(f"next: git diff {self._desk.golden}, then replay check")
+
+
+def _height() -> int:
+    return shutil.get_terminal_size((80, 24)).lines

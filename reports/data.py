@@ -1,0 +1,119 @@
+"""The published document `replaydiff.diff/1`, as `replay diff --json` prints it.
+
+The cases as a table, one row each, for a spreadsheet or a notebook: verdict, and each metric's figures.
+
+Scores are plain numbers; what is not known is an empty cell. In CSV a text that a spreadsheet would take for
+a formula gets an apostrophe before it, and control characters are written out. Parquet has types and runs
+nothing, so there texts are as they are. (`replay export grades` has every single trial.)
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from replaydiff.diff.document import to_json
+from replaydiff.diff.result import DiffResult, ItemVerdict
+from replaydiff.replay.store.text import clean, clean_text
+from replaydiff.replay.terminal.plain import visible
+
+
+def render_json(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
+    """The document, one line break a value; text that UTF-8 cannot carry is replaced."""
+    return (
+        json.dumps(clean(to_json(result)), ensure_ascii=False, indent=1, allow_nan=False, default=str) + "\n"
+    )
+
+
+# The last four are what spreadsheets in East Asian settings take for the first four.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_PLAIN = {
+    "id": "VARCHAR",
+    "trace_id": "VARCHAR",
+    "stratum": "VARCHAR",
+    "weight": "DOUBLE",
+    "tags": "VARCHAR",
+    "category": "VARCHAR",
+    "difficulty": "VARCHAR",
+    "verdict": "VARCHAR",
+}
+_OF_METRIC = {
+    "old": "DOUBLE",
+    "new": "DOUBLE",
+    "delta": "DOUBLE",
+    "verdict": "VARCHAR",
+    "cause": "VARCHAR",
+    "reason": "VARCHAR",
+}
+_ROWS = 2000
+
+Cell = str | float | None
+
+
+def render_csv(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
+    """CSV: a header, then the cases in the order of every report: regressed first."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(map(_harmless, _columns(result)))
+    for item in result.items:
+        writer.writerow(_row(result, item, _harmless))
+    return out.getvalue()
+
+
+def render_parquet(result: DiffResult, *, width: int, color: bool) -> bytes:  # noqa: ARG001
+    """The same rows as a Parquet file."""
+    import duckdb
+
+    from replaydiff.replay.store import bulk
+
+    columns = {f'"{name.replace(chr(34), chr(34) * 2)}"': kind for name, kind in _columns(result).items()}
+    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as con:
+        file = Path(folder) / "cases.parquet"
+        con.execute(f"CREATE TABLE cases ({', '.join(f'{name} {kind}' for name, kind in columns.items())})")
+        for start in range(0, len(result.items), _ROWS):
+            rows = [list(_row(result, item, clean_text)) for item in result.items[start : start + _ROWS]]
+            bulk.insert(con, "cases", columns, rows)
+        con.execute("COPY cases TO $path (FORMAT parquet, COMPRESSION zstd)", {"path": str(file)})
+        return file.read_bytes()
+
+
+def _columns(result: DiffResult) -> dict[str, str]:
+    """Name → SQL type. Names that differ in case alone get a number: a database takes them for one."""
+    columns = dict(_PLAIN)
+    taken = {*columns, "input"}
+    for metric in result.metrics:
+        name, number = clean_text(metric), 1
+        while any(f"{name}.{part}".lower() in taken for part in _OF_METRIC):
+            number += 1
+            name = f"{clean_text(metric)} {number}"
+        columns |= {f"{name}.{part}": kind for part, kind in _OF_METRIC.items()}
+        taken |= {f"{name}.{part}".lower() for part in _OF_METRIC}
+    return {**columns, "input": "VARCHAR"}
+
+
+def _row(result: DiffResult, found: ItemVerdict, text: Callable[[str], str]) -> Iterator[Cell]:
+    item = found.item
+
+    def told(value: str | None) -> Cell:
+        return None if value is None else text(value)
+
+    yield from map(told, (item.id, item.trace_id, item.stratum))
+    yield item.weight
+    yield from map(told, (", ".join(item.tags), item.category, item.difficulty, str(found.verdict)))
+    for name in result.metrics:
+        metric = found.metrics.get(name)
+        if metric is None:
+            yield from (None,) * len(_OF_METRIC)
+        else:
+            yield from (metric.old, metric.new, metric.delta)
+            yield from map(told, (str(metric.verdict), metric.cause, metric.reason))
+    yield told(item.input)
+
+
+def _harmless(text: str) -> str:
+    plain = visible(text)
+    return f"'{plain}" if plain.startswith(_FORMULA) else plain

@@ -1,0 +1,97 @@
+"""Reports as files: there whole, or not there.
+
+What a report format is, and where the formats are.
+
+A format is a function `render(result, *, width, color)` of a `diff.result.DiffResult` that returns text, or
+bytes where it is none. It computes no
+figure and decides nothing: it shows what was computed. It must take every result there is: no items, one lane
+alone (`replay check`), errors only, and text that someone wrote to do harm. A new format is one module with
+such a function and one line in `BUILTIN`; one that lives in another package is an entry point in the group
+`replaydiff.reports`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from replaydiff.diff.result import DiffResult
+from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.files import check_target, replacing
+
+__all__ = ["check_target", "write_whole"]
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write bytes, or text as UTF-8, so that a reader sees the old file or the new one, never half of one.
+
+    Through a symbolic link its target is replaced; a pipe or device (`/dev/stdout`) is written to as it is.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    with replacing(path) as file:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", errors="replace"))
+
+
+GROUP = "replaydiff.reports"
+"""Entry points of this group are formats of other packages: name → `module:function`."""
+
+
+class ReportFormat(Protocol):
+    """What a format is."""
+
+    def __call__(self, result: DiffResult, *, width: int, color: bool) -> str | bytes:
+        """The report; `width` (columns) and `color` are for formats that a terminal shows."""
+        ...
+
+
+class BuiltinFormat(NamedTuple):
+    """A built-in format."""
+
+    target: str
+    """`module:function`, imported when the format is asked for."""
+    suffix: str
+    """Of the file's name, where a file is written."""
+    to_file: bool
+    """Whether it is for a program or browser and goes to a file unless told otherwise."""
+
+
+BUILTIN: dict[str, BuiltinFormat] = {
+    "terminal": BuiltinFormat("replaydiff.reports.terminal:render", ".txt", to_file=False),
+    "markdown": BuiltinFormat("replaydiff.reports.markdown:render", ".md", to_file=False),
+    "json": BuiltinFormat("replaydiff.reports.data:render_json", ".json", to_file=False),
+    "csv": BuiltinFormat("replaydiff.reports.data:render_csv", ".csv", to_file=False),
+    "parquet": BuiltinFormat("replaydiff.reports.data:render_parquet", ".parquet", to_file=True),
+    "junit": BuiltinFormat("replaydiff.reports.junit:render", ".xml", to_file=True),
+    "html": BuiltinFormat("replaydiff.reports.html.render:render", ".html", to_file=True),
+}
+
+
+def render(result: DiffResult, format: str, *, width: int = 100, color: bool = False) -> str | bytes:  # noqa: A002
+    """The result in this format.
+
+    Raises:
+        UnknownNameError: no format has this name.
+    """
+    return find_format(format)(result, width=width, color=color)
+
+
+def find_format(name: str) -> ReportFormat:
+    """The format of this name: a built-in one, else an entry point of the group `replaydiff.reports`.
+
+    Raises:
+        UnknownNameError: there is none.
+    """
+    if name in BUILTIN:
+        module, _, attribute = BUILTIN[name].target.partition(":")
+        found: ReportFormat = getattr(import_module(module), attribute)
+        return found
+    from importlib.metadata import entry_points
+
+    strangers = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in strangers:
+        raise UnknownNameError("report format", name, [*BUILTIN, *strangers])
+    loaded: ReportFormat = strangers[name].load()
+    return loaded
