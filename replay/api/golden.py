@@ -17,7 +17,7 @@ from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.cases.coverage import Coverage as Coverage
-    from replaydiff.cases.edit import OpenedCase as Opened
+    from replaydiff.cases.edit import OpenedCase
     from replaydiff.cases.lint import Finding as Finding
     from replaydiff.cases.merge import Merged
     from replaydiff.cases.push.langfuse import Pushed
@@ -141,7 +141,7 @@ class GoldenSet:
 
         return merge_branches(self.existing().path, base, theirs)
 
-    def open_case(self, name: str, kind: str | None = None) -> Opened:
+    def open_case(self, name: str, kind: str | None = None) -> OpenedCase:
         """Return a case as text to edit (`yaml` or `json`; default as the file is written)."""
         from replaydiff.cases.edit import open_case
 
@@ -166,7 +166,7 @@ def check_case_text(text: str) -> None:
     read_record(text)
 
 
-def save_case(opened: Opened, text: str) -> tuple[Case, bool]:
+def save_case(opened: OpenedCase, text: str) -> tuple[Case, bool]:
     """Write an edited case; return it, and whether its input or expectation changed.
 
     Raises:
