@@ -17,7 +17,7 @@ from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.cases.coverage import Coverage as Coverage
-    from replaydiff.cases.edit import OpenedCase
+    from replaydiff.cases.edit import OpenedCase as OpenedCase
     from replaydiff.cases.lint import Finding as Finding
     from replaydiff.cases.merge import Merged
     from replaydiff.cases.push.langfuse import Pushed
