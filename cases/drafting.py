@@ -6,7 +6,6 @@ ones are `expected_response_traits`. The model is asked only where a person asks
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.diff.judge import prompt
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
 from replaydiff.replay.model import Case, Item, JsonObject, Lane, Message, Rule, ServedCall, Status, Trial
 
@@ -52,7 +52,7 @@ def draft(judge: Judge, item: Item, trials: Sequence[Trial], expect: str) -> Dra
         InputError: there is no answer to draft from, or the model gave nothing that can be used.
         ReplayError: no call to the model can succeed.
     """
-    return asyncio.run(_draft(judge, item, _answered(item, trials, expect)))
+    return run_sync(_draft(judge, item, _answered(item, trials, expect)))
 
 
 def with_drafts(case: Case, traits: Sequence[str]) -> Case:

@@ -31,6 +31,7 @@ from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.questions import Question, estimated_cost, highest_cost, size_of
 from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote
 from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
 from replaydiff.replay.llm.batches import (
     MOST_BYTES,
@@ -108,7 +109,7 @@ def fetch(
         waiting = sent_batches(con, judge.versions)
     if not waiting and not judge.batch:
         return FetchedVotes()
-    return asyncio.run(_BatchFetch(store, run_id, judge, say, budget_usd).go(waiting))
+    return run_sync(_BatchFetch(store, run_id, judge, say, budget_usd).go(waiting))
 
 
 class _BatchFetch:

@@ -26,6 +26,7 @@ from replaydiff.diff.judge.pairwise import Pair, PairComparer
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.diff.judge.questions import GradingTask
 from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, tally
+from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.budget import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store.clock import utc_now
@@ -105,7 +106,7 @@ def grade_run(
     Raises:
         ReplayError: no call to the model can succeed. What was graded before is kept.
     """
-    return asyncio.run(_GradingRun(con, run_id, judge, budget_usd, progress, batch or FetchedVotes()).go())
+    return run_sync(_GradingRun(con, run_id, judge, budget_usd, progress, batch or FetchedVotes()).go())
 
 
 class _GradingRun:

@@ -23,7 +23,6 @@ from replaydiff.replay.engine import observed, plan
 from replaydiff.replay.engine.conversation import converse
 from replaydiff.replay.engine.costs import cost_of
 from replaydiff.replay.engine.forecast import Forecast, forecast
-from replaydiff.replay.engine.interrupt import interruptible
 from replaydiff.replay.engine.items import Source
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.observed import Pairing
@@ -34,6 +33,7 @@ from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
 from replaydiff.replay.engine.tally import Tally
 from replaydiff.replay.engine.versions import changes, resolve
 from replaydiff.replay.errors import InputError, Interrupted, StoreError, VersionError
+from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
 from replaydiff.replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
 from replaydiff.replay.settings import Settings
@@ -178,9 +178,8 @@ def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, Run], None] | N
     import duckdb
 
     try:
-        with interruptible() as run:
-            return run(batch.go(write_down))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+        return run_sync(batch.go(write_down))
+    except KeyboardInterrupt:
         if not batch.stored:
             raise Interrupted("interrupted before anything was replayed; nothing was stored") from None
         raise Interrupted(

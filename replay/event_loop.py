@@ -1,0 +1,119 @@
+"""The one place that runs a coroutine from synchronous code.
+
+It works with and without a running event loop (a notebook has one), and it turns signals into an orderly
+end: Ctrl-C, `kill` and a closed terminal cancel the coroutine, which ends its work; a second signal ends the
+process at once. What had finished is stored by then, and workers end when their parent does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from replaydiff.replay.errors import ExitCode
+
+T = TypeVar("T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Cancellation:
+    """A request, from any thread, to cancel the coroutine that `run_sync` runs for someone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requested = False
+        self._cancel: Callable[[], object] | None = None
+
+    def request(self) -> None:
+        """Cancel what runs now, or whatever starts next."""
+        with self._lock:
+            self._requested = True
+            if self._cancel is not None:
+                self._cancel()
+
+    def apply_to(self, cancel: Callable[[], object] | None) -> None:
+        """Name what cancels the coroutine that runs now; None when it has ended."""
+        with self._lock:
+            self._cancel = cancel
+            if self._requested and cancel is not None:
+                cancel()
+
+
+CANCELLATION: contextvars.ContextVar[Cancellation | None] = contextvars.ContextVar(
+    "replaydiff_cancellation", default=None
+)
+"""Set by whoever may want to cancel the blocking calls made in this context."""
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return its result.
+
+    Inside a running event loop it gets a loop of its own in another thread, while this one waits.
+
+    Raises:
+        KeyboardInterrupt: a signal or a `Cancellation` ended it.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run_here(work)
+    return _run_in_thread(work)
+
+
+def _run_here(work: Coroutine[Any, Any, T]) -> T:
+    # Only the main thread may decide what signals do.
+    in_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in _SIGNALS} if in_main else {}
+    # One that is ignored (`nohup`) stays ignored.
+    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    try:
+        return asyncio.run(_cancellable(work, heeded))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _cancellable(work: Coroutine[Any, Any, T], signals: list[signal.Signals]) -> T:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    signalled = False
+
+    def stop() -> None:
+        nonlocal signalled
+        if signalled:
+            os._exit(ExitCode.INTERRUPTED)
+        signalled = True
+        task.cancel()
+
+    for number in signals:
+        loop.add_signal_handler(number, stop)
+    cancellation = CANCELLATION.get()
+    if cancellation is not None:
+        cancellation.apply_to(lambda: loop.call_soon_threadsafe(task.cancel))
+    try:
+        return await task
+    finally:
+        if cancellation is not None:
+            cancellation.apply_to(None)
+
+
+def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    cancellation = CANCELLATION.get() or Cancellation()
+    context = contextvars.copy_context()
+    context.run(CANCELLATION.set, cancellation)
+    with ThreadPoolExecutor(1, thread_name_prefix="replaydiff") as pool:
+        done = pool.submit(context.run, _run_here, work)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            # Ctrl-C in a notebook interrupts this waiting thread; the work goes on until it is cancelled.
+            cancellation.request()
+            raise

@@ -1,0 +1,124 @@
+"""The Python API: what commands do, from Python, sync and async, with and without a running event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import replaydiff as rd
+from replaydiff.replay.api.project import Project
+from tests.api.project import make
+
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository whose traces are imported, with a sample of October."""
+    folder = tmp_path_factory.mktemp("api")
+    make(folder)
+    project = rd.open(folder)
+    project.import_(folder / "traces.jsonl")
+    project.sample(month="2026-10", size=10, name="october")
+    return folder
+
+
+def test_a_month_is_compared_inside_a_running_event_loop(folder: Path) -> None:
+    async def in_a_notebook() -> tuple[rd.Run, rd.Diff]:
+        run = rd.open(folder).run("october", old="v1", new="v2")
+        return run, run.diff()
+
+    run, diff = asyncio.run(in_a_notebook())
+    assert {
+        str(lane): {str(status): n for status, n in counts.items()} for lane, counts in run.statuses.items()
+    } == {
+        "old": {"ok": 10},
+        "new": {"ok": 10},
+    }
+    assert diff.answer in ("SHIP", "HOLD", "CAN'T TELL")
+    assert diff.to_dict()["run"]["id"] == run.id
+
+
+def test_the_event_loop_stays_free_while_an_asynchronous_run_goes_on(folder: Path) -> None:
+    async def beside_a_clock() -> int:
+        ticks = 0
+        run = asyncio.ensure_future(rd.open(folder).arun("october", old="v1", new="v2"))
+        while not run.done():
+            ticks += 1
+            await asyncio.sleep(0.001)
+        assert (await run).finished
+        return ticks
+
+    assert asyncio.run(beside_a_clock()) > 3
+
+
+def test_the_plain_form_runs_without_an_event_loop(folder: Path) -> None:
+    run = rd.open(folder).run("october", old="v1", trials=2)
+    assert run.to_dict()["lanes"]["old"]["statuses"] == {"ok": 20}
+
+
+def test_every_blocking_method_has_an_asynchronous_twin() -> None:
+    interactive = {"review", "view", "own_sheet", "label_sheet", "start_version", "golden_set", "store_file"}
+    helpers = {"divergences"}
+    methods = {
+        name
+        for name, value in vars(Project).items()
+        if inspect.isfunction(value) and not name.startswith("_") and not inspect.iscoroutinefunction(value)
+    }
+    without = {name for name in methods if not inspect.iscoroutinefunction(vars(Project).get(f"a{name}"))}
+    assert without == interactive | helpers
+
+
+def test_an_error_is_one_sentence_with_its_exit_code(folder: Path) -> None:
+    with pytest.raises(rd.ReplayError, match="there is no sample 'novembre'") as caught:
+        rd.open(folder).run("novembre", old="v1", new="v2")
+    assert caught.value.exit_code == 2
+
+
+def test_a_table_has_a_row_for_each_item(folder: Path) -> None:
+    pytest.importorskip("pyarrow")
+    pandas = pytest.importorskip("pandas")
+    diff = rd.open(folder).run("october", old="v1", new="v2").diff()
+    table = diff.to_arrow()
+    assert table.num_rows == 10
+    assert {"id", "verdict", "tool_calls.old", "tool_calls.new"} <= set(table.column_names)
+    frame = diff.to_pandas()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["verdict"].tolist() == [str(item.verdict) for item in diff.items]
+
+
+def test_a_report_is_written_in_the_format_of_its_suffix(folder: Path, tmp_path: Path) -> None:
+    diff = rd.open(folder).run("october", old="v1", new="v2").diff()
+    assert json.loads(diff.save(tmp_path / "d.json").read_text())["schema"] == "replaydiff.diff/1"
+    assert diff.save(tmp_path / "d.html").read_text().startswith("<!doctype html>")
+    with pytest.raises(rd.ReplayError, match=r"\.docx names no format"):
+        diff.save(tmp_path / "d.docx")
+
+
+def test_nothing_of_ours_is_imported_before_it_is_used() -> None:
+    code = "import sys, replaydiff; print(sorted(m for m in sys.modules if m.startswith('replaydiff.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_can_be_imported() -> None:
+    for name in dir(rd):
+        assert getattr(rd, name) is not None
+
+
+def test_the_blocks_of_the_page_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) >= 7
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert (tmp_path / "report.html").exists()
