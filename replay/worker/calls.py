@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import json
 import os
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ LARGEST_LINE = 64 * 1024 * 1024
 
 TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
 """The trial that the running code belongs to."""
+
+REFUSED: dict[int, str] = {}
+"""Trial → why it counts for nothing, whatever the agent did with the refusal."""
 
 # Made once: `json.dumps` with a default makes one for every message.
 _encode = json.JSONEncoder(default=replies.plain).encode
@@ -66,6 +70,19 @@ class Live:
         self._tell(result=result)
         return result
 
+    @contextlib.contextmanager
+    def collecting(self, items: list[Any]) -> Iterator[None]:
+        """Run a tool that gives its result item by item."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(error, GeneratorExit):
+                self._tell(result=items)
+            else:
+                self._tell(error=f"{type(error).__name__}: {error}")
+            raise
+        self._tell(result=items)
+
     def _tell(self, **outcome: Any) -> None:
         self._tools.tell({"trial": self._trial, "ran": self._index, **outcome})
 
@@ -80,6 +97,7 @@ class Tools:
         self._forked = False
         self.running: set[int] = set()
         """Trials that have begun and not ended."""
+        self._has_begun = False
         os.register_at_fork(after_in_child=self._after_fork)
 
     def ask(self, name: str, args: dict[str, Any]) -> Any:
@@ -110,6 +128,18 @@ class Tools:
             return Live(self, trial, answer["live"])
         return answer["result"]
 
+    def begin(self, trial: int) -> None:
+        """A trial begins."""
+        self._has_begun = True
+        self.running.add(trial)
+
+    def refuse(self, reason: str) -> Stopped:
+        """Keep why the running trial counts for nothing; what is returned ends it."""
+        trial = current_trial(self.running)
+        if trial is not None:
+            REFUSED.setdefault(trial, reason)
+        return Stopped(reason)
+
     def tell(self, message: dict[str, Any]) -> None:
         """Say what a tool gave that ran; nothing is answered. What cannot be written is left out."""
         try:
@@ -123,10 +153,12 @@ class Tools:
     def _trial(self, name: str) -> int:
         if self._forked:
             raise RuntimeError(f"{name} was called in a forked process, where replay cannot answer it")
-        trial = TRIAL.get()
-        if trial is None and len(self.running) == 1:
-            # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
-            trial = next(iter(self.running))
+        trial = current_trial(self.running)
+        if trial is None and not self._has_begun:
+            raise RuntimeError(
+                f"{name} was called before the first trial, while the agent was being made; a function that "
+                "makes the agent's tools is no tool itself: name the tools that it makes"
+            )
         if trial is None:
             raise RuntimeError(f"{name} was called from a thread that belongs to no trial")
         if trial not in self.running:
@@ -136,6 +168,15 @@ class Tools:
 
     def _after_fork(self) -> None:
         self._forked = True
+
+
+def current_trial(running: set[int]) -> int | None:
+    """Return the trial that the running code belongs to; None where that cannot be known."""
+    trial = TRIAL.get()
+    if trial is None and len(running) == 1:
+        # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
+        return next(iter(running))
+    return trial
 
 
 def carry_trial_into_threads() -> None:

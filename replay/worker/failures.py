@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 import traceback
+import types
 from typing import Any
 from urllib.error import HTTPError, URLError
 
@@ -38,6 +39,10 @@ PASSING_CLASSES = {
 """Class names (of the exception or a base) by which SDKs name faults of provider and network."""
 REQUESTS_CLASSES = {"ConnectionError", "Timeout"}
 """The same of requests, whose names are too common to count elsewhere."""
+
+
+PATCHED: set[types.CodeType] = set()
+"""The code of patched functions, of which no line is the user's own."""
 
 
 class Nonsense(Exception):  # noqa: N818 - it reads as what it says of an answer
@@ -74,7 +79,7 @@ def where(error: BaseException) -> str:
     frames = [
         (frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith((FOLDER, "<frozen"))
+        if not frame.f_code.co_filename.startswith((FOLDER, "<frozen")) and frame.f_code not in PATCHED
     ]
     if not frames:
         return ""

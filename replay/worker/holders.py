@@ -1,48 +1,63 @@
-"""Everyone who holds a function that was patched: they are made to hold the patch.
+"""Everyone who holds an object that another one must take the place of.
 
-A function that was imported by name, listed in a table, bound as a default or registered with a framework is
-found through the garbage collector, which knows all containers.
+They are found through the garbage collector, which knows all containers.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
 import types
 from typing import Any
 
-DEEPEST_HOLDER = 3
-"""How many tuples, partials or bound methods around a function are rebuilt to hold its patch."""
-
+DEEPEST_HOLDER = 4
+"""How many tuples, bound methods or views around an object are rebuilt to hold its successor."""
 
 Swaps = list[tuple[Any, Any]]
 """What is to be replaced, each with what takes its place."""
+_NONE: dict[str, str] = {}
+_VIEWS = (type(_NONE.keys()), type(_NONE.values()), type(_NONE.items()))
 
 
-def replace_everywhere(swaps: Swaps) -> None:
-    """Make every container that refers to an original refer to its patch.
+def replace_everywhere(swaps: Swaps, keep: tuple[Any, ...] = ()) -> Swaps:
+    """Make every container that refers to an original refer to its successor.
 
-    What cannot be changed (a tuple, a partial, a bound method) is rebuilt, and in turn replaced where it
-    is held.
+    What cannot be changed (a tuple, a bound method) is rebuilt, and in turn replaced where it is held.
+
+    Args:
+        swaps: what is replaced.
+        keep: containers of originals that stay as they are.
+
+    Returns:
+        Each original that something still holds, with its holder.
     """
-    # Our own pairs, and the patches, which remember what they replace, are to stay as they are.
-    own = {id(swaps)} | {id(swap) for swap in swaps} | {id(vars(new)) for _, new in swaps}
+    left: Swaps = []
+    # Our own pairs are to stay as they are.
+    own = {id(swaps)} | {id(swap) for swap in swaps} | {id(one) for one in keep}
     for _ in range(DEEPEST_HOLDER):
         if not swaps:
-            return
-        swaps = _replace_in_holders(swaps, own)
-        own |= {id(swaps)} | {id(swap) for swap in swaps} | {id(rebuilt) for _, rebuilt in swaps}
+            return left
+        swaps = _replace_in_holders(swaps, own, left)
+        own |= {id(swaps)} | {id(swap) for swap in swaps}
+    return left + [(old, "holders of holders") for old, _ in swaps]
 
 
-def _replace_in_holders(swaps: Swaps, own: set[int]) -> Swaps:
+def _replace_in_holders(swaps: Swaps, own: set[int], left: Swaps) -> Swaps:
     """Replace in whatever refers to an original; gives those holders that had to be rebuilt."""
     table = {id(swap[0]): swap for swap in swaps}
+    successors = {id(new) for _, new in swaps}
     rebuilt: Swaps = []
-    for holder in gc.get_referrers(*(original for original, _ in swaps)):
-        if id(holder) not in own and not isinstance(holder, types.FrameType):
-            successor = _replace_in(holder, table)
-            if successor is not None:
-                rebuilt.append((holder, successor))
+    wanted = tuple(original for original, _ in swaps)
+    own = own | {id(wanted)}
+    for holder in gc.get_referrers(*wanted):
+        if id(holder) in own or id(holder) in successors or isinstance(holder, types.FrameType):
+            continue
+        successor = _replace_in(holder, table)
+        if successor is not None:
+            rebuilt.append((holder, successor))
+        else:
+            left += [(table[id(one)][0], holder) for one in gc.get_referents(holder) if id(one) in table]
     return rebuilt
 
 
@@ -55,21 +70,45 @@ def _replace_in(holder: Any, table: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(holder, dict):
         _replace_in_dict(holder, table)
     elif isinstance(holder, list):
-        holder[:] = [new(value) for value in holder]
+        list.__setitem__(holder, slice(None), [new(value) for value in list.__iter__(holder)])
+    elif isinstance(holder, collections.deque):
+        for index, value in enumerate(list(holder)):
+            holder[index] = new(value)
     elif isinstance(holder, types.CellType):
         holder.cell_contents = new(holder.cell_contents)
     elif isinstance(holder, types.FunctionType):
         holder.__defaults__ = new(holder.__defaults__)
-    elif type(holder) is tuple:
-        return tuple(new(value) for value in holder)
-    elif isinstance(holder, types.MethodType):
-        return types.MethodType(new(holder.__func__), holder.__self__)
-    elif isinstance(holder, (staticmethod, classmethod)):
-        return type(holder)(new(holder.__func__))
     elif isinstance(holder, functools.partial):
-        return functools.partial(new(holder.func), *holder.args, **holder.keywords)
+        keywords = {key: new(value) for key, value in holder.keywords.items()}
+        parts = (new(holder.func), tuple(new(value) for value in holder.args), keywords, vars(holder) or None)
+        holder.__setstate__(parts)  # type: ignore[attr-defined]
     else:
+        successor = _rebuilt(holder, new)
+        if successor is not None:
+            return successor
         _replace_in_object(holder, table)
+    return None
+
+
+def _rebuilt(holder: Any, new: Any) -> Any:
+    """What takes the place of a holder that cannot be changed; None where it may be changed."""
+    if isinstance(holder, tuple):
+        values = [new(value) for value in holder]
+        return type(holder)(*values) if hasattr(holder, "_fields") else tuple(values)
+    if isinstance(holder, types.MethodType):
+        return types.MethodType(new(holder.__func__), new(holder.__self__))
+    if isinstance(holder, types.BuiltinMethodType):
+        return getattr(new(holder.__self__), holder.__name__)
+    if isinstance(holder, (staticmethod, classmethod)):
+        return type(holder)(new(holder.__func__))
+    if isinstance(holder, types.MappingProxyType):
+        [inner] = gc.get_referents(holder)
+        return types.MappingProxyType(new(inner))
+    if isinstance(holder, _VIEWS):
+        [inner] = gc.get_referents(holder)
+        successor = new(inner)
+        views = (successor.keys(), successor.values(), successor.items())
+        return next(view for view in views if type(view) is type(holder))
     return None
 
 
@@ -87,15 +126,15 @@ def _replace_in_object(holder: Any, table: dict[int, tuple[Any, Any]]) -> None:
 
 
 def _replace_in_dict(holder: dict[Any, Any], table: dict[int, tuple[Any, Any]]) -> None:
-    found = [key for key, value in list(holder.items()) if id(value) in table]
+    found = [(key, value) for key, value in dict.items(holder) if id(value) in table]
     # Python caches the attributes of classes, so a class's own dict must be changed through the class.
     owner = _class_of(holder) if found and "__module__" in holder and "__doc__" in holder else None
-    for key in found:
-        patch = table[id(holder[key])][1]
+    for key, value in found:
+        patch = table[id(value)][1]
         if owner is not None:
             setattr(owner, key, patch)
         else:
-            holder[key] = patch
+            dict.__setitem__(holder, key, patch)
 
 
 def _class_of(namespace: dict[Any, Any]) -> type | None:

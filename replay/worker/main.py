@@ -55,12 +55,17 @@ else:
     if sys.path and os.path.abspath(sys.path[0] or ".") == FOLDER:  # noqa: PTH100
         del sys.path[0]
     failures = _neighbour("failures")
+    trampoline = _neighbour("trampoline")
     replies = _neighbour("replies")
     shapes = _neighbour("shapes")
     calls = _neighbour("calls")
     answers = _neighbour("answers")
     holders = _neighbour("holders")
+    imports = _neighbour("imports")
     network = _neighbour("network")
+    decorators = _neighbour("decorators")
+    discovery = _neighbour("discovery")
+    tables = _neighbour("tables")
     patch = _neighbour("patch")
 
 PACKAGES = (
@@ -131,10 +136,14 @@ class Worker:
         if order["network"] is not None:
             network.Gate(order["network"]).close()
         module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
-        patch.apply(order["tools"], self.tools.ask)
+        self.patches = patch.Patches(order["tools"], self.tools.ask, self.tools.refuse)
+        self.patches.apply()
         target = shapes.resolve(module, order["entrypoint"], order["factory"], order["args"], self._wait)
+        # A factory may have filled the tables.
+        self.patches.apply()
         ready = {"mode": "async" if target.is_async else "sync", "takes": target.takes}
-        self.send({"ready": {**ready, "versions": versions() if order["packages"] else {}}})
+        installed = versions() if order["packages"] else {}
+        self.send({"ready": {**ready, "tools": self.patches.names, "versions": installed}})
         return target
 
     def _wait(self, awaitable: Any) -> Any:
@@ -152,14 +161,19 @@ class Worker:
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
         calls.TRIAL.set(trial)
-        self.tools.running.add(trial)
+        self.tools.begin(trial)
         began = time.perf_counter()
         try:
+            self.patches.renew()
+            began = time.perf_counter()
             value = target.call(order)
             if inspect.isawaitable(value):
                 value = self._wait(value)
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+        except shapes.Unusable as unusable:
+            took = time.perf_counter() - began
+            outcome = {"failed": failures.failed("agent_error", str(unusable))}
         except BaseException as error:
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
@@ -200,7 +214,7 @@ class Worker:
             self._cancel(order["cancel"])
             return
         trial = order["trial"]
-        self.tools.running.add(trial)
+        self.tools.begin(trial)
         self._tasks[trial] = self.loop.create_task(self._run_async(target, order))
 
     def _cancel(self, trial: int) -> None:
@@ -220,9 +234,14 @@ class Worker:
         self.send({"began": trial})
         began = time.perf_counter()
         try:
+            self.patches.renew()
+            began = time.perf_counter()
             value = await target.call(order)
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
+        except shapes.Unusable as unusable:
+            took = time.perf_counter() - began
+            outcome = {"failed": failures.failed("agent_error", str(unusable))}
         except BaseException as error:
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
@@ -235,10 +254,9 @@ class Worker:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
-        refused = network.REFUSED.pop(trial, None)
+        refused = calls.REFUSED.pop(trial, None)
         if refused is not None:
-            reason = f"it opened a connection to {refused}, which --no-network refuses"
-            outcome = {"failed": failures.failed("agent_error", reason)}
+            outcome = {"failed": failures.failed("agent_error", refused)}
         message = {"trial": trial, "ms": took * 1000, **outcome}
         try:
             self.send(message)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 else:
     calls = sys.modules["_replaydiff_worker_calls"]
 
-REFUSED: dict[int, str] = {}
-"""Trial → where its first refused connection led."""
-
 
 class RefusedError(PermissionError):
     """A connection that may not be made."""
@@ -76,7 +73,8 @@ class Gate:
     def _refuse(self, where: str) -> None:
         trial = calls.TRIAL.get()
         if trial is not None:
-            REFUSED.setdefault(trial, where)
+            reason = f"it opened a connection to {where}, which --no-network refuses"
+            calls.REFUSED.setdefault(trial, reason)
         raise RefusedError(f"--no-network refuses a connection to {where}")
 
 

@@ -8,31 +8,50 @@ A point is `module:attr[.attr…]` and may be
 - a tool: any other function. Its name is the tool's name; its arguments are those that were passed,
   positional ones by their parameter's name, and no defaults: that is what the model asked for, and what a
   recording holds;
-- a method, named through its class (`self` is left out) or through an object;
-- a mapping or list of tools, or a tool object with `name` and `func` or `coroutine` (LangChain).
+- a method, named through its class (`self` is left out; overriding subclasses are patched as well) or through
+  an object; a class whose instances are tools; an object that is one;
+- a table of tools in any shape and depth. What is added to it later is patched before it can be called.
 
-An async function stays async. Whatever else refers to a patched function (`from tools import f`, a table
-of tools, a default argument, a framework's registry) is made to refer to the patch: see `holders`.
-
-`answers` brings a recorded answer into the type that the function promises.
+`discovery` finds the functions behind a point, and their code is replaced (`trampoline`), so whoever holds
+them asks. `answers` brings a recorded answer into the type that the function promises.
 """
 
 from __future__ import annotations
 
+import builtins
+import contextlib
+import contextvars
 import functools
+import gc
 import inspect
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+import threading
+import types
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers, calls, holders, replies, shapes
+    from replaydiff.replay.worker import (
+        answers,
+        calls,
+        discovery,
+        holders,
+        imports,
+        replies,
+        shapes,
+        tables,
+        trampoline,
+    )
 else:
-    calls = sys.modules["_replaydiff_worker_calls"]
     answers = sys.modules["_replaydiff_worker_answers"]
+    calls = sys.modules["_replaydiff_worker_calls"]
+    discovery = sys.modules["_replaydiff_worker_discovery"]
     holders = sys.modules["_replaydiff_worker_holders"]
+    imports = sys.modules["_replaydiff_worker_imports"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
+    tables = sys.modules["_replaydiff_worker_tables"]
+    trampoline = sys.modules["_replaydiff_worker_trampoline"]
 
 Ask = Callable[[str, dict[str, Any]], Any]
 """Tool name and arguments → the answer."""
@@ -45,146 +64,526 @@ DISPATCHER_ARGS = {
     "function_arguments", "kwargs", "params", "parameters", "payload",
 }  # fmt: skip
 DISPATCHER_CALLS = {"call", "tool_call", "function_call", "tool_use", "block", "tool_block"}
+FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
+"""Arguments that LangChain gives to a tool's own method, and no model does."""
+NO_TOOLS = (int, float, complex, bytes, type(None))
+
+_LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_live", default=frozenset())
+"""Families of the tools that are running: what they call of themselves runs as well."""
 
 
-def apply(points: list[str], ask: Ask) -> None:
-    """Put every patch point's tools in the hands of `ask`.
+class Tool(trampoline.Handler):
+    """What a patched function calls: it asks instead of running the function."""
 
-    Raises:
-        shapes.Unusable: a point does not exist, or cannot be patched.
-    """
-    swaps: list[tuple[Any, Any]] = []
-    for point in points:
-        module_name, _, attributes = point.partition(":")
-        if not attributes:
-            raise shapes.Unusable(f"the patch point {point!r} must be written `module:attr`; check `tools`")
-        owner: Any = None
-        found, path, name = shapes.import_module(module_name, "patch point", "tools"), module_name, ""
-        for name in attributes.split("."):
-            owner, found = found, shapes.attribute(found, name, path)
-            path = f"{path}.{name}"
-        swaps += _patch(owner, name, found, point, ask)
-    holders.replace_everywhere(swaps)
+    def __init__(self, found: discovery.Found, original: Callable[..., Any], ask: Ask) -> None:
+        self.original: Any = original
+        self.family = found.family
+        self._ask = ask
+        like: Any = found.like or found.function
+        self.like = like
+        self._signature = trampoline.signature_of(like)
+        self._is_method = found.is_method
+        self._has_self = found.is_method and not found.hides_self
+        self._takes_input = found.takes_input
+        self._is_member = found.is_member
+        self._own_name = found.known or like.__name__
+        self._convert = answers.converter(like)
+        self._is_awaited = shapes.is_async(original)
+        self.name: str | None = None
+        """The tool's name, where a table or object gives it one."""
+        self.owners: dict[int, tuple[Any, str | None]] | None = {}
+        """Objects whose method is the tool, each with the tool's name; None: every object's is."""
+        self.others: dict[int, Any] = {}
+        """Objects of the same class whose method is no tool."""
+        self.join(found)
 
+    def join(self, found: discovery.Found) -> None:
+        """Take in one more place where the function was found."""
+        if found.owner is None:
+            self.name = found.name if self.name is None else self.name
+            self.owners = None
+        elif self.owners is not None:
+            known = self.owners.get(id(found.owner), (None, None))[1]
+            self.owners[id(found.owner)] = (found.owner, known or found.name)
 
-def _patch(owner: Any, name: str, found: Any, point: str, ask: Ask) -> list[tuple[Any, Any]]:
-    """Patch one point; gives what was replaced, with its replacement."""
-    if isinstance(found, (MutableMapping, list)):
-        places = list(found.items()) if isinstance(found, MutableMapping) else list(enumerate(found))
-        swaps = [swap for key, tool in places for swap in _patch_entry(found, key, tool, ask)]
-    elif isinstance(found, (tuple, Mapping)):
-        raise shapes.Unusable(
-            f"the patch point {point} is read-only; make it a list or dict, or name its tools"
-        )
-    elif _is_tool_object(found):
-        swaps = _patch_tool_object(found, ask)
-    elif inspect.isclass(found) or not callable(found):
-        swaps = []
-    else:
-        raw = inspect.getattr_static(owner, name)
-        of_class = inspect.isclass(owner) and not isinstance(raw, (staticmethod, classmethod))
-        new = _replacement(found, None, ask, skip_self=of_class)
-        setattr(owner, name, staticmethod(new) if inspect.isclass(owner) and not of_class else new)
-        original = getattr(found, "__func__", found) if inspect.isclass(owner) else found
-        swaps = [(original, new)]
-    if not swaps:
-        raise shapes.Unusable(
-            f"the patch point {point} is {replies.in_words(found)}; it must be a function, a method, "
-            "a tool object, or a dict or list of them"
-        )
-    return swaps
+    @property
+    def style(self) -> str | None:
+        """`name` for a dispatcher (name, args), `call` for (tool_call), None for a tool."""
+        named = self.name or next((name for _, name in (self.owners or {}).values()), None)
+        return None if named or self._is_member else _dispatch_style(self._signature, self._has_self)
 
+    @property
+    def names(self) -> list[str]:
+        """The names it asks under; a dispatcher's, with `(name, args)` after it."""
+        if self.style:
+            return [f"{self._own_name}(name, args)"]
+        names = {name for _, name in (self.owners or {}).values()} if self.owners else {self.name}
+        return sorted(name or self._own_name for name in names)
 
-def _patch_entry(table: Any, key: Any, tool: Any, ask: Ask) -> list[tuple[Any, Any]]:
-    """Patch one tool of a table: a function, a tool object, or a mapping with a function in it."""
-    name = key if isinstance(key, str) else None
-    if _is_tool_object(tool):
-        return _patch_tool_object(tool, ask)
-    if isinstance(tool, MutableMapping):
-        named = tool.get("name")
-        name = named if isinstance(named, str) else name
-        inner = [(field, value) for field, value in tool.items() if inspect.isroutine(value)]
-        swaps = [(value, _replacement(value, name, ask)) for _, value in inner]
-        for index, (field, _) in enumerate(inner):
-            tool[field] = swaps[index][1]
-        return swaps
-    if not callable(tool) or inspect.isclass(tool):
-        return []
-    new = _replacement(tool, name, ask)
-    table[key] = new
-    return [(tool, new)]
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of a plain function."""
+        if self._runs(args):
+            return self.original(*args, **kwargs)
+        if self._is_awaited:
+            return self.wait(args, kwargs)
+        answer = self._asked(args, kwargs)
+        if isinstance(answer, calls.Live):
+            with self._running():
+                return answer.run(lambda: self.original(*args, **kwargs))
+        return self._convert(answer)
 
+    async def wait(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of an async function."""
+        if self._runs(args):
+            return await self.original(*args, **kwargs)
+        answer = self._asked(args, kwargs)
+        if isinstance(answer, calls.Live):
+            with self._running():
+                return await answer.wait(self.original(*args, **kwargs))
+        return self._convert(answer)
 
-def _is_tool_object(value: Any) -> bool:
-    return isinstance(getattr(value, "name", None), str) and any(
-        inspect.isroutine(getattr(value, field, None)) for field in ("func", "coroutine")
-    )
+    def generate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
+        """Answer a call of a generator: a recorded list item by item, anything else as its one item."""
+        if self._runs(args):
+            return (yield from self.original(*args, **kwargs))
+        answer = self._asked(args, kwargs)
+        if isinstance(answer, calls.Live):
+            items: list[Any] = []
+            with answer.collecting(items), self._running():
+                for item in self.original(*args, **kwargs):
+                    items.append(item)
+                    yield item
+            return items
+        yield from answer if isinstance(answer, list) else [answer]
+        return answer
 
+    async def generate_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a call of an async generator."""
+        if self._runs(args):
+            async for item in self.original(*args, **kwargs):
+                yield item
+            return
+        answer = self._asked(args, kwargs)
+        if isinstance(answer, calls.Live):
+            items: list[Any] = []
+            with answer.collecting(items), self._running():
+                async for item in self.original(*args, **kwargs):
+                    items.append(item)
+                    yield item
+            return
+        for item in answer if isinstance(answer, list) else [answer]:
+            yield item
 
-def _patch_tool_object(tool: Any, ask: Ask) -> list[tuple[Any, Any]]:
-    swaps = []
-    for field in ("func", "coroutine"):
-        function = getattr(tool, field, None)
-        if inspect.isroutine(function):
-            new = _replacement(function, tool.name, ask, dispatches=False)
-            setattr(tool, field, new)
-            swaps.append((function, new))
-    return swaps
+    def _runs(self, args: tuple[Any, ...]) -> bool:
+        """Whether this call is no tool call: of another object, or by the tool itself while it runs."""
+        if self.family in _LIVE.get():
+            return True
+        if self.owners is None:
+            return False
+        owner = args[0] if args else None
+        if id(owner) in self.owners:
+            return False
+        space = getattr(self.original, "__globals__", {}).get("__name__", "")
+        return id(owner) in self.others or discovery.is_library(str(space))
 
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        token = _LIVE.set(_LIVE.get() | {self.family})
+        try:
+            yield
+        finally:
+            # A generator may be ended in another context than it was begun in.
+            with contextlib.suppress(ValueError):
+                _LIVE.reset(token)
 
-# --- the function in a tool's place ---------------------------------------------------------------
-
-
-def _replacement(
-    original: Callable[..., Any],
-    name: str | None,
-    ask: Ask,
-    *,
-    skip_self: bool = False,
-    dispatches: bool = True,
-) -> Callable[..., Any]:
-    """A function that asks instead of running `original`; `name` where a table gives the tool one."""
-    signature = _signature(original)
-    style = _dispatch_style(signature, skip_self) if dispatches and name is None else None
-    convert = answers.converter(original)
-    tool_name = name or getattr(original, "__name__", None) or type(original).__name__
-
-    def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if skip_self:
+    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name = self.name
+        if self.owners:
+            name = self.owners.get(id(args[0]) if args else 0, (None, None))[1]
+        if self._is_method:
             args = args[1:]
+        style = self.style
         if style == "name":
-            called, given = _split_dispatch(signature, args, kwargs, skip_self)
+            called, given = _split_dispatch(self._signature, args, kwargs, self._has_self)
         elif style == "call":
             called, given = _read_dispatched(args, kwargs)
+        elif self._takes_input:
+            called, given = name or self._own_name, replies.read_args([*args, *kwargs.values()][-1])
         else:
-            called, given = tool_name, _passed(signature, args, kwargs, skip_self)
-        return ask(called, given)
-
-    # The original is kept in `__wrapped__`: whatever else refers to it will refer to the patch.
-    def patched(*args: Any, **kwargs: Any) -> Any:
-        answer = asked(args, kwargs)
-        if isinstance(answer, calls.Live):
-            return answer.run(lambda: new.__wrapped__(*args, **kwargs))
-        return convert(answer)
-
-    async def patched_async(*args: Any, **kwargs: Any) -> Any:
-        answer = asked(args, kwargs)
-        if isinstance(answer, calls.Live):
-            return await answer.wait(new.__wrapped__(*args, **kwargs))
-        return convert(answer)
-
-    new: Any = patched_async if shapes.is_async(original) else patched
-    assigned = [field for field in functools.WRAPPER_ASSIGNMENTS if hasattr(original, field)]
-    functools.update_wrapper(new, original, assigned=assigned)
-    replacement: Callable[..., Any] = new
-    return replacement
+            called = name or self._own_name
+            given = _passed(self._signature, args, kwargs, self._has_self)
+            if self._is_member:
+                given = _unpacked(_without_framework(given), args)
+        return self._ask(called, given)
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
+class Patches:
+    """The patch points of an agent, and all that was patched for them."""
+
+    def __init__(self, points: list[str], ask: Ask, refuse: Callable[[str], BaseException]) -> None:
+        """Make it ready to apply.
+
+        Args:
+            points: `module:attr[.attr…]`.
+            ask: answers a tool call.
+            refuse: keeps why the running trial cannot go on; what it returns is raised.
+        """
+        self.points = points
+        self._ask, self._refuse = ask, refuse
+        self.tools: list[Tool] = []
+        self._caches: list[Any] = []
+        self._classes: dict[tuple[type, str], str | None] = {}
+        self._known: dict[int, Any] = {}
+        self._texts: set[str] = set()
+        self._checking: set[int] = set()
+        self._lock = threading.RLock()
+        self._is_applied = False
+        self._modules: set[str] = set()
+        self._files: set[str] = set()
+
+    def apply(self) -> None:
+        """Patch every point's tools; what is patched already stays so.
+
+        Raises:
+            shapes.Unusable: a point does not exist, or a tool of it cannot be patched.
+        """
+        with self._lock:
+            found = discovery.Discovery()
+            for point in self.points:
+                module_name, _, attributes = point.partition(":")
+                if not attributes:
+                    raise shapes.Unusable(
+                        f"the patch point {point!r} must be written `module:attr`; check `tools`"
+                    )
+                module = shapes.import_module(module_name, "patch point", "tools")
+                self._find(found, module, module_name, attributes)
+            self._install(found)
+            if self.points and not self._is_applied:
+                self._is_applied = True
+                self._watch_classes()
+                imports.Guard(self.is_ours, self.apply_to, self._refuse)
+
+    def is_ours(self, module: str, file: str) -> bool:
+        """Whether a module, known by its name or its file, holds tools."""
+        return file in self._files if file else module in self._modules
+
+    def apply_to(self, module: Any) -> None:
+        """Patch the tools of a module that was run again, or under another name.
+
+        What cannot be patched ends the trial: the functions are there, and run for real.
+        """
+        known = {name for name in self._modules if imports.file_of(name)} | {module.__name__}
+        file = imports.real_path(getattr(module, "__file__", None))
+        names = [name for name in known if name == module.__name__ or imports.file_of(name) == file]
+        with self._lock:
+            found = discovery.Discovery()
+            try:
+                for point in self.points:
+                    name, _, attributes = point.partition(":")
+                    if name in names:
+                        self._find(found, module, module.__name__, attributes)
+                for name, attributes, tool in self.homes():
+                    if name in names and "<locals>" not in attributes:
+                        with contextlib.suppress(AttributeError):
+                            self._find(found, module, module.__name__, attributes, tool)
+                self._install(found)
+            except shapes.Unusable as unusable:
+                raise self._refuse(
+                    f"a module was run again whose tools cannot be answered: {unusable}"
+                ) from None
+
+    def renew(self) -> None:
+        """Before a trial: patch what took a tool's place, and empty caches of other trials' answers."""
+        self.apply()
+        for cache in self._caches:
+            cache.cache_clear()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tools that are answered."""
+        return sorted({name for tool in self.tools for name in tool.names})
+
+    def homes(self) -> list[tuple[str, str, str | None]]:
+        """Where the patched functions are defined: module, qualified name, and the tool's name."""
+        return sorted(
+            {
+                (str(tool.like.__module__), tool.like.__qualname__, None if tool.style else tool.names[0])
+                for tool in self.tools
+            },
+            key=str,
+        )
+
+    def _find(
+        self, found: discovery.Discovery, module: Any, path: str, attributes: str, name: str | None = None
+    ) -> None:
+        owner, value, attribute, point = None, module, "", f"{path}:{attributes}"
+        for attribute in attributes.split("."):
+            owner, value = value, shapes.attribute(value, attribute, path)
+            path = f"{path}.{attribute}"
+        if not found.point(owner, attribute, value, point, name):
+            raise shapes.Unusable(
+                f"the patch point {point} is {replies.in_words(value)}; it must be a function, a method, "
+                "a class or object that is called as a tool, or a table of them"
+            )
+
+    # --- putting patches in place ------------------------------------------------------------------
+
+    def _install(self, found: discovery.Discovery) -> None:
+        for table, key, alias in found.aliases:
+            copy = _copied(alias.function)
+            tables.put(table, key, copy)
+            one = discovery.Found(copy, alias.name, alias.path, like=alias.function, family=id(copy))
+            found.found.append(one)
+        new: dict[int, list[discovery.Found]] = {}
+        for one in found.found:
+            handler = trampoline.handler_of(one.function)
+            if handler is not None:
+                handler.join(one)
+            else:
+                new.setdefault(id(one.function), []).append(one)
+        caches = [*found.caches, *(self._replace(list(new.values())) if new else ())]
+        for partial, one in found.partials:
+            self._patch_partial(partial, one)
+        self._take_places(caches, found.tables)
+        for cls, attribute, name in found.classes:
+            self._watch_subclasses(cls)
+            self._classes[cls, attribute] = name
+        self._modules = {point.partition(":")[0] for point in self.points}
+        self._modules |= {str(tool.like.__module__) for tool in self.tools}
+        self._files = {file for name in self._modules if (file := imports.file_of(name))}
+
+    def _take_places(self, caches: list[Any], found: list[Any]) -> None:
+        """Put functions in the place of caches around them, and watched tables in the place of tables."""
+        new = {id(cache): cache for cache in caches if not any(cache is known for known in self._caches)}
+        self._caches += new.values()
+        watched = [(table, self._watched(table)) for table in found if not tables.is_watched(table)]
+        swaps = [(cache, cache.__wrapped__) for cache in new.values()]
+        swaps += [swap for swap in watched if swap[0] is not swap[1]]
+        if not swaps:
+            return
+        own = (self._caches, self._known, caches, new, found, watched, *watched)
+        for original, holder in holders.replace_everywhere(swaps, own):
+            # A cache that stays in use is emptied before every trial.
+            if type(original) is not functools._lru_cache_wrapper:
+                raise shapes.Unusable(
+                    f"the table of tools ({replies.in_words(original)}) is also held by "
+                    f"{replies.in_words(holder)}, through which tools could be added unseen; "
+                    "name the tools themselves"
+                )
+
+    def _replace(self, groups: list[list[discovery.Found]]) -> list[Any]:
+        """Replace the code of functions and of their copies; returns the caches around them."""
+        functions = [group[0].function for group in groups]
+        running = trampoline.suspended({function.__code__ for function in functions})
+        if running is not None:
+            raise shapes.Unusable(
+                f"the tool {running.__qualname__} is running already, as {replies.in_words(running)} that "
+                "was made before the first trial; a module must not start work when it is imported"
+            )
+        copies, caches = trampoline.holders_of(functions)
+        for group in groups:
+            for function in [group[0].function, *copies.get(id(group[0].function), ())]:
+                tool = Tool(group[0], trampoline.ORIGINALS.take(function), self._ask)
+                for one in group[1:]:
+                    tool.join(one)
+                if tool.owners:
+                    tool.others = _others(function, tool.owners)
+                trampoline.replace_code(function, tool)
+                if function is group[0].function:
+                    self.tools.append(tool)
+        return caches
+
+    def _patch_partial(self, partial: Any, found: discovery.Found) -> None:
+        """Make a partial ask for the arguments that it is called with, without those that are bound in it."""
+        handler = trampoline.handler_of(partial.func)
+        if handler is None or getattr(partial.func, "replay_partial", False):
+            return
+        args, keywords, is_method = partial.args, partial.keywords, not isinstance(partial, functools.partial)
+
+        def run(*given: Any, **named: Any) -> Any:
+            own, given = given[:is_method], given[is_method:]
+            return handler.original(*own, *args, *given, **{**keywords, **named})
+
+        signature = (
+            _signature_of_partial(handler.original, partial)
+            if is_method
+            else trampoline.signature_of(functools.partial(handler.original, *args, **keywords))
+        )
+        run.__name__ = run.__qualname__ = found.name or handler.like.__name__
+        run.__module__, run.__doc__ = handler.like.__module__, handler.like.__doc__
+        run.__annotations__ = dict(getattr(handler.like, "__annotations__", {}))
+        vars(run)["replay_partial"] = True
+        if signature is not None:
+            vars(run)["__signature__"] = signature
+        function: Any = run
+        one = discovery.Found(function, found.name, found.path, is_method=is_method, family=found.family)
+        tool = Tool(one, trampoline.ORIGINALS.take(function), self._ask)
+        self.tools.append(tool)
+        trampoline.replace_code(function, tool)
+        if is_method:
+            partial.func, partial.args, partial.keywords = run, (), {}
+        else:
+            partial.__setstate__((run, (), {}, vars(partial) or None))
+
+    def _watched(self, table: Any) -> Any:
+        if gc.is_tracked(table) and any(
+            isinstance(holder, (type, types.ModuleType)) or getattr(holder, "__dict__", None) is table
+            for holder in gc.get_referrers(table)
+        ):
+            raise shapes.Unusable(
+                "a patch point is the namespace of a module, class or object; name its tools"
+            )
+        for _, value in tables.members(table):
+            self._known[id(value)] = value
+        try:
+            return tables.watch(table, self._check)
+        except TypeError as error:
+            raise shapes.Unusable(
+                f"the table of tools is {replies.in_words(table)}, to which tools could be added unseen "
+                f"({error}); name the tools themselves"
+            ) from None
+
+    def _check(self, table: Any) -> None:
+        """Patch what has come into a table since it was last looked at."""
+        if id(table) in self._checking:
+            return
+        with self._lock:
+            self._checking.add(id(table))
+            try:
+                for key, value in tables.members(table):
+                    if not self._is_known(value):
+                        self._add(table, key, value)
+            finally:
+                self._checking.discard(id(table))
+
+    def _is_known(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return value in self._texts
+        return isinstance(value, NO_TOOLS) or self._known.get(id(value)) is value
+
+    def _add(self, table: Any, key: Any, value: Any) -> None:
+        found = discovery.Discovery()
+        name = key if isinstance(key, str) else None
+        try:
+            found.add(value, name, f"{replies.in_words(table)}[{key!r}]")
+            self._install(found)
+        except shapes.Unusable as unusable:
+            raise self._refuse(f"a tool was added that cannot be answered: {unusable}") from None
+        if isinstance(value, str):
+            self._texts.add(value)
+        else:
+            self._known[id(value)] = value
+
+    # --- classes that come later -------------------------------------------------------------------
+
+    def _watch_classes(self) -> None:
+        """Patch the methods of subclasses that are made from now on."""
+        build = builtins.__build_class__
+
+        @functools.wraps(build)
+        def build_class(*args: Any, **kwargs: Any) -> Any:
+            cls = build(*args, **kwargs)
+            self._new_class(cls)
+            return cls
+
+        builtins.__build_class__ = build_class
+
+    def _watch_subclasses(self, cls: type) -> None:
+        """Have subclasses announce themselves that no `class` statement makes."""
+        if any(known is cls for known, _ in self._classes):
+            return
+        base: Any = cls
+        own = base.__dict__.get("__init_subclass__")
+
+        def announce(sub: Any, **kwargs: Any) -> None:
+            if own is not None:
+                own.__get__(None, sub)(**kwargs)
+            else:
+                super(base, sub).__init_subclass__(**kwargs)
+            self._new_class(sub)
+
+        # A class that takes no attributes has its subclasses looked for before every trial.
+        with contextlib.suppress(AttributeError, TypeError):
+            hook: Any = announce
+            base.__init_subclass__ = classmethod(hook)
+
+    def _new_class(self, cls: Any) -> None:
+        if not isinstance(cls, type) or not self._classes:
+            return
+        for (base, attribute), name in list(self._classes.items()):
+            if cls is not base and base in cls.__mro__ and attribute in cls.__dict__:
+                try:
+                    self.apply_to_class(cls, attribute, name)
+                except shapes.Unusable as unusable:
+                    raise self._refuse(str(unusable)) from None
+
+    def apply_to_class(self, cls: type, attribute: str, name: str | None) -> None:
+        """Patch one method of a class and of its subclasses."""
+        with self._lock:
+            found = discovery.Discovery()
+            path = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
+            found.class_method(cls, attribute, inspect.getattr_static(cls, attribute), path, name)
+            self._install(found)
+
+
+def _copied(function: Any) -> types.FunctionType:
+    """A function of its own that runs what this one runs, or asks as this one asks."""
+    handler = trampoline.handler_of(function)
+    source = handler.original if isinstance(handler, Tool) else function
+    copy = trampoline.ORIGINALS.copied(source)
+    copy.__qualname__, copy.__module__, copy.__doc__ = (
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+    )
+    copy.__annotations__ = dict(function.__annotations__)
+    copy.__dict__.update(function.__dict__)
+    return copy
+
+
+def _others(function: types.FunctionType, owners: Mapping[int, Any]) -> dict[int, Any]:
+    """Objects that have this function as a method and are no tools, as far as they live now."""
+    classes = tuple(
+        {cls for owner, _ in owners.values() for cls in type(owner).__mro__ if _defines(cls, function)}
+    )
+    return {
+        id(one): one for one in gc.get_objects() if issubclass(type(one), classes) and id(one) not in owners
+    }
+
+
+def _defines(cls: type, function: types.FunctionType) -> bool:
+    return any(getattr(raw, "__func__", raw) is function for raw in cls.__dict__.values())
+
+
+def _signature_of_partial(function: Any, partial: Any) -> inspect.Signature | None:
+    """The signature of a partial method, `self` included."""
+    signature = trampoline.signature_of(function)
+    if signature is None:
         return None
+    first, *rest = signature.parameters.values()
+    left = [one for one in rest[len(partial.args) :] if one.name not in partial.keywords]
+    return signature.replace(parameters=[first, *left])
+
+
+def _without_framework(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without those that a framework, and no model, gave."""
+    kinds = (str, int, float, list, dict, type(None))
+    return {
+        key: value for key, value in given.items() if key not in FRAMEWORK_ARGS or isinstance(value, kinds)
+    }
+
+
+def _unpacked(given: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments out of a tool object's only argument, where it was given them all in one."""
+    if len(args) == 1 and len(given) == 1:
+        ((key, value),) = given.items()
+        if key.strip("_").lower() in DISPATCHER_ARGS and isinstance(value, (Mapping, str)):
+            unpacked = replies.read_args(value)
+            return given if "_raw" in unpacked else unpacked
+    return given
+
+
+# --- the arguments of a call ----------------------------------------------------------------------
 
 
 def _dispatch_style(signature: inspect.Signature | None, skip_self: bool) -> str | None:

@@ -284,9 +284,9 @@ def test_several_points_are_patched_together(tmp_path: Path) -> None:
     assert outcome.final_response == "'ab'"
 
 
-def test_a_tuple_of_tools_is_no_patch_point(tmp_path: Path) -> None:
-    with pytest.raises(VersionError, match="tools:frozen is read-only; make it a list or dict"):
-        ask(tmp_path, "1", tools="tools:frozen")
+def test_a_tuple_of_tools_is_patched(tmp_path: Path) -> None:
+    tape = recorded("lookup", "answered", order_id="7")
+    assert ask(tmp_path, "tools.frozen[0]('7')", tape, tools="tools:frozen").final_response == "'answered'"
 
 
 def test_a_call_in_a_forked_process_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,190 @@
+"""What a decorator made of a function: the function inside it, and whether the decorator may run.
+
+A decorator that only retries, times or logs keeps running, and the function inside it is answered. Any other
+is taken as part of the tool, and the decorated function is answered as a whole: a decorator may keep answers
+from one trial to the next, open a session, or send something.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import logging
+import re
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+DEEPEST = 10
+"""Decorators around a function that are looked through."""
+RETRY_PACKAGES = {"backoff", "opnieuw", "retry", "retrying", "stamina", "tenacity"}
+"""Packages whose decorators only call the function again."""
+PLUMBING_MODULES = {"asyncio", "functools", "logging", "math", "random", "time", "traceback", "warnings"}
+"""Modules that a decorator which only retries, times or logs may use."""
+PLUMBING_ATTRIBUTES = {
+    "CancelledError", "TimeoutError", "__name__", "__qualname__", "debug", "error", "exception", "getLogger",
+    "info", "iscoroutinefunction", "monotonic", "perf_counter", "random", "sleep", "time", "timeout",
+    "uniform", "wait_for", "warning",
+}  # fmt: skip
+"""What such a decorator may use of anything, where it uses asyncio."""
+PLUMBING_BUILTINS = {
+    "abs", "bool", "callable", "dict", "enumerate", "float", "format", "getattr", "hasattr", "int",
+    "isinstance", "issubclass", "iter", "len", "list", "max", "min", "next", "print", "range", "repr",
+    "reversed", "round", "str", "sum", "super", "tuple", "type", "zip",
+}  # fmt: skip
+CHANGING = re.compile("STORE_(GLOBAL|NAME|ATTR|SUBSCR|SLICE)|DELETE_(GLOBAL|NAME|ATTR|SUBSCR)|IMPORT_")
+"""Instructions that change something which outlives the call."""
+CONSTANTS = (str, bytes, int, float, complex, bool, type(None), logging.Logger)
+
+
+def names_of(function: Any, name: str | None) -> set[str]:
+    """Return the names under which a function is found in its modules, beside the one it was found under."""
+    spaces = [
+        getattr(function, "__globals__", {}),
+        vars(sys.modules.get(str(getattr(function, "__module__", None)), types)),
+    ]
+    names = {key for space in spaces for key, value in list(space.items()) if value is function}
+    own = getattr(function, "__name__", None)
+    # `functools.wraps` gives a decorated function the name of any function it likes.
+    return {one for one in names or {own} if isinstance(one, str)} | ({name} if name else set())
+
+
+def layers_of(function: Any, name: str | None) -> list[Any]:
+    """Return a decorated function, the functions that its decorators put around the original, and this.
+
+    Args:
+        function: a function, or a callable object such as a decorator that is a class.
+        name: what it is called where it was found; None where that is not known.
+
+    Returns:
+        The function itself first and its original last; the function by itself where it is not decorated.
+    """
+    names = names_of(function, name)
+    layers, current = [function], function
+    while len(layers) < DEEPEST:
+        wrapped = _function(_wrapped(current))
+        if wrapped is not None and (_calls(current, wrapped) or wrapped.__name__ in names):
+            layers.append(wrapped)
+            current = wrapped
+            continue
+        path = _path(current, names)
+        if not path:
+            break
+        layers += path
+        current = path[-1]
+    return layers
+
+
+def only_plumbing(layers: list[Any]) -> bool:
+    """Whether all that stands around the original only retries, times or logs, and calls it."""
+    return all(
+        type(layer) is types.FunctionType and _is_plumbing(layer, inner)
+        for layer, inner in zip(layers, layers[1:])  # noqa: B905, RUF007 - Python 3.9
+    )
+
+
+def _wrapped(function: Any) -> Any:
+    if type(function).__name__ in ("FunctionWrapper", "BoundFunctionWrapper"):
+        # Of `wrapt`: it hides its own attributes behind those of the function.
+        return getattr(function, "__wrapped__", None)
+    return getattr(function, "__dict__", {}).get("__wrapped__")
+
+
+def _calls(function: Any, wrapped: types.FunctionType) -> bool:
+    """Whether a function holds the one that it says it wraps, or names a global variable that does."""
+    if any(_function(value) is wrapped for value in _held(function)):
+        return True
+    code, space = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    return code is not None and any(
+        space.get(name) is wrapped for one in _codes(code) for name in one.co_names
+    )
+
+
+def _path(function: Any, names: set[str], depth: int = 0) -> list[types.FunctionType]:
+    """The functions on the way to one of these names, in what a function holds and in what those hold."""
+    for value in _held(function) if depth < DEEPEST else ():
+        inner = _function(value)
+        if inner is not None and inner.__name__ in names and inner is not function:
+            return [inner]
+    for value in _held(function) if depth < DEEPEST else ():
+        inner = _function(value)
+        if inner is not None and inner is not function:
+            rest = _path(inner, names, depth + 1)
+            if rest:
+                return [inner, *rest]
+    return []
+
+
+def _is_plumbing(layer: types.FunctionType, inner: Any) -> bool:
+    if str(layer.__globals__.get("__name__", "")).partition(".")[0] in RETRY_PACKAGES:
+        return True
+    if not any(value is inner for value in _cells(layer)):
+        return False
+    if not all(value is inner or _is_harmless(value) for value in _cells(layer)):
+        return False
+    return all(_is_plumbing_code(code, layer.__globals__) for code in _codes(layer.__code__))
+
+
+def _is_plumbing_code(code: types.CodeType, space: dict[str, Any]) -> bool:
+    modules, attributes = set(), set()
+    for instruction in dis.get_instructions(code):
+        name = instruction.argval
+        if CHANGING.match(instruction.opname):
+            return False
+        if instruction.opname == "STORE_DEREF" and name in code.co_freevars:
+            return False
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            attributes.add(name)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            value = space[name] if name in space else _builtin(name)
+            if isinstance(value, types.ModuleType):
+                modules.add(value.__name__)
+            elif not _is_harmless(value):
+                return False
+    # Other functions of asyncio start programs and open connections.
+    return modules <= PLUMBING_MODULES and ("asyncio" not in modules or attributes <= PLUMBING_ATTRIBUTES)
+
+
+def _builtin(name: str) -> Any:
+    """A built-in error as it is, None for a function that changes nothing, and else something harmful."""
+    found = getattr(builtins, name, object)
+    return None if name in PLUMBING_BUILTINS else found
+
+
+def _is_harmless(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return all(_is_harmless(one) for one in value)
+    if isinstance(value, type):
+        return issubclass(value, BaseException)
+    return isinstance(value, CONSTANTS) or getattr(value, "__module__", None) in ("time", "random", "math")
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)
+
+
+def _held(function: Any) -> list[Any]:
+    if type(function) is types.FunctionType:
+        return _cells(function)
+    return list(getattr(function, "__dict__", {}).values()) if not isinstance(function, type) else []
+
+
+def _cells(function: types.FunctionType) -> list[Any]:
+    found = []
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return found
+
+
+def _function(value: Any) -> types.FunctionType | None:
+    while type(value) in (functools.partial, types.MethodType, staticmethod, classmethod):
+        value = value.func if type(value) is functools.partial else value.__func__
+    return value if type(value) is types.FunctionType else None

@@ -1,0 +1,539 @@
+"""What in a value is a tool: every function behind it that would do the tool's work.
+
+A value may be a function, a method, a class or object whose instances are called, a partial, a decorated
+function, or a table of them: mappings, lists, tuples, sets, in any depth. What is no tool at all (a text, a
+schema) is passed over; a tool whose code cannot be replaced is refused by name.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+import types
+import weakref
+from collections.abc import Iterator, Mapping, MutableMapping, Set
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import decorators, replies, shapes, trampoline
+else:
+    decorators = sys.modules["_replaydiff_worker_decorators"]
+    replies = sys.modules["_replaydiff_worker_replies"]
+    shapes = sys.modules["_replaydiff_worker_shapes"]
+    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+
+FIELDS = (
+    "func", "coroutine", "fn", "async_fn", "_fn", "_async_fn", "afunc", "_func", "function", "_function",
+    "callable", "handler", "impl", "implementation", "on_invoke_tool", "on_invoke", "callback", "tool_func",
+    "entrypoint",
+)  # fmt: skip
+"""Attributes in which tool objects of frameworks hold the function that does the work."""
+METHODS = (
+    "_run", "_arun", "_call", "_acall", "_execute", "_aexecute", "_invoke", "_ainvoke", "run", "arun",
+    "run_async", "run_json", "call", "acall", "call_tool", "execute", "aexecute", "invoke", "ainvoke",
+    "forward", "aforward", "on_invoke_tool", "on_invoke", "handle", "perform", "apply", "process", "__call__",
+)  # fmt: skip
+"""Methods by which tool objects and tool classes are called."""
+INPUT_NAMES = ("on_invoke_tool", "on_invoke", "run_json")
+"""Of those, what takes the arguments as one JSON text or mapping, last."""
+SCHEMA_BASES = ("BaseModel", "Enum", "TypedDict", "BaseException", "Struct")
+LIBRARIES = ("site-packages", "dist-packages")
+DEEPEST = 50
+_REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A function that does a tool's work."""
+
+    function: types.FunctionType
+    name: str | None
+    """The tool's name, where the table or object gives it one; None: the function's own name."""
+    path: str
+    """Where it was found, as in `app:TOOLS['cancel'].func`."""
+    known: str | None = None
+    """What it is bound to, where its own name says nothing."""
+    like: types.FunctionType | None = None
+    """The function whose name and signature are the tool's, where decorators hide them."""
+    is_method: bool = False
+    """Its first argument is an object or a class, which is no argument of the tool."""
+    owner: Any = None
+    """The object whose method is the tool; None where every object's is."""
+    takes_input: bool = False
+    """Its last argument holds all arguments of the tool, as JSON or as a mapping."""
+    hides_self: bool = False
+    """Its first argument is the object, and the signature of `like` has no such parameter."""
+    is_member: bool = False
+    """It is a tool object's own function, so it dispatches to no other tool."""
+    family: int = 0
+    """The same for functions that are one tool: while one of them runs, the others run as well."""
+
+
+class Discovery:
+    """Finds tools, and keeps what else must be known to answer them."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+        self.tables: list[Any] = []
+        """Containers that can be added to, innermost first."""
+        self.caches: list[Any] = []
+        """`functools.lru_cache` around tools."""
+        self.partials: list[tuple[Any, Found]] = []
+        """Partials that are tools, each with its function."""
+        self.classes: list[tuple[type, str, str | None]] = []
+        """Classes whose subclasses may override a tool: class, method, name of the tool."""
+        self.aliases: list[tuple[Any, Any, Found]] = []
+        """Table, key and function of a tool that the table also holds under another name."""
+        self._named: dict[int, str | None] = {}
+        self._open: set[int] = set()
+
+    def point(self, owner: Any, attribute: str, value: Any, path: str, name: str | None = None) -> bool:
+        """Find the tools of what a patch point names: an attribute of a module, class or object."""
+        raw = inspect.getattr_static(owner, attribute, None)
+        if inspect.isclass(owner) and _is_of_class(raw):
+            return self.class_method(owner, attribute, raw, path, name)
+        return self.add(value, name, path, attribute)
+
+    def add(self, value: Any, name: str | None, path: str, known: str | None = None) -> bool:
+        """Find the tools in a value.
+
+        Args:
+            value: anything.
+            name: the tool's name; None where it has none but its own.
+            path: where it stands, for sentences.
+            known: the name it is bound to, where `name` is None.
+
+        Returns:
+            Whether there is one.
+
+        Raises:
+            shapes.Unusable: there is a tool in it that cannot be patched.
+        """
+        if id(value) in self._open or len(self._open) > DEEPEST:
+            return False
+        self._open.add(id(value))
+        try:
+            return self._add(value, name, path, known)
+        finally:
+            self._open.discard(id(value))
+
+    def _add(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+        kind = type(value)
+        if kind is types.FunctionType:
+            return self._function(Found(value, name, path), known)
+        if kind is types.MethodType:
+            return self._method(value, name, path, known)
+        if kind in (staticmethod, classmethod):
+            found = Found(value.__func__, name, path, is_method=kind is classmethod)
+            return self._function(found, known) if inspect.isfunction(value.__func__) else False
+        if isinstance(value, (functools.partial, functools.partialmethod)):
+            return self._partial(value, name, path, known)
+        if kind is functools._lru_cache_wrapper:
+            self.caches.append(value)
+            return self.add(value.__wrapped__, name, path, known)
+        if kind in (weakref.ref, weakref.WeakMethod):
+            return self.add(value(), name, path, known)
+        if isinstance(value, types.ModuleType):
+            raise _refused(path, "a module; name its functions")
+        if _is_mock(value):
+            raise _refused(path, "a mock, whose calls cannot be answered; name the tool that it stands for")
+        if isinstance(value, str):
+            return self._reference(value, name, path)
+        if isinstance(value, Mapping):
+            return self._mapping(value, name, path)
+        if isinstance(value, (list, tuple, Set, collections.deque)):
+            return self._sequence(value, name, path)
+        if isinstance(value, type):
+            return self._class(value, name, path)
+        if inspect.isroutine(value):
+            raise _built_in(value, path)
+        return self._object(value, name, path, known)
+
+    # --- functions -------------------------------------------------------------------------------
+
+    def _function(self, found: Found, known: str | None = None) -> bool:
+        function = found.function
+        if hasattr(function, "registry") and hasattr(function, "dispatch"):
+            # Of `functools.singledispatch`.
+            for one in function.registry.values():
+                if _has_code(one):
+                    self._keep(dataclasses.replace(found, function=one, like=function, family=id(function)))
+            self._keep(found)
+            return True
+        if function.__name__ == "<lambda>" or (known == function.__code__.co_name != function.__name__):
+            # `functools.wraps` gave it the name of something that it does not call.
+            found = dataclasses.replace(found, known=known)
+        if trampoline.handler_of(function) is not None:
+            self._keep(found)
+            return True
+        layers = decorators.layers_of(function, found.name or known)
+        original = layers[-1]
+        shared = self._named.setdefault(id(original), found.name) not in (None, found.name)
+        answered = [original] if decorators.only_plumbing(layers) and not shared else layers
+        for one in answered:
+            if _has_code(one):
+                family = found.family or id(original)
+                self._keep(dataclasses.replace(found, function=one, like=original, family=family))
+        return True
+
+    def _keep(self, found: Found) -> None:
+        self.found.append(found if found.family else dataclasses.replace(found, family=id(found.function)))
+
+    def _method(self, value: types.MethodType, name: str | None, path: str, known: str | None) -> bool:
+        function, owner = value.__func__, value.__self__
+        if type(function) is functools._lru_cache_wrapper:
+            self.caches.append(function)
+            function = function.__wrapped__
+        if type(function) is not types.FunctionType:
+            return self.add(function, name, path, known)
+        one = None if inspect.isclass(owner) else owner
+        return self._function(Found(function, name, path, is_method=True, owner=one), known)
+
+    def _partial(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+        """A partial asks under its own name; so does its function, which others may call."""
+        before = len(self.found)
+        if not self.add(value.func, name, path, known):
+            raise _refused(path, "a partial of something that cannot be patched")
+        if len(self.found) > before:
+            self.partials.append((value, self.found[before]))
+        return True
+
+    def _reference(self, text: str, name: str | None, path: str) -> bool:
+        """A text such as `app.tools:cancel`, by which a table names its tool."""
+        if len(text) > 200 or not _REFERENCE.fullmatch(text):
+            return False
+        module_name, _, attribute = text.replace(":", ".").rpartition(".")
+        root = module_name.partition(".")[0]
+        if root not in sys.modules and importlib.util.find_spec(root) is None:
+            return False
+        try:
+            found = getattr(importlib.import_module(module_name), attribute)
+        except Exception:
+            return False
+        return callable(found) and self.add(found, name, path, attribute)
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def _mapping(self, table: Any, name: str | None, path: str) -> bool:
+        if type(table) is types.MappingProxyType:
+            import gc
+
+            inner = [one for one in gc.get_referents(table) if isinstance(one, Mapping)]
+            return sum(self.add(one, name, path) for one in inner) > 0
+        own = table.get("name")
+        tool = own if isinstance(own, str) else name if any(key in FIELDS for key in table) else None
+        tools = 0
+        later = []
+        for key, value in list(table.items()):
+            inside = tool or (key if isinstance(key, str) else name)
+            if not isinstance(key, (str, bytes, int, tuple, type, type(None))):
+                tools += self.add(key, None, f"{path} (key)")
+            if tool and key not in FIELDS and not _is_function(value) and not _is_table(value):
+                later.append((key, value))
+                continue
+            tools += self._member(table, key, value, inside, f"{path}[{key!r}]")
+        if not tools:
+            # Beside a tool's function, objects and classes are its schema, its client and the like.
+            tools = sum(self._member(table, key, value, tool, f"{path}[{key!r}]") for key, value in later)
+        if tools and isinstance(table, MutableMapping):
+            self.tables.append(table)
+        return bool(tools)
+
+    def _sequence(self, table: Any, name: str | None, path: str) -> bool:
+        fields = getattr(type(table), "_fields", None)
+        members = list(table)
+        if isinstance(table, (tuple, list)):
+            name = _name_in_record(members, fields, name)
+        has_function = any(_is_function(one) for one in members)
+        tools = 0
+        for index, value in enumerate(members):
+            place = f"{path}.{fields[index]}" if fields else f"{path}[{index}]"
+            key = index if isinstance(table, list) else None
+            if not (isinstance(value, type) and has_function and isinstance(table, tuple)):
+                # Beside its function, a tool's class is the schema of its arguments.
+                tools += self._member(table, key, value, name, place)
+        if tools and not isinstance(table, (tuple, frozenset)):
+            self.tables.append(table)
+        return bool(tools)
+
+    def _member(self, table: Any, key: Any, value: Any, name: str | None, path: str) -> bool:
+        """Find the tools of a table's member; a table may hold one function under several names."""
+        if _has_code(value) and name is not None:
+            named = self._named.setdefault(id(value), name)
+            if named not in (None, name) and isinstance(table, (MutableMapping, list)):
+                self.aliases.append((table, key, Found(value, name, path)))
+                return True
+        return self.add(value, name, path)
+
+    # --- classes and objects ---------------------------------------------------------------------
+
+    def class_method(self, owner: type, attribute: str, raw: Any, path: str, name: str | None) -> bool:
+        """A method of every object of a class and of its subclasses."""
+        family = 0
+        for cls in [owner, *_subclasses(owner)]:
+            raw = cls.__dict__.get(attribute) if cls is not owner else raw
+            if raw is not None and not self._of_class(raw, attribute, path, name, family):
+                raise _refused(f"{path} of {cls.__qualname__}", replies.in_words(raw))
+            family = family or next((found.family for found in self.found[-1:]), 0)
+        self.classes.append((owner, attribute, name))
+        return True
+
+    def _of_class(self, raw: Any, attribute: str, path: str, name: str | None, family: int) -> bool:
+        if type(raw) is functools.singledispatchmethod:
+            functions = list(raw.dispatcher.registry.values())
+            name = name or attribute
+        elif type(raw) is functools._lru_cache_wrapper:
+            self.caches.append(raw)
+            functions = [raw.__wrapped__]
+        elif isinstance(raw, functools.partialmethod):
+            return self._partial(raw, name or attribute, path, attribute)
+        else:
+            functions = [getattr(raw, "__func__", raw)]
+        before = len(self.found)
+        for function in functions:
+            if type(function) is types.FunctionType:
+                found = Found(
+                    function, name, path, is_method=not isinstance(raw, staticmethod), family=family,
+                    takes_input=attribute in INPUT_NAMES, is_member=name is not None,
+                )  # fmt: skip
+                self._function(found, attribute)
+        return len(self.found) > before
+
+    def _class(self, cls: type, name: str | None, path: str) -> bool:
+        own = cls.__dict__.get("name")
+        name = own if isinstance(own, str) else name or cls.__name__
+        parts = [(attribute, raw) for attribute, raw in _methods(cls) if _has_code(_code_of(raw))]
+        if not parts:
+            if _is_schema(cls) or not _own_methods(cls):
+                return False
+            raise _refused(
+                path,
+                f"{replies.in_words(cls)}, and none of its methods is known to be the tool; "
+                f"name the method, as in {cls.__module__}:{cls.__qualname__}.{_own_methods(cls)[0]}",
+            )
+        if _is_schema(cls) and not any(attribute in cls.__dict__ for attribute, _ in parts):
+            return False
+        for attribute, raw in _innermost(parts, []):
+            self.class_method(cls, attribute, raw, f"{path}.{attribute}", name)
+        return True
+
+    def _object(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+        if _is_data(value):
+            return False
+        layers = decorators.layers_of(value, name or known)
+        if len(layers) > 1:
+            return self._decorator(value, layers, name, path)
+        name = _name_of(value) or name
+        before = len(self.found)
+        fields = [(field, held) for field, held in _fields(value) if callable(held)]
+        for field, held in fields:
+            start = len(self.found)
+            self.add(held, name, f"{path}.{field}", field)
+            self._mark(start, takes_input=field in INPUT_NAMES)
+        methods = [(attribute, raw) for attribute, raw in _methods(type(value)) if _has_code(_code_of(raw))]
+        for attribute, raw in _innermost(methods, [field for field, _ in fields]):
+            found = Found(
+                _code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
+                is_method=not isinstance(raw, staticmethod),
+                owner=None if isinstance(raw, (staticmethod, classmethod)) else value,
+                takes_input=attribute in INPUT_NAMES, is_member=True,
+            )  # fmt: skip
+            self._function(found, attribute)
+        if len(self.found) == before:
+            for field, table in _fields(value, every=True):
+                if _is_table(table):
+                    self.add(table, None, f"{path}.{field}")
+        if len(self.found) == before:
+            self._refuse_object(value, path)
+        return len(self.found) > before
+
+    def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
+        """An object that a decorator put in a function's place; its function is patched as well."""
+        original = layers[-1]
+        found = Found(original, name, path, like=original, family=id(original))
+        for layer in layers[1:]:
+            self._keep(dataclasses.replace(found, function=layer))
+        call = inspect.getattr_static(type(value), "__call__", None)
+        if _has_code(call):
+            whole = dataclasses.replace(found, function=call, is_method=True, hides_self=True, owner=value)
+            self._keep(whole)
+        return True
+
+    def _mark(self, before: int, *, takes_input: bool) -> None:
+        for index in range(before, len(self.found)):
+            self.found[index] = dataclasses.replace(
+                self.found[index], takes_input=takes_input, is_member=True
+            )
+
+    def _refuse_object(self, value: Any, path: str) -> None:
+        unknown = _own_methods(type(value)) or [
+            field for field, held in _fields(value, every=True) if _is_function(held)
+        ]
+        if not unknown and callable(value):
+            raise _built_in(value, path)
+        if unknown:
+            raise _refused(
+                path,
+                f"{replies.in_words(value)}, and it is not known which of its methods is the tool "
+                f"({', '.join(unknown[:5])}); name that method",
+            )
+
+
+# --- what things are ------------------------------------------------------------------------------
+
+
+def is_library(module: str) -> bool:
+    """Whether a module comes with Python or was installed, so that others than the agent use it."""
+    found = sys.modules.get(module)
+    file = getattr(found, "__file__", None)
+    if module.partition(".")[0] in sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else False:
+        return True
+    return file is None or any(f"/{folder}/" in file for folder in LIBRARIES)
+
+
+def _refused(path: str, what: str) -> shapes.Unusable:
+    return shapes.Unusable(f"the tool {path} cannot be patched: it is {what}")
+
+
+def _built_in(value: Any, path: str) -> shapes.Unusable:
+    return _refused(
+        path,
+        f"{replies.in_words(value)}, which is called without Python code; "
+        "write a Python function around it and name that",
+    )
+
+
+def _is_mock(value: Any) -> bool:
+    return any(cls.__module__.startswith("unittest.mock") for cls in type(value).__mro__)
+
+
+def _is_function(value: Any) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
+
+
+def _is_of_class(raw: Any) -> bool:
+    """Whether what a class holds is a method of its instances or of itself."""
+    of_class = (types.FunctionType, classmethod, staticmethod, functools.partialmethod)
+    return isinstance(raw, of_class) or type(raw) in (
+        functools._lru_cache_wrapper,
+        functools.singledispatchmethod,
+    )
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple, Set, collections.deque))
+
+
+def _has_code(value: Any) -> bool:
+    return type(value) is types.FunctionType
+
+
+def _code_of(raw: Any) -> Any:
+    if type(raw) is functools._lru_cache_wrapper:
+        return raw.__wrapped__
+    return getattr(raw, "__func__", raw)
+
+
+def _is_data(value: Any) -> bool:
+    return value is None or isinstance(
+        value, (bytes, bytearray, int, float, complex, enum.Enum, BaseException)
+    )
+
+
+def _is_schema(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) or any(base.__name__ in SCHEMA_BASES for base in cls.__mro__)
+
+
+def _own_methods(cls: type) -> list[str]:
+    """Public methods that a class has from elsewhere than Python and installed packages."""
+    return [
+        attribute
+        for base in cls.__mro__
+        if not is_library(base.__module__)
+        for attribute, raw in base.__dict__.items()
+        if not attribute.startswith("_") and _has_code(_code_of(raw))
+    ]
+
+
+def _methods(cls: type) -> Iterator[tuple[str, Any]]:
+    for attribute in METHODS:
+        raw = inspect.getattr_static(cls, attribute, None)
+        if raw is not None and not (attribute == "__call__" and cls is type):
+            yield attribute, raw
+
+
+def _fields(value: Any, *, every: bool = False) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object itself that may hold a tool's function."""
+    own = getattr(value, "__dict__", None)
+    slots = {name for cls in type(value).__mro__ for name in _slots(cls)}
+    for field in FIELDS if not every else [*(own or ()), *slots]:
+        if (isinstance(own, dict) and field in own) or field in slots:
+            held = getattr(value, field, None)
+            if held is not None:
+                yield field, held
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _innermost(methods: list[tuple[str, Any]], fields: list[str]) -> list[tuple[str, Any]]:
+    """Those methods that call no other of them and none of the fields; all, where they go in circles."""
+    present = {attribute for attribute, _ in methods} | set(fields)
+    chosen = [
+        (attribute, raw)
+        for attribute, raw in methods
+        if not (_names_in(_code_of(raw).__code__) & present - {attribute})
+    ]
+    return chosen if chosen or fields else methods
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names |= _names_in(const)
+    return names
+
+
+def _name_of(value: Any) -> str | None:
+    """The name that a tool object gives itself."""
+    for owner in (value, getattr(value, "metadata", None)):
+        for attribute in ("name", "tool_name"):
+            with contextlib.suppress(Exception):
+                name = getattr(owner, attribute, None)
+                if isinstance(name, str) and name:
+                    return name
+    return None
+
+
+def _name_in_record(members: list[Any], fields: Any, name: str | None) -> str | None:
+    """The tool's name in `("cancel", function, …)` or in `{"cancel": (function, schema)}`.
+
+    None where there are several functions, or nothing beside them: then they go by their own names.
+    """
+    if fields:
+        text = members[fields.index("name")] if "name" in fields else None
+        return text if isinstance(text, str) else name
+    functions = [one for one in members if callable(one) and not isinstance(one, type)]
+    if len(functions) != 1:
+        return None if functions else name
+    if len(members) == 1:
+        return name if getattr(functions[0], "__name__", "<lambda>") == "<lambda>" else None
+    if name is None and isinstance(members[0], str) and members[0].isidentifier():
+        return members[0]
+    return name
+
+
+def _subclasses(cls: type) -> list[type]:
+    found: list[type] = list(type.__subclasses__(cls))
+    return [one for sub in found for one in (sub, *_subclasses(sub))]

@@ -1,0 +1,115 @@
+"""Modules that are run again, or under another name: their tools are patched before anybody can call them.
+
+A module that holds a patch point or a patched function is known by its name and by its file. Whenever the
+import system has run one (`importlib.reload`, an import after `del sys.modules[…]`, a loader by hand), its
+tools are patched at once. Code that is run past the import system (`exec`, `runpy`) is refused where it would
+make such tools anew, and so is a copy of a tool's original code.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import trampoline
+else:
+    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+
+After = Callable[[Any], None]
+"""Gets a module that was run."""
+
+
+class Guard:
+    """Sees modules being run. There is one in a process."""
+
+    def __init__(
+        self, is_ours: Callable[[str, str], bool], patch: After, refuse: Callable[[str], BaseException]
+    ):
+        """Begin to see them.
+
+        Args:
+            is_ours: whether the module of this name and file holds tools.
+            patch: patches the tools of such a module.
+            refuse: keeps why the running trial cannot go on; what it returns is raised.
+        """
+        self._is_ours, self._patch, self._refuse = is_ours, patch, refuse
+        self._running = threading.local()
+        self.others: dict[str, Callable[[], None]] = {}
+        """Modules of the standard library, with what is to be done once they are imported."""
+        # What runs modules for `import`, for `reload`, and for whoever has a loader in hand.
+        bootstrap: Any = sys.modules["_frozen_importlib"]
+        loaders: Any = sys.modules["_frozen_importlib_external"]
+        bootstrap._load_unlocked = self._around(bootstrap._load_unlocked, lambda spec: spec)
+        bootstrap._exec = self._around(bootstrap._exec, lambda spec, _: spec)
+        loaders._LoaderBasics.exec_module = self._around(
+            loaders._LoaderBasics.exec_module, lambda _, module: module.__spec__
+        )
+        sys.addaudithook(self._heard)
+
+    def _around(self, run: Callable[..., Any], spec_of: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(run)
+        def around(*args: Any) -> Any:
+            spec = spec_of(*args)
+            name, file = getattr(spec, "name", ""), real_path(getattr(spec, "origin", None))
+            if not self._is_ours(name, file):
+                result = run(*args)
+                if name in self.others:
+                    self.others.pop(name)()
+                return result
+            depth = getattr(self._running, "depth", 0)
+            self._running.depth = depth + 1
+            try:
+                result = run(*args)
+            finally:
+                self._running.depth = depth
+            # The import system gives the module back, a loader changes the one that it is given.
+            self._patch(result if isinstance(result, types.ModuleType) else args[-1])
+            return result
+
+        return around
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "exec":
+            if isinstance(args[0], types.CodeType) and not getattr(self._running, "depth", 0):
+                self._check(args[0])
+        elif (
+            event == "function.__new__"
+            and not trampoline.ORIGINALS.making
+            and args[0] in trampoline.ORIGINALS
+        ):
+            raise self._refuse(
+                f"it copied the original code of a tool, {args[0].co_name}, which runs for real"
+            )
+
+    def _check(self, code: types.CodeType) -> None:
+        if code.co_name != "<module>":
+            return
+        if self._is_ours("", real_path(code.co_filename)) or any(
+            one in trampoline.ORIGINALS for one in _codes(code)
+        ):
+            raise self._refuse(
+                f"it runs {code.co_filename} outside the import system, where its tools cannot be answered"
+            )
+
+
+def real_path(file: Any) -> str:
+    """Return the path of a source file without links; empty for what is none."""
+    return os.path.realpath(file) if isinstance(file, str) and file.endswith((".py", ".pyc")) else ""
+
+
+def file_of(module: str) -> str:
+    """Return the source file of an imported module."""
+    return real_path(getattr(sys.modules.get(module), "__file__", None))
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield const
+            yield from _codes(const)

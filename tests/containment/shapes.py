@@ -1,0 +1,845 @@
+"""The attack corpus: ways to hold a named tool, each a module whose tool leaves a mark when it runs.
+
+A shape is a module with `call()`, which reaches the tool `cancel` for the order "7" in its own way. Its tool
+calls `real()`, which writes to a file. In a replay the file must stay empty: the call is answered, or the
+version does not start, or the call is refused.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One way to hold a tool."""
+
+    group: str
+    name: str
+    """What the table of the documentation calls it."""
+    source: str
+    """The module."""
+    points: tuple[str, ...]
+    """Attributes of the module that are named in `tools`."""
+    refused: str = ""
+    """A part of the sentence with which it is refused; empty where it is answered."""
+    answers: int = 1
+    """How many calls are answered."""
+
+    @property
+    def module(self) -> str:
+        """A name for its module."""
+        words = "".join(letter if letter.isalnum() else "_" for letter in f"{self.group}_{self.name}")
+        return f"shape_{words}".lower()
+
+
+SHAPES: list[Shape] = []
+
+PRELUDE = """
+import asyncio, collections, contextvars, copy, dataclasses, enum, functools, importlib, os, sys, threading, types
+import typing, weakref
+from canary import real
+"""
+
+
+def _shape(
+    group: str, name: str, points: str, source: str, call: str, *, refused: str = "", answers: int = 1
+) -> None:
+    body = textwrap.dedent(source).strip()
+    text = f"{PRELUDE}\n{body}\n\ndef call():\n{textwrap.indent(textwrap.dedent(call).strip(), '    ')}\n"
+    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers))
+
+
+CANCEL = "def cancel(order_id):\n    return real(order_id)\n"
+
+
+def _held(name: str, source: str, call: str, **options: object) -> None:
+    """A function that is named itself, and held elsewhere."""
+    _shape("holder", name, "cancel", CANCEL + textwrap.dedent(source), call, **options)  # type: ignore[arg-type]
+
+
+def _table(name: str, source: str, call: str, **options: object) -> None:
+    """A table that is named."""
+    _shape("table", name, "TOOLS", CANCEL + textwrap.dedent(source), call, **options)  # type: ignore[arg-type]
+
+
+# --- kinds of functions ---------------------------------------------------------------------------
+
+_shape("function", "plain", "cancel", CANCEL, "return cancel('7')")
+_shape(
+    "function",
+    "async",
+    "cancel",
+    "async def cancel(order_id): return real(order_id)",
+    "return asyncio.run(cancel('7'))",
+)
+_shape(
+    "function",
+    "generator",
+    "cancel",
+    "def cancel(order_id):\n    yield real(order_id)",
+    "return next(cancel('7'))",
+)
+_shape(
+    "function",
+    "async generator",
+    "cancel",
+    "async def cancel(order_id):\n    yield real(order_id)",
+    """
+    async def first():
+        async for item in cancel("7"):
+            return item
+    return asyncio.run(first())
+    """,
+)
+_shape(
+    "function",
+    "generator-based coroutine",
+    "cancel",
+    "@types.coroutine\ndef cancel(order_id):\n    real(order_id)\n    yield",
+    "async def wait(): return await cancel('7')\nreturn asyncio.run(wait())",
+)
+_shape(
+    "function", "lambda", "cancel", "cancel = lambda order_id: real(order_id)", "return cancel(order_id='7')"
+)
+_shape(
+    "function",
+    "closure",
+    "cancel",
+    """
+    def make(client):
+        seen = []
+        def cancel(order_id):
+            seen.append(client)
+            return real(order_id)
+        return cancel
+    cancel = make("client")
+    """,
+    "return cancel('7')",
+)
+_shape(
+    "function",
+    "recursive",
+    "cancel",
+    "def cancel(order_id, depth=0):\n    return real(order_id) if depth else cancel(order_id, 1)",
+    "return cancel('7')",
+)
+_shape(
+    "function",
+    "dispatcher",
+    "execute",
+    "def execute(name, args): return real(name)",
+    "return execute('cancel', {'order_id': '7'})",
+)
+_shape(
+    "function",
+    "built-in",
+    "cancel",
+    "cancel = os.remove",
+    "return cancel('7')",
+    refused="without Python code",
+)
+_shape("function", "module", "importlib", "", "return ''", refused="a module")
+_shape(
+    "function",
+    "mock",
+    "cancel",
+    "from unittest.mock import Mock\ncancel = Mock()",
+    "return cancel('7')",
+    refused="a mock",
+)
+_shape("function", "text", "cancel", "cancel = 'no tool'", "return ''", refused="is a str")
+_shape(
+    "function",
+    "singledispatch",
+    "cancel",
+    """
+    @functools.singledispatch
+    def cancel(order_id): return real(order_id)
+    @cancel.register
+    def _(order_id: str): return real(order_id)
+    """,
+    "return cancel('7')",
+)
+
+# --- who holds a named function -------------------------------------------------------------------
+
+_held("module alias", "other = cancel", "return other('7')")
+_held("late import", "", "from importlib import import_module\nreturn import_module(__name__).cancel('7')")
+_held("dict value", "HELD = {'a': cancel}", "return HELD['a']('7')")
+_held("dict key", "HELD = {cancel: 'schema'}", "return next(iter(HELD))('7')")
+_held("list", "HELD = [cancel]", "return HELD[0]('7')")
+_held("set", "HELD = {cancel}", "return next(iter(HELD))('7')")
+_held("frozenset", "HELD = frozenset([cancel])", "return next(iter(HELD))('7')")
+_held("deque", "HELD = collections.deque([cancel])", "return HELD[0]('7')")
+_held("five nested tuples", "HELD = (((((cancel,),),),),)", "return HELD[0][0][0][0][0]('7')")
+_held(
+    "NamedTuple",
+    "class Entry(typing.NamedTuple):\n    fn: object\nHELD = Entry(cancel)",
+    "return HELD.fn('7')",
+)
+_held(
+    "frozen dataclass with slots",
+    "@dataclasses.dataclass(frozen=True)\nclass E:\n    __slots__ = ('fn',)\n    fn: object\nHELD = E(cancel)",
+    "return HELD.fn('7')",
+)
+_held("enum member", "class E(enum.Enum):\n    A = (cancel,)", "return E.A.value[0]('7')")
+_held("mappingproxy", "HELD = types.MappingProxyType({'a': cancel})", "return HELD['a']('7')")
+_held("default argument", "def go(fn=cancel, *, also=cancel): return fn('7')", "return go()")
+_held(
+    "closure of another function",
+    "def outside():\n    held = cancel\n    return lambda: held('7')\nGO = outside()",
+    "return GO()",
+)
+_held("partial", "HELD = functools.partial(cancel, '7')", "return HELD()")
+_held("partial as an argument", "HELD = functools.partial(lambda fn: fn('7'), cancel)", "return HELD()")
+_held("lru_cache", "HELD = functools.lru_cache(cancel)", "return HELD('7')")
+_held("context variable", "VAR = contextvars.ContextVar('v', default=cancel)", "return VAR.get()('7')")
+_held("weak reference", "HELD = weakref.ref(cancel)", "return HELD()('7')")
+_held("map", "HELD = [map(cancel, ['7']) for _ in range(2)]", "return next(HELD.pop())")
+_held(
+    "suspended generator",
+    "def gen():\n    fn = cancel\n    yield\n    yield fn('7')\nG = [gen(), gen()]\nfor one in G: next(one)",
+    "return next(G.pop())",
+)
+_held("copy with the same code", "HELD = types.FunctionType(cancel.__code__, globals())", "return HELD('7')")
+_held("copy made later", "", "return types.FunctionType(cancel.__code__, globals())('7')")
+_held("copy.copy and deepcopy", "", "return copy.deepcopy(copy.copy(cancel))('7')")
+_held(
+    "copy of code that was kept",
+    "CODE = cancel.__code__",
+    "return types.FunctionType(CODE, globals())('7')",
+    refused="original code of a tool",
+)
+_held("static method", "class Kept:\n    go = staticmethod(cancel)", "return Kept.go('7')")
+_held(
+    "thread",
+    "",
+    """
+    found = []
+    thread = threading.Thread(target=lambda: found.append(cancel("7")))
+    thread.start(); thread.join()
+    return found[0]
+""",
+)
+_held(
+    "thread pool",
+    "",
+    """
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(cancel, "7").result()
+""",
+)
+_held(
+    "gather",
+    "",
+    """
+    async def go(): return await asyncio.gather(asyncio.to_thread(cancel, "7"))
+    return asyncio.run(go())[0]
+""",
+)
+_held(
+    "exec of the module's source",
+    "SOURCE = open(__file__).read()",
+    "space = {'__name__': 'other', '__file__': __file__}\nexec(SOURCE, space)\nreturn space['cancel']('7')",
+    refused="outside the import system",
+)
+_held(
+    "runpy of the module's file",
+    "",
+    "import runpy\nreturn runpy.run_path(__file__)['cancel']('7')",
+    refused="outside the import system",
+)
+_held(
+    "module loaded again under another name",
+    "",
+    """
+    spec = importlib.util.spec_from_file_location("loaded_again", __file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.cancel("7")
+""",
+)
+_held("importlib.reload", "", "return importlib.reload(sys.modules[__name__]).cancel('7')")
+_held(
+    "module forgotten and imported again",
+    "",
+    "del sys.modules[__name__]\nreturn importlib.import_module(__name__).cancel('7')",
+)
+_held("replaced between trials", "", "return globals()['cancel']('7')")
+_held(
+    "a coroutine that was made at import",
+    "async def stop(order_id): return real(order_id)\nWAITING = stop('7')\ncancel = stop",
+    "return asyncio.run(WAITING)",
+    refused="is running already",
+)
+
+# --- decorators -----------------------------------------------------------------------------------
+
+REGISTRY = """
+REG = {}
+def register(fn):
+    REG[fn.__name__] = fn
+    WRAPS
+    def wrapper(*args, **kwargs):
+        return fn(*args, **kwargs)
+    return wrapper
+@register
+def cancel(order_id): return real(order_id)
+"""
+for _wraps in ("", "@functools.wraps(fn)"):
+    _title = "with wraps" if _wraps else "without wraps"
+    _source = REGISTRY.replace("WRAPS", _wraps)
+    _shape(
+        "decorator",
+        f"registry of originals {_title}, wrapper called",
+        "cancel",
+        _source,
+        "return cancel('7')",
+    )
+    _shape(
+        "decorator",
+        f"registry of originals {_title}, original called",
+        "cancel",
+        _source,
+        "return REG['cancel']('7')",
+    )
+    _shape(
+        "decorator",
+        f"three deep {_title}",
+        "cancel",
+        f"""
+def deco(fn):
+    {_wraps}
+    def wrapper(*args, **kwargs): return fn(*args, **kwargs)
+    return wrapper
+@deco
+@deco
+@deco
+def cancel(order_id): return real(order_id)
+INNER = cancel.__closure__[0].cell_contents.__closure__[0].cell_contents
+""",
+        "return INNER('7')",
+    )
+    _shape(
+        "decorator",
+        f"in a list {_title}",
+        "TOOLS",
+        f"""
+def deco(fn):
+    {_wraps}
+    def wrapper(*args, **kwargs): return fn(*args, **kwargs)
+    return wrapper
+@deco
+def cancel(order_id): return real(order_id)
+TOOLS = [cancel]
+""",
+        "return TOOLS[0]('7')",
+    )
+_shape(
+    "decorator",
+    "wraps without a call of the wrapped",
+    "cancel",
+    """
+    def old(order_id): return "old"
+    @functools.wraps(old)
+    def cancel(order_id): return real(order_id)
+""",
+    "return cancel('7')",
+)
+_shape(
+    "decorator",
+    "calls the original through a table",
+    "cancel",
+    """
+    REG = {}
+    def register(fn):
+        REG["cancel"] = fn
+        @functools.wraps(fn)
+        def wrapper(*args): return REG["cancel"](*args)
+        return wrapper
+    @register
+    def cancel(order_id): return real(order_id)
+""",
+    "return REG['cancel']('7')",
+)
+_shape(
+    "decorator",
+    "with an effect of its own",
+    "cancel",
+    """
+    def audited(fn):
+        @functools.wraps(fn)
+        def wrapper(*args):
+            real("audit")
+            return fn(*args)
+        return wrapper
+    @audited
+    def cancel(order_id): return real(order_id)
+""",
+    "return cancel('7')",
+)
+_shape(
+    "decorator",
+    "keeps answers",
+    "cancel",
+    """
+    KEPT = {}
+    def memo(fn):
+        @functools.wraps(fn)
+        def wrapper(order_id):
+            if order_id not in KEPT: KEPT[order_id] = fn(order_id)
+            return KEPT[order_id]
+        return wrapper
+    @memo
+    def cancel(order_id): return real(order_id)
+    cancel("7") if False else KEPT.update({"7": "kept from an earlier trial: answered"})
+""",
+    "return cancel('7')",
+)
+_shape(
+    "decorator",
+    "retries",
+    "cancel",
+    """
+    def retry(fn):
+        @functools.wraps(fn)
+        def wrapper(*args, **kwargs):
+            for attempt in range(3):
+                try:
+                    return "ran: " + fn(*args, **kwargs)
+                except ValueError:
+                    continue
+        return wrapper
+    @retry
+    def cancel(order_id): return real(order_id)
+""",
+    "assert cancel('7') == 'ran: answered'\nreturn 'answered'",
+)
+_shape(
+    "decorator",
+    "async, logs",
+    "cancel",
+    """
+    import logging
+    log = logging.getLogger("x")
+    def logged(fn):
+        @functools.wraps(fn)
+        async def wrapper(*args, **kwargs):
+            log.info("calls %s", fn.__name__)
+            return "ran: " + await fn(*args, **kwargs)
+        return wrapper
+    @logged
+    async def cancel(order_id): return real(order_id)
+""",
+    "assert asyncio.run(cancel('7')) == 'ran: answered'\nreturn 'answered'",
+)
+_shape(
+    "decorator",
+    "a class",
+    "cancel",
+    """
+    class Retry:
+        def __init__(self, fn): self.fn = fn
+        def __call__(self, *args): return self.fn(*args)
+    @Retry
+    def cancel(order_id): return real(order_id)
+""",
+    "return cancel('7')",
+)
+_shape(
+    "decorator",
+    "a class, its function called",
+    "cancel",
+    """
+    class Retry:
+        def __init__(self, fn): self.fn = fn
+        def __call__(self, *args): return self.fn(*args)
+    @Retry
+    def cancel(order_id): return real(order_id)
+""",
+    "return cancel.fn('7')",
+)
+_shape(
+    "decorator",
+    "lru_cache",
+    "cancel",
+    "@functools.lru_cache\n" + CANCEL + "HELD = {cancel}",
+    "return next(iter(HELD))('7')",
+)
+_shape(
+    "decorator",
+    "one wrapper code, two tools",
+    "TOOLS",
+    """
+    def deco(fn):
+        def wrapper(*args): return fn(*args)
+        return wrapper
+    @deco
+    def cancel(order_id): return real(order_id)
+    @deco
+    def other(order_id): return real(order_id)
+    TOOLS = (cancel, other)
+""",
+    "return TOOLS[0]('7')",
+)
+
+# --- classes and methods --------------------------------------------------------------------------
+
+SHOP = "class Shop:\n    def cancel(self, order_id): return real(order_id)\n"
+_shape("method", "of a class", "Shop.cancel", SHOP, "return Shop().cancel('7')")
+_shape("method", "bound, of an object", "shop.cancel", SHOP + "shop = Shop()", "return shop.cancel('7')")
+_shape(
+    "method",
+    "bound, held in a set",
+    "shop.cancel",
+    SHOP + "shop = Shop()\nHELD = {shop.cancel}",
+    "return next(iter(HELD))('7')",
+)
+_shape(
+    "method",
+    "class method",
+    "Shop.cancel",
+    "class Shop:\n    @classmethod\n    def cancel(cls, order_id): return real(order_id)",
+    "return Shop.cancel('7')",
+)
+_shape(
+    "method",
+    "static method",
+    "Shop.cancel",
+    "class Shop:\n    @staticmethod\n    def cancel(order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+_shape(
+    "method",
+    "decorated with lru_cache",
+    "Shop.cancel",
+    "class Shop:\n    @functools.lru_cache\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+_shape(
+    "method",
+    "partialmethod",
+    "Shop.cancel",
+    "class Shop:\n    def do(self, what, order_id): return real(order_id)\n    cancel = functools.partialmethod(do, 'cancel')",
+    "return Shop().cancel('7')",
+)
+_shape(
+    "method",
+    "singledispatchmethod",
+    "Shop.cancel",
+    "class Shop:\n    @functools.singledispatchmethod\n    def cancel(self, order_id): return real(order_id)\n    @cancel.register\n    def _(self, order_id: str): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+SUB = "class Sub(Shop):\n    def cancel(self, order_id): return real(order_id)\n"
+_shape("method", "overridden in a subclass", "Shop.cancel", SHOP + SUB, "return Sub().cancel('7')")
+_shape(
+    "method",
+    "overridden, calls super",
+    "Shop.cancel",
+    SHOP + "class Sub(Shop):\n    def cancel(self, order_id): return super().cancel(order_id)\n",
+    "return Sub().cancel('7')",
+)
+_shape(
+    "method",
+    "overridden in a class made later",
+    "Shop.cancel",
+    SHOP,
+    textwrap.indent(SUB, "").strip() + "\nreturn Sub().cancel('7')",
+)
+_shape(
+    "method",
+    "overridden in a class made by type()",
+    "Shop.cancel",
+    SHOP,
+    "Sub = type('Sub', (Shop,), {'cancel': lambda self, order_id: real(order_id)})\nreturn Sub().cancel('7')",
+)
+_shape("method", "unbound", "Shop.cancel", SHOP, "return Shop.cancel(Shop(), '7')")
+_shape(
+    "method",
+    "of a copied object",
+    "shop.cancel",
+    SHOP + "shop = Shop()",
+    "return copy.copy(shop).cancel('7')",
+)
+
+# --- tables ---------------------------------------------------------------------------------------
+
+_table("dict", "TOOLS = {'cancel': cancel}", "return TOOLS['cancel'](order_id='7')")
+_table("list", "TOOLS = [cancel]", "return TOOLS[0]('7')")
+_table("tuple", "TOOLS = (cancel,)", "return TOOLS[0]('7')")
+_table("set", "TOOLS = {cancel}", "return next(iter(TOOLS))('7')")
+_table("frozenset", "TOOLS = frozenset([cancel])", "return next(iter(TOOLS))('7')")
+_table("deque", "TOOLS = collections.deque([cancel])", "return TOOLS[0]('7')")
+_table("mappingproxy", "TOOLS = types.MappingProxyType({'cancel': cancel})", "return TOOLS['cancel']('7')")
+_table("OrderedDict", "TOOLS = collections.OrderedDict(cancel=cancel)", "return TOOLS['cancel']('7')")
+_table(
+    "defaultdict", "TOOLS = collections.defaultdict(list, cancel=[cancel])", "return TOOLS['cancel'][0]('7')"
+)
+_table("UserDict", "TOOLS = collections.UserDict(cancel=cancel)", "return TOOLS['cancel']('7')")
+_table(
+    "subclass of dict",
+    "class Registry(dict): pass\nTOOLS = Registry(cancel=cancel)",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "object with a dict in it",
+    "class Registry:\n    def __init__(self): self._fns = {'cancel': cancel}\n    def __getitem__(self, n): return self._fns[n]\nTOOLS = Registry()",
+    "return TOOLS['cancel']('7')",
+)
+_table("dict keys", "TOOLS = {cancel: {'type': 'object'}}", "return next(iter(TOOLS))('7')")
+_table("(function, schema)", "TOOLS = [(cancel, {'type': 'object'})]", "return TOOLS[0][0]('7')")
+_table(
+    "dict of (function, schema)",
+    "TOOLS = {'cancel': (cancel, {'type': 'object'})}",
+    "return TOOLS['cancel'][0]('7')",
+)
+_table(
+    "(name, function)",
+    "def impl(order_id): return real(order_id)\nTOOLS = [('cancel', impl, 'text')]",
+    "return TOOLS[0][1]('7')",
+)
+_table("dict of lists", "TOOLS = {'orders': [cancel]}", "return TOOLS['orders'][0]('7')")
+_table("dict of dicts", "TOOLS = {'orders': {'cancel': cancel}}", "return TOOLS['orders']['cancel']('7')")
+_table(
+    "five levels",
+    "TOOLS = {'a': [{'b': ({'c': [cancel]},)}]}",
+    "return TOOLS['a'][0]['b'][0]['c'][0]('7')",
+    answers=1,
+)
+_table(
+    "nested specification",
+    "TOOLS = {'cancel': {'function': {'impl': cancel}}}",
+    "return TOOLS['cancel']['function']['impl']('7')",
+)
+_table(
+    "specification with name",
+    "TOOLS = [{'name': 'cancel', 'function': cancel, 'schema': {'type': 'object'}}]",
+    "return TOOLS[0]['function']('7')",
+)
+_table(
+    "specification with callable",
+    "class Do:\n    def __call__(self, order_id): return real(order_id)\nTOOLS = [{'name': 'cancel', 'callable': Do()}]",
+    "return TOOLS[0]['callable']('7')",
+)
+_table(
+    "specification with a partial",
+    "TOOLS = [{'name': 'cancel', 'callable': functools.partial(cancel)}]",
+    "return TOOLS[0]['callable'](order_id='7')",
+)
+_table(
+    "NamedTuple entries",
+    "class Entry(typing.NamedTuple):\n    name: str\n    fn: object\nTOOLS = [Entry('cancel', lambda order_id: real(order_id))]",
+    "return TOOLS[0].fn('7')",
+)
+_table(
+    "dataclass entries",
+    "@dataclasses.dataclass\nclass Entry:\n    name: str\n    fn: object\nTOOLS = [Entry('cancel', lambda order_id: real(order_id))]",
+    "return TOOLS[0].fn('7')",
+)
+_table(
+    "partial with bound arguments",
+    "def do(session, order_id): return real(order_id)\nTOOLS = {'cancel': functools.partial(do, object())}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "partial held elsewhere",
+    "def do(session, order_id): return real(order_id)\ndo.__name__ = 'cancel'\nHELD = frozenset([functools.partial(do, 1)])\nTOOLS = list(HELD)",
+    "return next(iter(HELD))('7')",
+    answers=1,
+)
+_table("bound method", SHOP + "TOOLS = {'cancel': Shop().cancel}", "return TOOLS['cancel']('7')")
+_table(
+    "one method of several objects",
+    "class Api:\n    def __init__(self, path): self.path = path\n    def send(self, order_id): return real(order_id)\nTOOLS = {'cancel': Api('/c').send, 'refund': Api('/r').send}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "one function under two names",
+    "TOOLS = {'stop': cancel, 'cancel': cancel}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "async function",
+    "async def stop(order_id): return real(order_id)\nTOOLS = {'cancel': stop}",
+    "return asyncio.run(TOOLS['cancel']('7'))",
+)
+_table(
+    "text that names a function",
+    "TOOLS = {'cancel': __name__ + ':cancel'}",
+    "module, _, name = TOOLS['cancel'].partition(':')\nreturn getattr(importlib.import_module(module), name)('7')",
+)
+_table(
+    "class with run",
+    "class Cancel:\n    name = 'cancel'\n    def run(self, order_id): return real(order_id)\nTOOLS = {'x': Cancel}",
+    "return TOOLS['x']().run('7')",
+)
+_table(
+    "class with run in a tuple",
+    "class Cancel:\n    name = 'cancel'\n    def run(self, order_id): return real(order_id)\nTOOLS = (Cancel,)",
+    "return TOOLS[0]().run('7')",
+)
+_table(
+    "class with __call__ and a subclass",
+    "class Cancel:\n    name = 'cancel'\n    def __call__(self, order_id): return real(order_id)\nclass More(Cancel):\n    def __call__(self, order_id): return real(order_id)\nTOOLS = [Cancel]",
+    "return More()('7')",
+)
+for _method in ("_run", "run", "execute", "invoke", "forward", "__call__", "call"):
+    _table(
+        f"object with {_method}",
+        f"class Cancel:\n    name = 'cancel'\n    def {_method}(self, order_id): return real(order_id)\nTOOLS = [cancel, Cancel()]",
+        f"return TOOLS[1].{_method}('7')",
+    )
+_table(
+    "object with _run and _arun",
+    "class Base:\n    def run(self, order_id): return self._run(order_id)\n    async def _arun(self, order_id): return self._run(order_id)\nclass Cancel(Base):\n    name = 'cancel'\n    def _run(self, order_id): return real(order_id)\nTOOLS = [Cancel()]",
+    "assert TOOLS[0].run('7') == 'answered'\nreturn asyncio.run(TOOLS[0]._arun('7'))",
+    answers=2,
+)
+_table(
+    "object with func and coroutine",
+    "async def wait(order_id): return real(order_id)\nclass T:\n    def __init__(self): self.name, self.func, self.coroutine = 'cancel', cancel, wait\n    def invoke(self, args): return self.func(**args)\nTOOLS = [T()]",
+    "assert TOOLS[0].invoke({'order_id': '7'}) == 'answered'\nreturn asyncio.run(TOOLS[0].coroutine('7'))",
+    answers=2,
+)
+_table(
+    "object with on_invoke_tool",
+    "async def go(ctx, text): return real(text)\nclass FunctionTool:\n    def __init__(self): self.name, self.on_invoke_tool = 'cancel', go\nTOOLS = [cancel, FunctionTool()]",
+    'return asyncio.run(TOOLS[1].on_invoke_tool(object(), \'{"order_id": "7"}\'))',
+)
+_table(
+    "object with slots",
+    "class T:\n    __slots__ = ('name', 'fn')\n    def __init__(self): self.name, self.fn = 'cancel', lambda order_id: real(order_id)\nTOOLS = [T()]",
+    "return TOOLS[0].fn('7')",
+)
+_table(
+    "object with a method of unknown name",
+    "class Cancel:\n    def carry_out(self, order_id): return real(order_id)\nTOOLS = [cancel, Cancel()]",
+    "return TOOLS[1].carry_out('7')",
+    refused="carry_out",
+)
+_table(
+    "class with methods of unknown names",
+    "class Cancel:\n    def carry_out(self, order_id): return real(order_id)\nTOOLS = {'a': cancel, 'b': Cancel}",
+    "return TOOLS['b']().carry_out('7')",
+    refused="carry_out",
+)
+_table(
+    "object with a function of unknown name",
+    "class T:\n    def __init__(self): self.secret = lambda order_id: real(order_id)\nTOOLS = [cancel, T()]",
+    "return TOOLS[1].secret('7')",
+    refused="secret",
+)
+_table(
+    "built-in function",
+    "TOOLS = {'cancel': cancel, 'remove': os.remove}",
+    "return TOOLS['remove']('7')",
+    refused="TOOLS['remove']",
+)
+_table(
+    "built-in callable object",
+    "import operator\nTOOLS = [cancel, operator.methodcaller('cancel', '7')]",
+    "return TOOLS[1](1)",
+    refused="TOOLS[1]",
+)
+_table(
+    "mock",
+    "from unittest.mock import Mock\nTOOLS = [cancel, Mock()]",
+    "return TOOLS[1]('7')",
+    refused="a mock",
+)
+_table("module", "TOOLS = [cancel, os]", "return TOOLS[1].remove('7')", refused="a module")
+_table(
+    "nothing but schemas",
+    "TOOLS = [{'name': 'cancel', 'parameters': {'type': 'object'}}]",
+    "return ''",
+    refused="is a list",
+)
+_table(
+    "schemas beside tools",
+    "@dataclasses.dataclass\nclass Args:\n    order_id: str\nTOOLS = {'cancel': (cancel, Args), 'limit': 3, 'about': {'type': 'object'}, 'model': 'claude'}",
+    "return TOOLS['cancel'][0]('7')",
+)
+
+# --- tools that come later ------------------------------------------------------------------------
+
+LATER = "def impl(order_id): return real(order_id)\n"
+_table(
+    "added to a dict later",
+    LATER + "TOOLS = {'other': cancel}",
+    "TOOLS['cancel'] = lambda order_id: real(order_id)\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "dict.update later",
+    "TOOLS = {'other': cancel}",
+    "TOOLS.update(cancel=lambda order_id: real(order_id))\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "|= later",
+    "TOOLS = {'other': cancel}",
+    "global TOOLS\nTOOLS |= {'cancel': lambda order_id: real(order_id)}\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "setdefault later",
+    "TOOLS = {'other': cancel}",
+    "return TOOLS.setdefault('cancel', lambda order_id: real(order_id))('7')",
+)
+_table(
+    "dict.__setitem__ later",
+    "TOOLS = {'other': cancel}",
+    "dict.__setitem__(TOOLS, 'cancel', lambda order_id: real(order_id))\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "added through another name",
+    "TOOLS = {'other': cancel}\nHELD = (TOOLS,)\ndef add(name, fn, to=TOOLS): to[name] = fn",
+    "add('cancel', lambda order_id: real(order_id))\nassert HELD[0] is TOOLS\nreturn HELD[0]['cancel']('7')",
+)
+_table(
+    "appended to a list later",
+    "TOOLS = [LATER]".replace("LATER", "lambda order_id: ''"),
+    "def cancel(order_id): return real(order_id)\nTOOLS.append(cancel)\nreturn TOOLS[-1]('7')",
+)
+_table(
+    "+= to a list later",
+    "TOOLS = [cancel]",
+    "global TOOLS\ndef cancel(order_id): return real(order_id)\nTOOLS += [cancel]\nreturn TOOLS[-1]('7')",
+)
+_table(
+    "list slice later",
+    "TOOLS = [cancel]",
+    "def cancel(order_id): return real(order_id)\nTOOLS[1:] = [cancel]\nreturn TOOLS[1]('7')",
+)
+_table(
+    "added to a set later",
+    "TOOLS = {cancel}",
+    "def cancel(order_id): return real(order_id)\nTOOLS.add(cancel)\nreturn [one('7') for one in TOOLS if one is cancel][0]",
+)
+_table(
+    "added to a deque later",
+    "TOOLS = collections.deque([cancel])",
+    "def cancel(order_id): return real(order_id)\nTOOLS.append(cancel)\nreturn TOOLS[-1]('7')",
+)
+_table(
+    "added to a nested list later",
+    "TOOLS = {'orders': [cancel]}",
+    "def cancel(order_id): return real(order_id)\nTOOLS['orders'].append(cancel)\nreturn TOOLS['orders'][-1]('7')",
+)
+_table(
+    "added to a subclass of dict later",
+    "class Registry(dict): pass\nTOOLS = Registry(other=cancel)",
+    "TOOLS['cancel'] = lambda order_id: real(order_id)\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "a built-in added later",
+    "TOOLS = {'cancel': cancel}",
+    "TOOLS['remove'] = os.remove\nreturn TOOLS['remove']('/nowhere')",
+    refused="a tool was added",
+)
+_table(
+    "held in a context variable, added later",
+    "TOOLS = {'cancel': cancel}\nVAR = contextvars.ContextVar('v')\nVAR.set(TOOLS)",
+    "return VAR.get()['cancel']('7')",
+    refused="also held",
+)

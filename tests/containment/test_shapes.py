@@ -1,0 +1,82 @@
+"""Every shape of the attack corpus, in a real worker: no real call, or a refusal before the first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.errors import VersionError
+from replaydiff.replay.model import Status
+from tests.agents.running import calls, item, recorded, run
+from tests.containment.shapes import SHAPES, Shape
+
+CANARY = """
+import pathlib
+FILE = pathlib.Path({file!r})
+def real(text):
+    with FILE.open("a") as file:
+        print(text, file=file)
+    return "the real tool ran"
+"""
+AGENT = """
+import importlib, logging
+def run(text):
+    found = importlib.import_module(text).call()
+    return found if isinstance(found, str) else repr(found)
+"""
+ANSWERED = [shape for shape in SHAPES if not shape.refused]
+REFUSED = [shape for shape in SHAPES if shape.refused]
+TAPE = [recorded("cancel", "answered", order_id="7")] * 3
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "canary.py").write_text(CANARY.format(file=str(tmp_path / "real")))
+    (tmp_path / "agent.py").write_text(AGENT)
+    return tmp_path
+
+
+def replay(folder: Path, *shapes: Shape, trials: int = 1) -> list[Outcome]:
+    for shape in shapes:
+        (folder / f"{shape.module}.py").write_text(shape.source)
+    points = tuple(f"{shape.module}:{point}" for shape in shapes for point in shape.points)
+    items = [item(shape.module, *TAPE) for shape in shapes for _ in range(trials)]
+    return run("agent:run", *items, folder=folder, tools=points, concurrency=1)
+
+
+def real_calls(folder: Path) -> list[str]:
+    file = folder / "real"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_shapes_that_are_answered_never_run_their_tool(folder: Path) -> None:
+    outcomes = replay(folder, *ANSWERED, trials=2)
+    failed = {}
+    for index, outcome in enumerate(outcomes):
+        shape = ANSWERED[index // 2]
+        asked = calls(outcome)
+        right = [("cancel", {"order_id": "7"}, "tape")] * shape.answers
+        if outcome.status is not Status.OK or outcome.final_response != "answered" or asked != right:
+            failed[f"{shape.group}: {shape.name}"] = (
+                outcome.status.value,
+                outcome.reason,
+                outcome.final_response,
+                asked,
+            )
+    assert not failed, "\n".join(f"{name}: {found}" for name, found in failed.items())
+    assert real_calls(folder) == []
+
+
+@pytest.mark.parametrize("shape", REFUSED, ids=lambda shape: shape.module)
+def test_shapes_that_cannot_be_answered_are_refused(shape: Shape, folder: Path) -> None:
+    try:
+        [outcome] = replay(folder, shape)
+    except VersionError as error:
+        sentence = str(error)
+    else:
+        assert outcome.status is Status.AGENT_ERROR, outcome
+        sentence = str(outcome.reason)
+    assert shape.refused in sentence
+    assert real_calls(folder) == []
