@@ -18,6 +18,8 @@ def run_agent(user_message, model="small"): return user_message
 class Needy:
     def __init__(self, client): self.client = client
     def run(self, text): return text
+class Bare:
+    size = 1
 number = 3
 """
 
@@ -110,7 +112,7 @@ def test_an_entrypoint_that_cannot_be_used(entrypoint: str, sentence: str, folde
     ("point", "sentence"),
     [
         ("app.agent:exec_tool", "app.agent has no 'exec_tool'; did you mean 'execute_tool'?"),
-        ("app.agent:zzz", "app.agent has no 'zzz'; it has Needy, execute_tool, number, run_agent"),
+        ("app.agent:zzz", "app.agent has no 'zzz'; it has Bare, Needy, execute_tool, number, run_agent"),
         (
             "app.tools:_exec",
             "the patch point's module 'app.tools' is not in {folder}; check `tools` and `path`",
@@ -118,13 +120,13 @@ def test_an_entrypoint_that_cannot_be_used(entrypoint: str, sentence: str, folde
         ("app.agent", "the patch point 'app.agent' must be written `module:attr`; check `tools`"),
         (
             "app.agent:number",
-            "the patch point app.agent:number is an int (3); it must be a function, a method, a tool "
-            "object, or a dict or list of them",
+            "the patch point app.agent:number is an int (3); it must be a function, a method, a class or "
+            "object that is called as a tool, or a table of them",
         ),
         (
-            "app.agent:Needy",
-            "the patch point app.agent:Needy is the class Needy; it must be a function, a method, a tool "
-            "object, or a dict or list of them",
+            "app.agent:Bare",
+            "the patch point app.agent:Bare is the class Bare; it must be a function, a method, a class or "
+            "object that is called as a tool, or a table of them",
         ),
     ],
 )
