@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.agents import Outcome
-from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Status
 from tests.agents.running import calls, item, recorded, run, run_one
 
