@@ -58,7 +58,7 @@ def main(cases: int) -> None:
 def _fill(path: Path, cases: int) -> None:
     chance = random.Random(1)
     lanes = {Lane.OLD: 0.9, Lane.NEW: 0.85}
-    versions = {lane: Version(name=lane.value, kind=VersionKind.PYTHON) for lane in lanes}
+    versions = {lane: Version(name=str(lane), kind=VersionKind.PYTHON) for lane in lanes}
     items = [
         Item(id=f"t{number}", trace_id=f"t{number}", input="cancel it", tape=CALLS) for number in range(cases)
     ]

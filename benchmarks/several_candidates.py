@@ -30,7 +30,7 @@ from benchmarks.truth.agents import AGENTS, outcomes, unchanged, worse
 from benchmarks.truth.runs import METRIC, Scores, diffed
 from benchmarks.truth.table import Options, error, finish, options
 from replaydiff.diff.result import Answer, DiffResult
-from replaydiff.replay.model import NEW_LANES, Lane
+from replaydiff.replay.model import Lane
 
 LEVEL, TRIALS, TOLERANCE = 0.05, 3, 0.05
 NAMES = ["98 % each", "70 % certain, 30 % coins", "Beta(2, 1)", "coins"]
@@ -38,7 +38,10 @@ DESIGNS = [(n, m) for n in (20, 50, 200) for m in (2, 5)]
 
 
 def _scores(rng: np.random.Generator, old: np.ndarray, new: list[np.ndarray]) -> Scores:
-    lanes: dict[Lane, np.ndarray] = {Lane.OLD: old, **dict(zip(NEW_LANES, new, strict=False))}
+    lanes: dict[Lane, np.ndarray] = {
+        Lane.OLD: old,
+        **{Lane("new", number): rates for number, rates in enumerate(new, start=1)},
+    }
     return {lane: {"passed": outcomes(rng, rates, TRIALS, None)} for lane, rates in lanes.items()}
 
 

@@ -71,7 +71,7 @@ def drafts_of(case: Case) -> tuple[str, ...]:
 
 def _answered(item: Item, trials: Sequence[Trial], expect: str) -> Trial:
     for trial in trials:
-        if trial.lane.value == expect and trial.status is Status.OK:
+        if str(trial.lane) == expect and trial.status is Status.OK:
             return trial
     if item.recorded_response is None:
         raise InputError(f"item {item.id!r} has no answer to draft traits from; write them with --trait")

@@ -233,7 +233,7 @@ def flaky_cases(con: DuckDBPyConnection, settings: Settings, cases: Collection[s
 
 def _flips(run: Run, block: Block) -> Iterator[str]:
     by_version: dict[str, Sequence[GradedTrial]] = {
-        lane.value: trials for lane, trials in block.lanes.items() if lane is not Lane.OLD2
+        str(lane): trials for lane, trials in block.lanes.items() if lane != Lane.OLD2
     }
     if Lane.OLD2 in block.lanes:
         by_version["old and old2"] = [*block.lanes.get(Lane.OLD, ()), *block.lanes[Lane.OLD2]]

@@ -58,12 +58,12 @@ def better(item: ItemVerdict) -> str:
     """Whose tool calls are proposed for an item: the new lane's where it improved; where it regressed the old
     one's, if that did not do as recorded; else the recording."""
     if item.verdict is Verdict.IMPROVED:
-        return Lane.NEW.value
+        return str(Lane.NEW)
     if item.verdict is Verdict.REGRESSED:
         good = [one.trial for one in item.lanes.get(Lane.OLD, ()) if one.trial.status is Status.OK]
         made = [(one.call.name, one.call.args) for one in good[0].served] if good else None
         if made is not None and made != [(call.name, call.args) for call in item.item.tape]:
-            return Lane.OLD.value
+            return str(Lane.OLD)
     return RECORDING
 
 
@@ -91,7 +91,7 @@ def propose(
     calls: tuple[ToolCall, ...] = item.tape
     tape = item.tape
     if expect != RECORDING:
-        good = [trial for trial in trials if trial.lane.value == expect and trial.status is Status.OK]
+        good = [trial for trial in trials if str(trial.lane) == expect and trial.status is Status.OK]
         if not good:
             raise InputError(
                 f"item {item.id!r} has no trial of lane {expect} that ended ok; "

@@ -25,7 +25,7 @@ from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import combine
-from replaydiff.replay.model import Run, Sample, VersionKind
+from replaydiff.replay.model import Lane, Run, Sample, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
@@ -265,13 +265,13 @@ def _more_trials(evidence: Evidence) -> str:
         else f"--cases {shlex.quote(run.golden_path or '')}"
     )
     names = {}
-    for lane, placeholder in (("old", "OLD"), ("new", "NEW")):
-        version = next((version for key, version in run.lanes.items() if key.value == lane), None)
+    for lane, placeholder in ((Lane.OLD, "OLD"), (Lane.NEW, "NEW")):
+        version = run.lanes.get(lane)
         # A recording cannot be repeated: only a version that runs can have more trials.
         fixed = version is None or version.kind is VersionKind.OBSERVED
         names[lane] = placeholder if fixed or version is None else shlex.quote(version.name)
     trials = max(_ENOUGH_TRIALS, run.trials * 2 if run.trials >= _ENOUGH_TRIALS else 0)
-    return f"replay run {source} --old {names['old']} --new {names['new']} --trials {trials} --aa"
+    return f"replay run {source} --old {names[Lane.OLD]} --new {names[Lane.NEW]} --trials {trials} --aa"
 
 
 def _more_items(evidence: Evidence, metric: MetricDelta) -> str:

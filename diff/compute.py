@@ -95,9 +95,7 @@ def compute(
     read = read_blocks(con, run, settings, stored)
     new = [found for found in run.lanes if found.is_new]
     if candidate is not None and candidate not in new:
-        raise UnknownNameError(
-            "new lane", candidate.value, [found.value for found in new], f"in run {run.id}"
-        )
+        raise UnknownNameError("new lane", str(candidate), map(str, new), f"in run {run.id}")
     if new in ([], [Lane.NEW]):
         return _result(con, run, read, stored, settings, expected, metrics, gate)
     results = {

@@ -128,14 +128,14 @@ def divergence_warnings(run: Run, witnesses: dict[Lane, ReplayFidelity]) -> Iter
             most = witness.missed[0] if witness.missed else None
             told = f", most often {most.tool} ({most.kind})" if most else ""
             yield (
-                f"{witness.diverged} of {witness.trials} {lane.value} trials made a tool call that was never "
+                f"{witness.diverged} of {witness.trials} {lane} trials made a tool call that was never "
                 f"recorded{told} and were stopped there: their responses are not graded"
             )
 
 
 def find_divergence(lanes: Mapping[Lane, Iterable[Trial]]) -> Divergence | None:
     """Where the lanes of an item part; None where they do not, or have one turn. `old2` is no other lane."""
-    sides = [(lane, trial) for lane, trials in lanes.items() if lane is not Lane.OLD2 for trial in trials]
+    sides = [(lane, trial) for lane, trials in lanes.items() if lane != Lane.OLD2 for trial in trials]
     if not any(len(trial.turns) > 1 for _, trial in sides):
         return None
     found: dict[int, dict[Lane, list[str]]] = {}

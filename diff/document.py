@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import msgspec
-
 from replaydiff.diff.result import (
     Candidate,
     CaseGroup,
@@ -19,6 +17,7 @@ from replaydiff.diff.result import (
     Slice,
 )
 from replaydiff.replay.model import Grade
+from replaydiff.replay.model.json import to_json_value
 
 SCHEMA = "replaydiff.diff/1"
 
@@ -33,7 +32,7 @@ def to_json(result: DiffResult) -> dict[str, Any]:
         "next": result.next,
         **({"ranking": ranking} if ranking else {}),
         "run": _run(result),
-        "lanes": {lane.value: _lane(summary) for lane, summary in result.lanes.items()},
+        "lanes": {str(lane): _lane(summary) for lane, summary in result.lanes.items()},
         "items": _fields(result.counts),
         "metrics": {name: _metric(metric) for name, metric in result.metrics.items()},
         "cases": [_case(item) for item in result.items],
@@ -48,7 +47,7 @@ def to_json(result: DiffResult) -> dict[str, Any]:
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     return {
-        "lane": candidate.lane.value,
+        "lane": str(candidate.lane),
         "shown": candidate.shown,
         "answer": candidate.answer.value,
         "reason": candidate.reason,
@@ -91,7 +90,7 @@ def _metric(metric: MetricDelta) -> dict[str, Any]:
     document = _fields(metric)
     for name, by_lane in (("pass_hat_k", metric.pass_hat_k), ("pass_at_k", metric.pass_at_k)):
         document[name] = {
-            lane.value: {str(k): value for k, value in by_k.items()} for lane, by_k in by_lane.items()
+            str(lane): {str(k): value for k, value in by_k.items()} for lane, by_k in by_lane.items()
         }
     return document
 
@@ -106,7 +105,7 @@ def _case(item: ItemVerdict) -> dict[str, Any]:
         "parting": None if item.parting is None else _fields(item.parting),
         "metrics": {name: _fields(metric) for name, metric in item.metrics.items()},
         "lanes": {
-            lane.value: {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()
+            str(lane): {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()
         },
     }
 
@@ -164,5 +163,5 @@ def _gate(gate: Gate) -> dict[str, Any]:
 
 def _fields(value: Any) -> dict[str, Any]:
     """A dataclass as JSON values: enums by their word, tuples as lists."""
-    document: dict[str, Any] = msgspec.to_builtins(value, str_keys=True)
+    document: dict[str, Any] = to_json_value(value)
     return document

@@ -153,5 +153,5 @@ def _figures(
             figures[f"{name}.{alias}"] = None if pair is None else pair[end]
     for lane, summary in lanes.items():
         for alias, field in _LANE_FIGURES.items():
-            figures[f"{alias}.{lane.value}"] = getattr(summary, field)
+            figures[f"{alias}.{lane}"] = getattr(summary, field)
     return figures

@@ -248,7 +248,7 @@ def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, said: str) 
         (Lane.NEW, sample.new, sample.new_unscored),
     ):
         if lane in block.lanes:
-            parts.append(f"{lane.value} {_passes(scores, unscored)}")
+            parts.append(f"{lane} {_passes(scores, unscored)}")
     text = ", ".join(parts)
     if said:
         text += f": {said}"
@@ -288,7 +288,7 @@ def _lane_failure(name: str, block: Block, lane: Lane) -> str | None:
     for trial in block.lanes.get(lane, ()):
         grade = trial.grades.get(name)
         if grade is not None and not grade.passed and grade.reason:
-            return f"{lane.value}: {grade.reason}" if lane is Lane.OLD else grade.reason
+            return f"{lane}: {grade.reason}" if lane == Lane.OLD else grade.reason
     # What passes with less than the full score has a reason for that as well.
     flawed = [
         (grade.score, grade.reason)
@@ -297,11 +297,11 @@ def _lane_failure(name: str, block: Block, lane: Lane) -> str | None:
     ]
     if flawed:
         reason = min(flawed)[1]
-        return f"{lane.value}: {reason}" if lane is Lane.OLD else reason
+        return f"{lane}: {reason}" if lane == Lane.OLD else reason
     for trial in block.lanes.get(lane, ()):
         if trial.trial.status.is_error:
             why = f" ({trial.trial.reason})" if trial.trial.reason else ""
-            return f"{lane.value} ended in {trial.trial.status.value}{why}"
+            return f"{lane} ended in {trial.trial.status.value}{why}"
     return None
 
 

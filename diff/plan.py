@@ -75,7 +75,11 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     if not {Lane.OLD, Lane.NEW} <= result.run.lanes.keys():
         raise InputError(f"run {result.run.id} has one lane, so there is no change to plan from")
     scores = [
-        (item, {lane: scores_of(item.lanes.get(lane, ()), metric) for lane in Lane}) for item in result.items
+        (
+            item,
+            {lane: scores_of(item.lanes.get(lane, ()), metric) for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)},
+        )
+        for item in result.items
     ]
     both = [(item, found) for item, found in scores if found[Lane.OLD] and found[Lane.NEW]]
     if len(both) < _LEAST_PAIRS:

@@ -24,11 +24,10 @@ from dataclasses import replace
 from replaydiff.diff.result import Answer, Candidate, DiffResult, ItemVerdict, MetricDelta, RankedMetric
 from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import noise, paired
-from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import NEW_LANES, Lane
+from replaydiff.replay.model import Lane
 
 _ORDER = (Answer.SHIP, Answer.CANNOT_TELL, Answer.HOLD)
-_PLACES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 
 
 def ranked(results: Mapping[Lane, DiffResult], candidate: Lane | None = None) -> DiffResult:
@@ -42,7 +41,7 @@ def ranked(results: Mapping[Lane, DiffResult], candidate: Lane | None = None) ->
     ranking = tuple(
         Candidate(
             lane=lane,
-            shown=lane is shown,
+            shown=lane == shown,
             answer=results[lane].answer,
             reason=results[lane].reason,
             counts=results[lane].counts,
@@ -52,24 +51,21 @@ def ranked(results: Mapping[Lane, DiffResult], candidate: Lane | None = None) ->
         for lane in order
     )
     result = results[shown]
-    place = _PLACES[order.index(shown)]
+    place = _ordinal(order.index(shown) + 1)
     name = result.run.lanes[Lane.NEW].name
     return replace(
         result,
-        reason=f"{shown.value} ({name}), {place} of {len(order)}: {result.reason}",
+        reason=f"{shown} ({name}), {place} of {len(order)}: {result.reason}",
         ranking=ranking,
     )
 
 
-def new_lane(name: str | None) -> Lane | None:
-    """The lane of a candidate by its name, as a person gave it; None for none.
-
-    Raises:
-        UnknownNameError: no new lane is called that.
-    """
-    if name is not None and name not in {lane.value for lane in NEW_LANES}:
-        raise UnknownNameError("new lane", name, [lane.value for lane in NEW_LANES])
-    return None if name is None else Lane(name)
+def _ordinal(number: int) -> str:
+    """Return "first" for 1, "second" for 2, "10th" for 10."""
+    if number <= len(_ORDINALS):
+        return _ORDINALS[number - 1]
+    ending = "th" if 10 < number % 100 < 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def _place(result: DiffResult, named: int) -> tuple[int, float, int, float, int]:
@@ -105,8 +101,8 @@ def _metric(
         ci=metric.ci,
         p=metric.p,
         p_adjusted=None if metric.p is None else adjusted,
-        behind=None if lane is first else behind,
-        behind_ci=None if lane is first else behind_ci,
+        behind=None if lane == first else behind,
+        behind_ci=None if lane == first else behind_ci,
         gated=metric.gated,
     )
 

@@ -35,6 +35,7 @@ from replaydiff.replay.model import (
     Version,
     VersionKind,
 )
+from replaydiff.replay.model.json import to_json_value
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.grades import iter_grades
 from replaydiff.replay.store.runs import iter_items
@@ -130,7 +131,7 @@ class LaneTally:
         if self.latencies:
             p50, p95 = (float(value) for value in np.quantile(self.latencies, [0.5, 0.95]))
         return LaneSummary(
-            version=msgspec.to_builtins(replace(version, env={}), str_keys=True),
+            version=to_json_value(replace(version, env={})),
             trials=self.trials,
             fidelity=witness.fidelity if replayed else None,
             statuses=dict(sorted(self.statuses.items())),
@@ -269,9 +270,9 @@ def with_candidate_as_new(run: Run, read: RunData, candidate: Lane) -> tuple[Run
 
     def kept(lanes: Mapping[Lane, T]) -> dict[Lane, T]:
         return {
-            Lane.NEW if lane is candidate else lane: value
+            Lane.NEW if lane == candidate else lane: value
             for lane, value in lanes.items()
-            if lane is candidate or not lane.is_new
+            if lane == candidate or not lane.is_new
         }
 
     def renamed(block: Block) -> Block:
@@ -293,7 +294,7 @@ def _pairwise_grades_against(
     candidate: Lane, lanes: Mapping[Lane, tuple[GradedTrial, ...]]
 ) -> Mapping[Lane, tuple[GradedTrial, ...]]:
     """The lanes with the judge's comparisons of the old trials being those with this candidate."""
-    if candidate is Lane.NEW or not any(PAIRWISE in one.grades for lane in lanes.values() for one in lane):
+    if candidate == Lane.NEW or not any(PAIRWISE in one.grades for lane in lanes.values() for one in lane):
         return lanes
     said = {one.trial.index: one.grades.get(PAIRWISE) for one in lanes.get(candidate, ())}
 
@@ -322,7 +323,7 @@ def rest_of(new: Grade) -> Grade:
 def _is_complete(run: Run, trials: Sequence[Trial]) -> bool:
     """Whether every lane of the item's block has finished. An observed lane has what was recorded."""
     for lane, version in run.lanes.items():
-        finished = sum(trial.lane is lane and trial.status is not Status.CANCELLED for trial in trials)
+        finished = sum(trial.lane == lane and trial.status is not Status.CANCELLED for trial in trials)
         if finished < (1 if version.kind is VersionKind.OBSERVED else run.trials):
             return False
     return True

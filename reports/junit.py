@@ -64,7 +64,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
 
 def _facts(result: DiffResult) -> list[tuple[str, str]]:
     versions = [
-        (f"version.{lane.value}", fmt.version_name(result.lanes[lane].version)) for lane in fmt.lanes(result)
+        (f"version.{lane}", fmt.version_name(result.lanes[lane].version)) for lane in fmt.lanes(result)
     ]
     return [("answer", result.answer.value), ("reason", result.reason), ("run", result.run.id), *versions]
 

@@ -105,7 +105,7 @@ def _ranking(result: DiffResult) -> Iterator[str]:
     yield "|:--|:--|:--|:--|--:|--:|--:|--:|--:|--:|"
     for candidate in result.ranking:
         name = code(fmt.version_name(candidate.summary.version), 80, in_table=True)
-        lane = f"**{candidate.lane}**" if candidate.shown else candidate.lane.value
+        lane = f"**{candidate.lane}**" if candidate.shown else str(candidate.lane)
         cost = fmt.dollars(candidate.summary.cost_usd).replace("<", "&lt;")
         for metric, told in fmt.main_metrics(candidate):
             figures = [

@@ -136,7 +136,7 @@ def _lanes(result: DiffResult, width: int) -> RenderableType:
     table = _table()
     table.add_column("", style="dim", no_wrap=True)
     for lane in lanes:
-        table.add_column(lane.value, overflow="fold", ratio=1, header_style="bold")
+        table.add_column(str(lane), overflow="fold", ratio=1, header_style="bold")
     facts = [_lane_facts(result.lanes[lane]) for lane in lanes]
     for label in facts[0]:
         cells = [fact[label] for fact in facts]
@@ -350,7 +350,7 @@ def _ranking(result: DiffResult) -> RenderableType:
     for heading in ("delta", f"{fmt.share(result.confidence)} interval", "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     for candidate in result.ranking:
-        lane = Text(candidate.lane.value, style="bold" if candidate.shown else "")
+        lane = Text(str(candidate.lane), style="bold" if candidate.shown else "")
         name = Text(one_line(fmt.version_name(candidate.summary.version), 60))
         answer = Text(candidate.answer.value, style=ANSWER_STYLE[candidate.answer])
         told = fmt.main_metrics(candidate)

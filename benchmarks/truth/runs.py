@@ -92,7 +92,7 @@ def run_of(truth: Truth, scores: Scores, seed: int) -> Run:
         id=_RUN,
         created_at=_WHEN,
         finished_at=_WHEN,
-        lanes={lane: Version(name=lane.value, kind=VersionKind.PYTHON, entrypoint="a:b") for lane in scores},
+        lanes={lane: Version(name=str(lane), kind=VersionKind.PYTHON, entrypoint="a:b") for lane in scores},
         trials=min(next(iter(by_name.values())).shape[1] for by_name in scores.values()),
         seed=seed,
         sample=None if truth.weight is None else _SAMPLE.name,

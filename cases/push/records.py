@@ -111,7 +111,7 @@ def item_id(dataset: str, name: str) -> str:
 def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str) -> Experiment:
     """A lane as an experiment over a dataset."""
     run, version = result.run, result.run.lanes[lane]
-    name = f"{run.id} {lane.value} ({version.name[:100]})"
+    name = f"{run.id} {lane} ({version.name[:100]})"
     # The very derivation of Langfuse's server and SDKs, so that a run of this name is this experiment.
     key = json.dumps(
         ["langfuse-experiment-v1", project_id, dataset_id, name], separators=(",", ":"), ensure_ascii=False
@@ -123,7 +123,7 @@ def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str)
         dataset_id=dataset_id,
         metadata={
             "run": run.id,
-            "lane": lane.value,
+            "lane": str(lane),
             "version": version.name,
             "commit": version.commit,
             "model": version.model,
@@ -143,7 +143,7 @@ def trial_trace(
     root = _hash(16, "root", trace_id)
     common = {
         "langfuse.environment": ENVIRONMENT,
-        "langfuse.trace.name": f"replay {of.lane.value}",
+        "langfuse.trace.name": f"replay {of.lane}",
         "langfuse.version": result.run.lanes[of.lane].name,
         "langfuse.experiment.id": of.id,
         "langfuse.experiment.name": of.name,
@@ -157,7 +157,7 @@ def trial_trace(
     told: dict[str, Json] = {
         "run": trial.run_id,
         "item": trial.item_id,
-        "lane": trial.lane.value,
+        "lane": str(trial.lane),
         "trial": trial.index + 1,
         "status": trial.status.value,
         "cost_usd": trial.cost_usd,
@@ -174,7 +174,7 @@ def trial_trace(
         own["langfuse.observation.status_message"] = trial.reason or trial.status.value
     start = _start(result, graded)
     took = timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
-    spans = [_span(trace_id, root, None, f"replay {of.lane.value}", start, start + took, {**common, **own})]
+    spans = [_span(trace_id, root, None, f"replay {of.lane}", start, start + took, {**common, **own})]
     for place, served in enumerate(trial.served):
         call = served.call
         at = start + took * (place / len(trial.served))
@@ -192,7 +192,7 @@ def trial_trace(
     size = sum(len(text) for text in own.values()) + len(spans) * sum(len(text) for text in common.values())
     return TrialTrace(
         trace_id=trace_id,
-        label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({of.lane.value})",
+        label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({of.lane})",
         experiment=of,
         spans=spans,
         size=size + sum(len(_json(served.call.result)) for served in trial.served),
@@ -202,7 +202,7 @@ def trial_trace(
 def trial_trace_id(graded: GradedTrial) -> str:
     """The id of a trial's trace."""
     trial = graded.trial
-    return _hash(32, "trial", trial.run_id, trial.item_id, trial.lane.value, str(trial.index))
+    return _hash(32, "trial", trial.run_id, trial.item_id, str(trial.lane), str(trial.index))
 
 
 def trial_scores(
@@ -213,7 +213,7 @@ def trial_scores(
     for metric, grade in graded.grades.items():
         if grade.score is not None:
             yield _score(at, metric, grade.score, grade.reason, trace_id=trace_id)
-    if graded.trial.lane is Lane.NEW and graded.trial.index == verdict.lanes[Lane.NEW][0].trial.index:
+    if graded.trial.lane == Lane.NEW and graded.trial.index == verdict.lanes[Lane.NEW][0].trial.index:
         reasons = "; ".join(f"{name}: {metric.reason}" for name, metric in verdict.metrics.items())
         yield _score(at, "replay_verdict", verdict.verdict.value, reasons, trace_id=trace_id)
 

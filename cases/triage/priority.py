@@ -112,12 +112,12 @@ def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
                 shown = ", ".join(f"{vote:.2f}" for vote in votes)
                 yield (
                     Priority.JUDGE_DISAGREES,
-                    f"{name} disagrees with itself on {lane.value} trial {graded.trial.index + 1}: {shown}",
+                    f"{name} disagrees with itself on {lane} trial {graded.trial.index + 1}: {shown}",
                 )
     for lane in (Lane.NEW, Lane.OLD):
         ended = [one.trial for one in item.lanes.get(lane, ()) if one.trial.status is not Status.OK]
         if ended:
-            count = f"{len(ended)} of {len(item.lanes[lane])} {lane.value} trials"
+            count = f"{len(ended)} of {len(item.lanes[lane])} {lane} trials"
             reason = f": {ended[0].reason}" if ended[0].reason else ""
             yield Priority.NOT_FINISHED, f"{count} {ended[0].status.value}{reason}"
 

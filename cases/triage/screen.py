@@ -57,7 +57,7 @@ def _lanes(entry: Entry, width: int, trial: int, limit: int | None) -> Iterator[
     shown = {
         lane: trials[trial % len(trials)]
         for lane, trials in entry.item.lanes.items()
-        if lane is not Lane.OLD2 and trials
+        if lane != Lane.OLD2 and trials
     }
     if Lane.OLD in shown and Lane.NEW in shown:
         yield from lanes(shown[Lane.OLD].trial, shown[Lane.NEW].trial, width, lines=limit)
@@ -74,7 +74,7 @@ def _grades(lane: Lane, graded: GradedTrial, width: int, limit: int | None) -> I
         score = grade.state.value if grade.score is None else f"{grade.score:.2f}"
         votes = ", ".join("-" if vote.score is None else f"{vote.score:.2f}" for vote in grade.votes)
         said = f"{name} {score}" + (f" (votes {votes})" if len(grade.votes) > 1 else "")
-        yield from _labelled(lane.value, f"{said}: {grade.reason}" if grade.reason else said, width, limit)
+        yield from _labelled(str(lane), f"{said}: {grade.reason}" if grade.reason else said, width, limit)
 
 
 def _labelled(label: str, text: str, width: int, limit: int | None) -> Iterator[str]:

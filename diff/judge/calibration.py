@@ -213,7 +213,7 @@ def _disagreements(agreed: Mapping[str, int], known: Mapping[str, JudgedResponse
         {
             "run": known[key].graded.trial.run_id,
             "item": known[key].item.id,
-            "lane": known[key].graded.trial.lane.value,
+            "lane": str(known[key].graded.trial.lane),
             "trial": known[key].graded.trial.index + 1,
             "label": agreed[key],
             "judge": known[key].points,

@@ -73,7 +73,7 @@ def judged_responses(con: DuckDBPyConnection, run_id: str, settings: Settings) -
     stored = StoredGrades.read(con, run, versions_of(settings))
     return [
         JudgedResponse(
-            key_of(run.id, block.item.id, lane.value, graded.trial.index), block.item, graded, grade
+            key_of(run.id, block.item.id, str(lane), graded.trial.index), block.item, graded, grade
         )
         for block in read_blocks(con, run, settings, stored).blocks
         for lane, trials in block.lanes.items()
@@ -93,7 +93,7 @@ def draw_responses(found: Sequence[JudgedResponse], size: int, seed: int) -> lis
     rng = random.Random(seed)  # noqa: S311 - a draw, no secret
     queues: dict[str, list[JudgedResponse]] = {}
     for one in sorted(found, key=lambda one: one.key):
-        queues.setdefault(one.graded.trial.lane.value, []).append(one)
+        queues.setdefault(str(one.graded.trial.lane), []).append(one)
     for queue in queues.values():
         rng.shuffle(queue)
         seen: set[str] = set()

@@ -191,4 +191,4 @@ class PairComparer:
             cost_usd=cost,
         )
         # The old trial has one grade: its comparisons with other candidates follow from theirs.
-        return (rest_of(new), new) if new.lane is Lane.NEW else (new,)
+        return (rest_of(new), new) if new.lane == Lane.NEW else (new,)

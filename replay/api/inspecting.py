@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from replaydiff.diff.plan import NoiseEstimate, PlannedSize
     from replaydiff.diff.trend import TrendPoint as TrendPoint
-    from replaydiff.replay.model import Case, Grade, Item, ModelCall, Trace, Trial
+    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
     from replaydiff.replay.store.export import Export, Wanted
     from replaydiff.replay.store.listing import Listed
 
@@ -65,7 +65,7 @@ def find(
     name: str,
     *,
     run_id: str | None,
-    lane: str | None,
+    lane: Lane | None,
     trial: int | None,
     golden: Path | None,
 ) -> Trace | Case | ReplayedItem:
@@ -105,7 +105,7 @@ def find(
 
 
 def _item(
-    con: DuckDBPyConnection, name: str, run_id: str, lane: str | None, trial: int | None
+    con: DuckDBPyConnection, name: str, run_id: str, lane: Lane | None, trial: int | None
 ) -> ReplayedItem:
     from replaydiff.replay.store.grades import iter_grades
     from replaydiff.replay.store.model_calls import model_calls_of
@@ -117,7 +117,7 @@ def _item(
     trials = tuple(
         one
         for one in trials_of(con, run.id, item.id)
-        if lane in (None, one.lane.value) and trial in (None, one.index + 1)
+        if lane in (None, one.lane) and trial in (None, one.index + 1)
     )
     grades = tuple(grade for grade in iter_grades(con, run.id) if grade.item_id == item.id)
     kept = {(one.lane, one.index) for one in trials}
@@ -239,30 +239,17 @@ def trend(
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import list_runs
 
-    chosen = check_lane(lane)
+    chosen = Lane.parse(lane)
     if cases and samples:
         raise InputError("--cases and --samples are two series; give one of them")
     with open_store(store, read_only=True) as con:
         runs = series(list_runs(con), cases, samples=samples)
         if not runs:
             raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
-        points = follow(con, runs[-last:], metric, Lane(chosen), settings)
+        points = follow(con, runs[-last:], metric, chosen, settings)
     if not points:
         raise InputError(f"no run of {series_kind(runs[-1])} has a {metric} score in lane {lane}")
     return Trend(metric=metric, lane=lane, series=series_kind(runs[-1]), points=tuple(points))
-
-
-def check_lane(lane: str) -> str:
-    """Return the lane's name.
-
-    Raises:
-        UnknownNameError: no lane has this name.
-    """
-    from replaydiff.replay.model import Lane
-
-    if lane not in {known.value for known in Lane}:
-        raise UnknownNameError("lane", lane, [known.value for known in Lane])
-    return lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,13 +164,13 @@ class Project:
             UnknownNameError: there is none of this name.
         """
         from replaydiff.replay.api import inspecting
+        from replaydiff.replay.model import Lane
 
-        if lane is not None:
-            inspecting.check_lane(lane)
+        only = None if lane is None else Lane.parse(lane)
         chosen = run if run is not None else ("" if lane or trial else None)
         golden = None if cases is None else Path(cases)
         return inspecting.find(
-            self.store, self.settings, name, run_id=chosen, lane=lane, trial=trial, golden=golden
+            self.store, self.settings, name, run_id=chosen, lane=only, trial=trial, golden=golden
         )
 
     afind = in_thread(find)
@@ -347,7 +347,7 @@ class Project:
         """
         from replaydiff.diff import gate as gates
         from replaydiff.diff.compute import compute
-        from replaydiff.diff.ranking import new_lane
+        from replaydiff.replay.model import Lane
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import chosen_run
 
@@ -361,7 +361,7 @@ class Project:
                     self.settings,
                     metrics=tuple(metrics),
                     gate=tuple(gate) or None,
-                    candidate=new_lane(lane),
+                    candidate=None if lane is None else Lane.parse(lane),
                 )
             )
 

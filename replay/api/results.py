@@ -218,7 +218,7 @@ class Run:
                 {
                     "trace_id": one.trace_id,
                     "decision": one.decision,
-                    "actions": {lane.value: action for lane, action in one.actions.items()},
+                    "actions": {str(lane): action for lane, action in one.actions.items()},
                 }
                 for one in self.divergences()
             ],
@@ -226,7 +226,7 @@ class Run:
             "finished": run.finished_at is not None,
             "trials": run.trials,
             "lanes": {
-                lane.value: {
+                str(lane): {
                     "version": version.name,
                     "commit": version.commit,
                     "statuses": {status.value: n for status, n in report.statuses.get(lane, {}).items()},
@@ -240,7 +240,7 @@ class Run:
             "tokens": report.tokens,
             "recorded": None
             if report.recorded is None
-            else {lane.value: count for lane, count in report.recorded.items()},
+            else {str(lane): count for lane, count in report.recorded.items()},
             "judge": None
             if grading is None
             else {
@@ -255,7 +255,7 @@ class Run:
         }
 
     def __repr__(self) -> str:
-        lanes = ", ".join(f"{lane.value}={version.name!r}" for lane, version in self.lanes.items())
+        lanes = ", ".join(f"{lane}={version.name!r}" for lane, version in self.lanes.items())
         return f"Run({self.id!r}, {lanes})"
 
 

@@ -48,7 +48,7 @@ def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
         ReplayError: one of them cannot be resolved, or none was named.
     """
     from replaydiff.replay.engine.versions import FORMS, resolve
-    from replaydiff.replay.model import NEW_LANES, Lane, VersionKind
+    from replaydiff.replay.model import Lane, VersionKind
 
     old, new, mode = options.get("old"), new_versions(options), mode_of(options)
     if old is None and not new:
@@ -70,21 +70,14 @@ def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
         raise SettingsError("--aa runs the old version a second time; name it with --old")
     if len(new) > 1:
         _check_several(old, new)
-    for lane, name in zip(NEW_LANES, new, strict=False):
-        lanes[lane] = resolve(name, settings, mode)
+    for number, name in enumerate(new, start=1):
+        lanes[Lane("new", number)] = resolve(name, settings, mode)
     return lanes
 
 
 def _check_several(old: str | None, new: tuple[str, ...]) -> None:
-    from replaydiff.replay.model import NEW_LANES
-
     if old is None:
         raise SettingsError("several --new are each compared with the version in use; name it with --old")
-    if len(new) > len(NEW_LANES):
-        raise SettingsError(
-            f"--new was given {len(new)} times, and one run compares {len(NEW_LANES)} at most; "
-            "make two runs of it"
-        )
     if twice := next((name for name in new if new.count(name) > 1), None):
         raise SettingsError(
             f"--new {twice!r} was given twice; leave one out; --aa runs the old version twice"
@@ -306,7 +299,7 @@ def notes_on(report: RunReport) -> list[str]:
     for lane, version in run.lanes.items() if report.recorded is not None else ():
         if lane not in (report.recorded or {}) and lane in report.statuses and _is_replayed(version):
             notes.append(
-                f"note: lane {lane.value} ({version.name}) sent no request through the gateway: it calls no "
+                f"note: lane {lane} ({version.name}) sent no request through the gateway: it calls no "
                 "model, or its code names a base URL of its own; see docs/gateway.md"
             )
     if run.budget_usd is not None and report.unpriced:

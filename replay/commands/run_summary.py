@@ -25,12 +25,10 @@ def summary(ended: Run) -> str:
     for lane, version in run.lanes.items():
         counts = [f"{count} {status.value}" for status, count in report.statuses.get(lane, {}).items()]
         lines.append(
-            f"  {lane.value:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
+            f"  {lane!s:<4}  {one_line(version.name, 40):<{width}}  {', '.join(counts) or 'no trial'}"
         )
     for one in diverged[:_SHOWN_DIVERGENCES]:
-        actions = "; ".join(
-            f"{lane.value} {one_line(action, 60)}" for lane, action in sorted(one.actions.items())
-        )
+        actions = "; ".join(f"{lane} {one_line(action, 60)}" for lane, action in sorted(one.actions.items()))
         lines.append(f"  diverges at decision {one.decision} of {one_line(one.trace_id, 40)}: {actions}")
     if len(diverged) > _SHOWN_DIVERGENCES:
         lines.append(f"  and in {len(diverged) - _SHOWN_DIVERGENCES} more traces: --json lists them")

@@ -46,15 +46,14 @@ def show(
       replay show 3f9a21
       replay show 3f9a21 --run 20261120-221305-ab12 --lane new
     """
-    import msgspec
-
+    from replaydiff.replay.model.json import to_json_value
     from replaydiff.replay.terminal.table import show as put
     from replaydiff.replay.terminal.table import terminal_width
     from replaydiff.replay.terminal.transcript import Transcript
 
     found = app.project.find(name, run=run_id, lane=lane, trial=trial, cases=path)
     if as_json:
-        print_json(msgspec.to_builtins(found))
+        print_json(to_json_value(found))
     else:
         put(_text(found, Transcript(terminal_width(), full=full)))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _READ = 10_000
 _read_args = bulk.reader(JsonObject)
-_read_value: Any = bulk.reader(object)
+_read_value: Any = bulk.reader(Any)
 
 
 class _Made(NamedTuple):

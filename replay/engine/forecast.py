@@ -142,7 +142,7 @@ def forecast(
             took = _took(usage, read, written, parts)
             paid = None if cost_usd is None else cost_usd / parts
             for lane, count in counts.items():
-                missing = run.trials - done.get((item_id, lane.value), 0)
+                missing = run.trials - done.get((item_id, lane), 0)
                 if missing > 0:
                     _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
             if model is not None:

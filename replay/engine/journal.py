@@ -19,6 +19,7 @@ import msgspec
 
 from replaydiff.replay.errors import StoreError
 from replaydiff.replay.model import ModelCall, Trial
+from replaydiff.replay.store import bulk
 from replaydiff.replay.store.connection import settle
 from replaydiff.replay.store.model_calls import write_model_calls
 from replaydiff.replay.store.text import encode
@@ -38,8 +39,8 @@ _SYNC_S = 1.0
 _CALL = b'{"model_call":'
 """How the line of a model call begins; those of a trial stand before it."""
 
-_trials = msgspec.json.Decoder(Trial)
-_calls = msgspec.json.Decoder(dict[str, ModelCall])
+_read_trial = bulk.reader(Trial)
+_read_calls = bulk.reader(dict[str, ModelCall])
 
 
 class Journal:
@@ -138,9 +139,9 @@ def _left_in(path: Path) -> Iterator[tuple[Trial, list[ModelCall]]]:
         for line in file:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 if line.startswith(_CALL):
-                    calls += _calls.decode(line).values()
+                    calls += _read_calls(line).values()
                     continue
-                trial = _trials.decode(line)
+                trial = _read_trial(line)
                 yield trial, [call for call in calls if _is_of(call, trial)]
                 calls = []
 

@@ -31,7 +31,7 @@ def order(ids: Iterable[str], seed: int) -> list[str]:
 def block(item_id: str, lanes: Collection[Lane], trials: int, seed: int) -> list[Slot]:
     """The trials of one item in the order in which they are started."""
     slots = [Slot(lane, trial) for lane in lanes for trial in range(trials)]
-    return sorted(slots, key=lambda slot: (_place(seed, item_id, slot.lane.value, str(slot.trial)), slot))
+    return sorted(slots, key=lambda slot: (_place(seed, item_id, str(slot.lane), str(slot.trial)), slot))
 
 
 def _place(seed: int, *names: str) -> bytes:

@@ -119,7 +119,7 @@ def execute(
             "concurrency": settings.run.concurrency,
             "retries": settings.run.retries,
             "pair_by": pair_by,
-            "observed": {lane.value: _counted(source, pairing) for lane, pairing in pairings.items()},
+            "observed": {str(lane): _counted(source, pairing) for lane, pairing in pairings.items()},
             "replaydiff": VERSION,
             **({} if source.golden_path is None else {"cases": _held_against(settings)}),
         },
@@ -265,7 +265,7 @@ class _Batch:
     def _count(self, con: DuckDBPyConnection) -> None:
         """What there is to do, and what an earlier process has done."""
         [(items,)] = con.execute("SELECT count(*) FROM run_items WHERE run_id = ?", [self.run.id]).fetchall()
-        lanes = {lane.value for lane in self._replayed}
+        lanes = {str(lane) for lane in self._replayed}
         self._finished = {key for key in finished_keys(con, self.run.id) if key[1] in lanes}
         self._spent = spent_usd(con, self.run.id, self._replayed) or 0.0
         self._tokens = spent_tokens(con, self.run.id, self._replayed)
@@ -288,7 +288,7 @@ class _Batch:
 
     def _tell_what_runs(self, items: int) -> None:
         self._hooks.announce(
-            f"run {self.run.id}: {items} items, {' and '.join(lane.value for lane in self._replayed)}, "
+            f"run {self.run.id}: {items} items, {' and '.join(str(lane) for lane in self._replayed)}, "
             f"{self.run.trials} trial{'s' * (self.run.trials > 1)} each"
             + (f"; {self._done} of {self._total} trials are there" if self._done else "")
         )
@@ -301,7 +301,7 @@ class _Batch:
         """What is to be replayed, in order. Once the budget or the tokens are spent, no block begins."""
         for item in iter_items(con, self.run.id):
             block = plan.block(item.id, self._replayed, self.run.trials, self.run.seed)
-            missing = [slot for slot in block if (item.id, slot.lane.value, slot.trial) not in self._finished]
+            missing = [slot for slot in block if (item.id, str(slot.lane), slot.trial) not in self._finished]
             if missing and self._is_spent:
                 return
             for slot in missing:
@@ -333,7 +333,7 @@ class _Batch:
             _log.info(
                 "%s, %s trial %d: %s in %.0f ms%s",
                 item.id,
-                slot.lane.value,
+                str(slot.lane),
                 slot.trial + 1,
                 outcome.status.value,
                 outcome.latency_ms or 0.0,
@@ -382,7 +382,7 @@ class _Batch:
             _log.info(
                 "%s, %s trial %d: %s; try %d in %.1f s",
                 item.id,
-                slot.lane.value,
+                str(slot.lane),
                 slot.trial + 1,
                 outcome.reason,
                 tries + 1,

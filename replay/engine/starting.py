@@ -145,9 +145,7 @@ async def start_crew(crew: Crew) -> None:
         before, now = crew.lanes[lane].packages, agent.describe()
         other = sorted(name for name in before | now if before.get(name) != now.get(name))
         if before and other:
-            notes.append(
-                f"note: lane {lane.value} has other packages than when the run began: {', '.join(other)}"
-            )
+            notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
         crew.lanes[lane] = replace(crew.lanes[lane], packages=now)
     crew.notes = notes
 

@@ -18,8 +18,9 @@ from replaydiff.replay.model.decision import Action, Decision, standing
 from replaydiff.replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
 from replaydiff.replay.model.item import Item
 from replaydiff.replay.model.json import Json, JsonObject
+from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.model_call import ModelCall
-from replaydiff.replay.model.run import NEW_LANES, Lane, Mode, Run
+from replaydiff.replay.model.run import Mode, Run
 from replaydiff.replay.model.sample import Sample, SampleItem
 from replaydiff.replay.model.trace import (
     CORRECTION,
@@ -40,7 +41,6 @@ from replaydiff.replay.model.version import Version, VersionKind
 
 __all__ = [
     "CORRECTION",
-    "NEW_LANES",
     "NO_TOOLS",
     "Action",
     "Calibration",

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from replaydiff.replay.model.json import JsonObject
-from replaydiff.replay.model.run import Lane
+from replaydiff.replay.model.lane import Lane
 
 
 class GradeState(StrEnum):

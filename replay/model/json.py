@@ -1,8 +1,12 @@
-"""The type of a JSON value, as mypy can follow it."""
+"""The type of a JSON value, as mypy can follow it, and the domain types that msgspec does not know."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from replaydiff.replay.model.lane import Lane
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -11,3 +15,24 @@ else:
     # msgspec decodes into these types and does not follow a recursive alias.
     Json = Any
     JsonObject = dict[str, Any]
+
+
+def encode_hook(value: Any) -> Any:
+    """Return the JSON form of a domain value; the `enc_hook` of msgspec.
+
+    Raises:
+        NotImplementedError: the value is of no type that is stored.
+    """
+    if isinstance(value, Lane):
+        return str(value)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+def decode_hook(type_: type, value: Any) -> Any:
+    """Return a domain value from its JSON form; the `dec_hook` of msgspec, which checks the type itself."""
+    return Lane.parse(value) if type_ is Lane else value
+
+
+def to_json_value(value: Any) -> Any:
+    """Return a domain value as dicts, lists and plain values, with text for the keys of objects."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=encode_hook)

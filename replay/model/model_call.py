@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from replaydiff.replay.model.json import Json
-from replaydiff.replay.model.run import Lane
+from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.trace import ToolCall, Usage
 
 

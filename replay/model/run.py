@@ -7,34 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from replaydiff.replay.model.json import JsonObject
+from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.version import Version
-
-
-class Lane(StrEnum):
-    """One version's side of a run."""
-
-    OLD = "old"
-    NEW = "new"
-    OLD2 = "old2"
-    """The A/A lane: the old version once more."""
-    NEW2 = "new2"
-    """The second of several versions that are compared with the old one; then the third, and so on."""
-    NEW3 = "new3"
-    NEW4 = "new4"
-    NEW5 = "new5"
-    NEW6 = "new6"
-    NEW7 = "new7"
-    NEW8 = "new8"
-    NEW9 = "new9"
-
-    @property
-    def is_new(self) -> bool:
-        """Whether a version on trial runs here, and not the one in use."""
-        return self not in (Lane.OLD, Lane.OLD2)
-
-
-NEW_LANES = tuple(lane for lane in Lane if lane.is_new)
-"""The lanes of versions on trial, in the order in which they are named."""
 
 
 class Mode(StrEnum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from replaydiff.replay.model.run import Lane
+from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.trace import Score, ToolCall, Usage
 
 

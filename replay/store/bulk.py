@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+from replaydiff.replay.model.json import decode_hook
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -38,13 +39,9 @@ def json_type(columns: Mapping[str, str]) -> str:
     return msgspec.json.encode(types).decode()
 
 
-def reader(type_: type[T]) -> Callable[[str], T]:
-    """A function that reads stored JSON text as that type."""
-    return partial(_decode, msgspec.json.Decoder(type_))
-
-
-def _decode(decoder: msgspec.json.Decoder[T], text: str) -> T:
-    return decoder.decode(text)
+def reader(type_: type[T]) -> Callable[[str | bytes], T]:
+    """Return a function that reads stored JSON text as that type."""
+    return msgspec.json.Decoder(type_, dec_hook=decode_hook).decode
 
 
 def whole(number: int | None) -> int | None:

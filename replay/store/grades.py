@@ -61,7 +61,7 @@ def grade_row(grade: Grade) -> tuple[Any, ...]:
     return (
         grade.run_id,
         clean_text(grade.item_id),
-        grade.lane.value,
+        str(grade.lane),
         grade.trial,
         grade.grader,
         grade.grader_version,
@@ -77,7 +77,7 @@ def grade_row(grade: Grade) -> tuple[Any, ...]:
 
 def _grade(row: Sequence[Any]) -> Grade:
     fields = dict(zip(GRADE_COLUMNS, row, strict=True))
-    fields["lane"] = Lane(fields["lane"])
+    fields["lane"] = Lane.parse(fields["lane"])
     fields["state"] = GradeState(fields["state"])
     fields["detail"] = _read_detail(fields["detail"])
     fields["votes"] = _read_votes(fields["votes"])

@@ -55,7 +55,7 @@ def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> No
         (
             call.run_id,
             clean_text(call.item_id),
-            call.lane.value,
+            str(call.lane),
             call.trial,
             call.index,
             call.api,
@@ -91,7 +91,7 @@ def model_calls_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[M
 def count_model_calls(con: DuckDBPyConnection, run_id: str) -> dict[Lane, int]:
     """How many requests each lane of a run made; lanes without one are left out."""
     rows = con.execute("SELECT lane, count(*) FROM model_calls WHERE run_id = ? GROUP BY lane", [run_id])
-    return {Lane(lane): count for lane, count in rows.fetchall()}
+    return {Lane.parse(lane): count for lane, count in rows.fetchall()}
 
 
 def latest_recorded(con: DuckDBPyConnection) -> str | None:
@@ -122,7 +122,7 @@ def recorded_answers(
             "hash": request_hash,
             "trial": trial,
             "item": clean_text(item_id),
-            "lane": lane.value,
+            "lane": str(lane),
         },
     ).fetchall()
     found = [
@@ -136,7 +136,7 @@ def _call(fields: dict[str, Any]) -> ModelCall:
     return ModelCall(
         **{
             **fields,
-            "lane": Lane(fields["lane"]),
+            "lane": Lane.parse(fields["lane"]),
             "request": None if fields["request"] is None else _read_request(fields["request"]),
             "tool_calls": _read_calls(fields["tool_calls"]),
             "usage": None if fields["usage"] is None else _read_usage(fields["usage"]),

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from replaydiff.replay.model import Json
+from replaydiff.replay.model.json import encode_hook, to_json_value
 
 _BAD = re.compile("[\ud800-\udfff\x00]")
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 
 
 def clean(value: Json) -> Json:
@@ -47,7 +48,7 @@ def encode(value: Any) -> str:
     try:
         text = _encoder.encode(value).decode()
     except UnicodeEncodeError:
-        return encode(clean(msgspec.to_builtins(value)))
+        return encode(clean(to_json_value(value)))
     # A NUL is always written as this escape (it may also be a backslash before `u0000`: that stays).
     if "\\u0000" in text:
         return _encoder.encode(clean(msgspec.json.decode(text))).decode()

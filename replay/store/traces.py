@@ -55,7 +55,7 @@ _read_messages = bulk.reader(tuple[Message, ...])
 _read_steps = bulk.reader(tuple[Step, ...])
 _read_scores = bulk.reader(dict[str, Score])
 _read_object = bulk.reader(JsonObject)
-_read_value: Any = bulk.reader(object)
+_read_value: Any = bulk.reader(Any)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

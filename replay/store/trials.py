@@ -48,7 +48,7 @@ def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
     """Keep trials, in one statement; one that is there already stays as it is."""
     first: dict[tuple[str, str, str, int], Trial] = {}
     for trial in trials:
-        key = (trial.run_id, trial.item_id, trial.lane.value, trial.index)
+        key = (trial.run_id, trial.item_id, str(trial.lane), trial.index)
         if key not in first or first[key].status is Status.CANCELLED:
             first[key] = trial
     bulk.insert(con, "trials", _TRIAL, [_row(trial) for trial in first.values()], _CONFLICT)
@@ -91,7 +91,7 @@ def count_statuses(con: DuckDBPyConnection, run_id: str) -> dict[Lane, dict[Stat
     for lane, status, count in con.execute(
         "SELECT lane, status, count(*) FROM trials WHERE run_id = ? GROUP BY ALL", [run_id]
     ).fetchall():
-        counts.setdefault(Lane(lane), {})[Status(status)] = count
+        counts.setdefault(Lane.parse(lane), {})[Status(status)] = count
     return {
         lane: {status: ended[status] for status in Status if status in ended}
         for lane, ended in counts.items()
@@ -102,7 +102,7 @@ def spent_usd(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) -> 
     """What the trials of these lanes cost together, as far as it is known; None where none has a cost."""
     found = con.execute(
         "SELECT sum(cost_usd) FROM trials WHERE run_id = ? AND lane IN (SELECT unnest(?::VARCHAR[]))",
-        [run_id, [lane.value for lane in lanes]],
+        [run_id, list(lanes)],
     ).fetchone()
     return found[0] if found else None
 
@@ -112,7 +112,7 @@ def spent_tokens(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) 
     [(found,)] = con.execute(
         "SELECT sum((usage->>'$.input_tokens')::HUGEINT + (usage->>'$.output_tokens')::HUGEINT)"
         " FROM trials WHERE run_id = ? AND lane IN (SELECT unnest(?::VARCHAR[]))",
-        [run_id, [lane.value for lane in lanes]],
+        [run_id, list(lanes)],
     ).fetchall()
     return int(found or 0)
 
@@ -121,7 +121,7 @@ def _row(trial: Trial) -> tuple[Any, ...]:
     return (
         trial.run_id,
         clean_text(trial.item_id),
-        trial.lane.value,
+        str(trial.lane),
         trial.index,
         trial.status.value,
         _text(trial.reason),
@@ -144,7 +144,7 @@ def _text(value: str | None) -> str | None:
 
 def _trial(row: Sequence[Any]) -> Trial:
     fields = dict(zip(_TRIAL, row, strict=True))
-    fields["lane"] = Lane(fields["lane"])
+    fields["lane"] = Lane.parse(fields["lane"])
     fields["status"] = Status(fields["status"])
     fields["served"] = _read_served(fields["served"])
     fields["usage"] = None if fields["usage"] is None else _read_usage(fields["usage"])

@@ -101,7 +101,7 @@ def _call(served: ServedCall) -> Call:
 
 
 def _head(trial: Trial, room: int) -> list[str]:
-    text = f"{trial.lane.value} trial {trial.index + 1}: {trial.status.value}"
+    text = f"{trial.lane} trial {trial.index + 1}: {trial.status.value}"
     return wrapped(f"{text}: {trial.reason}" if trial.reason else text, room, 4)
 
 

@@ -64,14 +64,14 @@ class Transcript:
             wanted = [ToolCall(name=call.name, args=call.args or {}) for call in item.expectation.tool_calls]
             lines += ["", "expected", *(self._call_line(call) for call in wanted)]
         for trial in trials:
-            lines += ["", f"{trial.lane.value} trial {trial.index + 1}: {trial.status.value}"]
+            lines += ["", f"{trial.lane} trial {trial.index + 1}: {trial.status.value}"]
             if trial.reason:
                 lines += self._text("reason", trial.reason)
             lines += self._done(item, trial)
             for call in asked:
                 if (call.lane, call.trial) == (trial.lane, trial.index):
                     lines += self._asked(call)
-            for line in grades.get((trial.lane.value, trial.index), []):
+            for line in grades.get((str(trial.lane), trial.index), []):
                 lines += self._text("grade", line)
             if trial.stderr:
                 lines += self._text("printed", trial.stderr)

@@ -245,7 +245,7 @@ def _latency(lanes: Sequence[tuple[Lane, LaneSummary]]) -> Bars | None:
         return None
     rows = tuple(
         Bar(
-            lane=name.value,
+            lane=str(name),
             wide=_percent(lane.latency_p95_ms, most),
             inner=None if lane.latency_p50_ms is None else _percent(lane.latency_p50_ms, most),
             text=f"{fmt.duration(lane.latency_p50_ms)} · {fmt.duration(lane.latency_p95_ms)}",
@@ -261,7 +261,7 @@ def _cost(lanes: Sequence[tuple[Lane, LaneSummary]]) -> Bars | None:
         return None
     rows = tuple(
         Bar(
-            lane=name.value,
+            lane=str(name),
             wide=_percent(lane.cost_usd, most),
             inner=None,
             text=fmt.dollars(lane.cost_usd),

@@ -184,7 +184,7 @@ def _ranking(result: DiffResult) -> dict[str, Any] | None:
         return None
     candidates = [
         {
-            "lane": candidate.lane.value,
+            "lane": str(candidate.lane),
             "shown": candidate.shown,
             "version": visible(fmt.version_name(candidate.summary.version)),
             "answer": candidate.answer.value,

@@ -149,7 +149,7 @@ def _lane(
         trials, show = trials[show : show + 1], 0
     ignored = item.item.expectation.match.ignore_args if item.item.expectation else ()
     return {
-        "name": lane.value,
+        "name": str(lane),
         "show": show,
         "trials": [_trial(item.item, graded, spine, only_expected, ignored, limit) for graded in trials],
     }
@@ -168,7 +168,7 @@ def _telling(item: ItemVerdict, lane: Lane) -> int:
 
     totals = [total(graded) for graded in trials]
     worse = Lane.OLD if item.verdict is Verdict.IMPROVED else Lane.NEW
-    return totals.index(min(totals) if lane is worse else max(totals))
+    return totals.index(min(totals) if lane == worse else max(totals))
 
 
 def _trial(

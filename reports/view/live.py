@@ -79,7 +79,10 @@ class LiveRuns:
             "failed": told.failed,
             "spent": fmt.dollars(told.spent_usd) if told.spent_usd else "",
             "seen": len(trials),
-            "lanes": [_lane(lane, trials) for lane in Lane if any(one.lane is lane for one in trials)],
+            "lanes": [
+                _lane(lane, trials)
+                for lane in sorted({one.lane for one in trials}, key=lambda lane: lane.order)
+            ],
             "latest": [_row(one) for one in trials[: -_SHOWN - 1 : -1]],
         }
 
@@ -100,13 +103,13 @@ def _short(trial: Trial) -> _TrialLine:
 
 
 def _lane(lane: Lane, trials: list[_TrialLine]) -> list[str]:
-    own = [one for one in trials if one.lane is lane]
+    own = [one for one in trials if one.lane == lane]
     calls = sum(one.calls for one in own)
     took = [one.latency_ms for one in own if one.latency_ms is not None]
     paid = [one.cost_usd for one in own if one.cost_usd is not None]
     ended = Counter(one.status for one in own)
     return [
-        lane.value,
+        str(lane),
         " · ".join(f"{fmt.count(number)} {status}" for status, number in ended.most_common()),
         fmt.share(sum(one.from_tape for one in own) / calls if calls else None),
         fmt.duration(median(took) if took else None),
@@ -117,7 +120,7 @@ def _lane(lane: Lane, trials: list[_TrialLine]) -> list[str]:
 def _row(one: _TrialLine) -> dict[str, str]:
     return {
         "item": one.item,
-        "lane": one.lane.value,
+        "lane": str(one.lane),
         "trial": str(one.index + 1),
         "status": one.status.value,
         "tone": "improved"

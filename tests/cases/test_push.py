@@ -126,8 +126,8 @@ def replayed(tmp_path: Path) -> None:
         for place, item in enumerate(items):
             for lane in (Lane.OLD, Lane.NEW):
                 for index in range(2):
-                    served = (ServedCall(call=item.tape[0], rule=Rule.TAPE),) if lane is Lane.OLD else ()
-                    failed = lane is Lane.NEW and place == 2 and index == 1
+                    served = (ServedCall(call=item.tape[0], rule=Rule.TAPE),) if lane == Lane.OLD else ()
+                    failed = lane == Lane.NEW and place == 2 and index == 1
                     trials.append(
                         Trial(
                             run_id=RUN,
@@ -136,7 +136,7 @@ def replayed(tmp_path: Path) -> None:
                             index=index,
                             status=Status.CRASHED if failed else Status.OK,
                             reason="the worker died" if failed else None,
-                            final_response=None if failed else f"{lane.value} says {place}",
+                            final_response=None if failed else f"{lane} says {place}",
                             served=served,
                             latency_ms=1200.0,
                             started_at=WHEN + timedelta(seconds=place),

@@ -129,6 +129,26 @@ def test_several_recorded_releases_are_ranked(replay: Replay, project: Project) 
     assert document(shown)["metrics"]["score:reward"]["new"] == 0.25
 
 
+def test_more_than_nine_candidates_are_compared(replay: Replay, project: Project) -> None:
+    project.traces(
+        [
+            order(2 * release + task, release=str(release), metadata={"task": task}, scores={"reward": 1.0})
+            for release in range(12)
+            for task in range(2)
+        ]
+    )
+    Path("golden.jsonl").write_text("".join(f'{{"id": "{n}", "input": "x"}}\n' for n in range(2)))
+    given = ["--cases", "golden.jsonl", "--pair-by", "metadata.task", "--metric", "score:reward"]
+    given += ["--old", "observed:release = '0'"]
+    for release in range(1, 12):
+        given += ["--new", f"observed:release = '{release}'"]
+    found = document(replay("compare", *given, "--json"))
+    assert {one["lane"] for one in found["ranking"]} == {"new", *(f"new{n}" for n in range(2, 12))}
+    last = document(replay("diff", "--lane", "new11", "--metric", "score:reward", "--json"))
+    assert last["lanes"]["new"]["version"]["name"] == "observed:release = '11'"
+    assert "11th of 11" in last["reason"]
+
+
 def test_one_lane_alone_shows_how_often_all_its_trials_pass(replay: Replay, project: Project) -> None:
     project.traces(
         [order(n, metadata={"task": n % 2}, scores={"reward": float(n in (0, 1, 2))}) for n in range(4)]

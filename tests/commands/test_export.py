@@ -131,7 +131,7 @@ def with_run(replay: Replay) -> Replay:
                         index=0,
                         status=Status.OK,
                         final_response="answer",
-                        served=served if lane is Lane.OLD else (),
+                        served=served if lane == Lane.OLD else (),
                         usage=Usage(input_tokens=5, output_tokens=2),
                         started_at=WHEN,
                     )

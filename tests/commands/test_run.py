@@ -46,7 +46,7 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
     trials = project.trials()
     assert len(trials) == 4 * 3 * 2
     for trial in trials:
-        word = "v2" if trial.lane is Lane.NEW else "v1"
+        word = "v2" if trial.lane == Lane.NEW else "v1"
         assert trial.final_response == f"{word} small: {trial.item_id} is shipped"
         assert [served.rule for served in trial.served] == [Rule.TAPE]
         assert (trial.attempts, trial.cost_usd, trial.latency_ms is not None) == (1, 0.01, True)
@@ -66,10 +66,10 @@ def test_several_new_versions_are_lanes_of_one_block_and_a_broken_off_run_goes_o
     trials = sorted(project.trials(), key=lambda trial: str(trial.started_at))
     assert [len({trial.item_id for trial in trials[start : start + 4]}) for start in (0, 4, 8, 12)] == [1] * 4
     orders = [[trial.lane for trial in trials[start : start + 4]] for start in (0, 4, 8, 12)]
-    assert all(sorted(order) == [Lane.NEW, Lane.NEW2, Lane.OLD, Lane.OLD2] for order in orders)
+    assert all(sorted(order) == [Lane.NEW, Lane("new", 2), Lane.OLD, Lane.OLD2] for order in orders)
     assert len({tuple(order) for order in orders}) > 1
     words = {trial.lane: (trial.final_response or "").split()[0] for trial in trials}
-    assert (words[Lane.OLD], words[Lane.NEW], words[Lane.NEW2]) == ("v1", "v2", "v2")
+    assert (words[Lane.OLD], words[Lane.NEW], words[Lane("new", 2)]) == ("v1", "v2", "v2")
 
 
 def test_lanes_of_an_item_stand_next_to_each_other_in_time(replay: Replay, project: Project) -> None:
@@ -118,7 +118,7 @@ def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project)
         "judge": None,
         "next": f"replay diff {run.id}",
     }
-    assert {trial.final_response for trial in project.trials() if trial.lane is Lane.NEW} == {
+    assert {trial.final_response for trial in project.trials() if trial.lane == Lane.NEW} == {
         f"v2 large: order-{number} is shipped" for number in range(4)
     }
 
@@ -235,10 +235,6 @@ def test_an_agent_that_does_not_start_is_said_once_and_nothing_is_stored(
             "several --new are each compared with the version in use; name it",
         ),
         ((*BOTH, "--new", "git:v2"), "--new 'git:v2' was given twice; leave one out"),
-        (
-            ("--old", ".", *(f"--new=git:v{n}" for n in range(10))),
-            "--new was given 10 times, and one run compares 9 at most",
-        ),
         (
             ("--old", "observed", "--aa"),
             "--aa runs the old version a second time, and 'observed' is a recording",

@@ -71,7 +71,7 @@ def trial(
     return Trial(
         run_id=RUN_ID,
         item_id=of if isinstance(of, str) else of.id,
-        lane=Lane(lane),
+        lane=Lane.parse(lane),
         index=index,
         served=served,
         **given,
@@ -107,9 +107,10 @@ def store(
 ) -> Path:
     """A store that holds one run with these items, trials and grades."""
     path = folder / "replay.duckdb"
-    present = {Lane(trial.lane) for trial in done}
+    present = {trial.lane for trial in done}
     chosen = lanes or {
-        lane: version("candidate" if lane is Lane.NEW else "prod") for lane in Lane if lane in present
+        lane: version("candidate" if lane == Lane.NEW else "prod")
+        for lane in sorted(present, key=lambda lane: lane.order)
     }
     given: dict[str, Any] = {
         "created_at": WHEN,
@@ -137,7 +138,7 @@ def judged(of: Item | str, lane: Lane | str, index: int, score: float | None, **
         **fields,
     }
     item_id = of if isinstance(of, str) else of.id
-    return Grade(run_id=RUN_ID, item_id=item_id, lane=Lane(lane), trial=index, score=score, **given)
+    return Grade(run_id=RUN_ID, item_id=item_id, lane=Lane.parse(lane), trial=index, score=score, **given)
 
 
 def settings(folder: Path, **sections: Any) -> Settings:

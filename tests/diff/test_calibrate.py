@@ -53,7 +53,7 @@ def graded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for n, one in enumerate(items):
         for lane in (Lane.OLD, Lane.NEW):
             done.append(trial(one, lane, final_response=f"answer {n}"))
-            grades.append(judged(one, lane, 0, 1 / 3 if n % 5 == 0 and lane is Lane.NEW else 1.0))
+            grades.append(judged(one, lane, 0, 1 / 3 if n % 5 == 0 and lane == Lane.NEW else 1.0))
     (tmp_path / "replay.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")

@@ -100,7 +100,7 @@ def test_the_command_prints_the_table_and_the_price(
 ) -> None:
     items = [item(f"t{n}") for n in range(20)]
     done = [
-        trial(one, lane, k, not (n % 5 == 0 and lane is Lane.NEW), cost_usd=0.01)
+        trial(one, lane, k, not (n % 5 == 0 and lane == Lane.NEW), cost_usd=0.01)
         for n, one in enumerate(items)
         for lane in (Lane.OLD, Lane.NEW)
         for k in range(2)

@@ -21,8 +21,8 @@ from tests.diff.build import RUN_ID, item, settings, store, trials, version
 NAMES = {
     Lane.OLD: version("prod"),
     Lane.NEW: version("worse"),
-    Lane.NEW2: version("same"),
-    Lane.NEW3: version("better"),
+    Lane("new", 2): version("same"),
+    Lane("new", 3): version("better"),
 }
 
 
@@ -36,7 +36,7 @@ def computed(folder: Path, lanes: dict[str, list[str]], candidate: Lane | None =
     ]
     path = folder / "replay.duckdb"
     if not path.exists():
-        store(folder, items, done, lanes={lane: NAMES[lane] for lane in NAMES if lane.value in lanes})
+        store(folder, items, done, lanes={lane: NAMES[lane] for lane in NAMES if str(lane) in lanes})
     with open_store(path, read_only=True) as con:
         return compute(con, RUN_ID, settings(folder), candidate=candidate)
 
@@ -53,8 +53,8 @@ def three() -> dict[str, list[str]]:
 def test_candidates_are_ranked_and_the_best_is_shown_as_new(tmp_path: Path) -> None:
     result = computed(tmp_path, three())
     assert [(one.lane, one.answer, one.shown) for one in result.ranking] == [
-        (Lane.NEW3, Answer.SHIP, True),
-        (Lane.NEW2, Answer.SHIP, False),
+        (Lane("new", 3), Answer.SHIP, True),
+        (Lane("new", 2), Answer.SHIP, False),
         (Lane.NEW, Answer.HOLD, False),
     ]
     assert result.reason.startswith(
@@ -74,9 +74,9 @@ def test_another_candidate_can_be_shown_and_the_ranking_stays(tmp_path: Path) ->
     assert (result.answer, result.counts.regressed) == (Answer.HOLD, 15)
     assert result.reason.startswith("new (worse), third of 3: tool_calls 0.67 → 0.54")
     assert [one.lane for one in result.ranking if one.shown] == [Lane.NEW]
-    assert result.ranking[0].lane is Lane.NEW3
+    assert result.ranking[0].lane == Lane("new", 3)
     with pytest.raises(UnknownNameError, match=r"there is no new lane 'new4'.* in run"):
-        computed(tmp_path, three(), Lane.NEW4)
+        computed(tmp_path, three(), Lane("new", 4))
 
 
 def test_one_of_several_has_the_figures_it_has_alone_with_wider_intervals(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_p_values_are_adjusted_by_holm_over_the_candidates(tmp_path: Path) -> No
     )
     found = {one.lane: one.metrics["tool_calls"] for one in result.ranking}
     raw = {lane: figures.p for lane, figures in found.items()}
-    assert raw == {Lane.NEW: 2 / 2**6, Lane.NEW2: 2 / 2**4, Lane.NEW3: 1.0}
+    assert raw == {Lane.NEW: 2 / 2**6, Lane("new", 2): 2 / 2**4, Lane("new", 3): 1.0}
     assert {lane: figures.p_adjusted for lane, figures in found.items()} == {
         Lane.NEW: 3 * 2 / 2**6,
-        Lane.NEW2: 2 * 2 / 2**4,
-        Lane.NEW3: 1.0,
+        Lane("new", 2): 2 * 2 / 2**4,
+        Lane("new", 3): 1.0,
     }
 
 

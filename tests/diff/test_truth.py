@@ -68,7 +68,7 @@ def test_a_metric_on_which_nothing_varies_costs_the_others_nothing() -> None:
     truth = unchanged(np.ones(40))
     scores = simulate(rng, truth, 2)
     for lane, by_name in scores.items():
-        by_name["passed"][0] = 1.0 if lane.value == "old" else 0.0  # type: ignore[index]
+        by_name["passed"][0] = 1.0 if str(lane) == "old" else 0.0  # type: ignore[index]
     alone = diffed(truth, scores)
     same = {f"same{number}": np.ones((40, 2)) for number in range(9)}
     among = diffed(truth, {lane: {**by_name, **same} for lane, by_name in scores.items()})

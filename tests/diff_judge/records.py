@@ -68,7 +68,7 @@ def store(
     kind: VersionKind = VersionKind.PYTHON,
 ) -> Path:
     versions = {
-        lane: Version(name=lane.value, kind=kind, args={"model": model})
+        lane: Version(name=str(lane), kind=kind, args={"model": model})
         for lane in dict.fromkeys((Lane.OLD, Lane.NEW, Lane.OLD2, *(one.lane for one in trials)))
     }
     run = Run(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")

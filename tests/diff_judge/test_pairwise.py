@@ -61,15 +61,15 @@ def _grade(path: Path, model: Scripted, **options: object) -> tuple[GradingRepor
 
 
 def _new(grades: list[Grade]) -> list[float | None]:
-    return [grade.score for grade in grades if grade.lane is Lane.NEW]
+    return [grade.score for grade in grades if grade.lane == Lane.NEW]
 
 
 def test_wins_ties_and_losses_and_the_old_lane_has_the_rest(tmp_path: Path) -> None:
     path = _run(tmp_path, ("short", "much longer"), ("much longer", "short"), ("abc", "xyz"))
     report, grades = _grade(path, _model(_longer))
     assert _new(grades) == [1.0, 0.0, 0.5]
-    assert [grade.score for grade in grades if grade.lane is Lane.OLD] == [0.0, 1.0, 0.5]
-    assert [grade.passed for grade in grades if grade.lane is Lane.NEW] == [True, False, True]
+    assert [grade.score for grade in grades if grade.lane == Lane.OLD] == [0.0, 1.0, 0.5]
+    assert [grade.passed for grade in grades if grade.lane == Lane.NEW] == [True, False, True]
     assert (report.pairs, report.calls) == (3, 3 * 2 * 3 + 3 * 2)
     assert report.cost_usd == pytest.approx(report.calls * 0.01)
     assert sum(grade.cost_usd or 0 for grade in grades) == pytest.approx(0.06)
@@ -169,7 +169,7 @@ def test_it_is_a_metric_of_its_own_that_never_decides(tmp_path: Path) -> None:
 
 def test_each_of_several_candidates_is_compared_with_the_old_version(tmp_path: Path) -> None:
     items = [item(number) for number in range(4)]
-    said = {Lane.OLD: "aa", Lane.OLD2: "aa", Lane.NEW: "a", Lane.NEW2: "aaa"}
+    said = {Lane.OLD: "aa", Lane.OLD2: "aa", Lane.NEW: "a", Lane("new", 2): "aaa"}
     trials = [trial(one, lane, final_response=text) for one in items for lane, text in said.items()]
     path = store(tmp_path / "s.duckdb", items, trials)
     report, _ = _grade(path, _model(_longer))
@@ -178,9 +178,10 @@ def test_each_of_several_candidates_is_compared_with_the_old_version(tmp_path: P
     with open_store(path) as con:
         con.execute("UPDATE runs SET sample = NULL")
         results = {
-            lane: compute(con, RUN, Settings(root=tmp_path), candidate=lane) for lane in (Lane.NEW, Lane.NEW2)
+            lane: compute(con, RUN, Settings(root=tmp_path), candidate=lane)
+            for lane in (Lane.NEW, Lane("new", 2))
         }
     found = {lane: result.metrics["pairwise"] for lane, result in results.items()}
     assert (found[Lane.NEW].old, found[Lane.NEW].new) == (1.0, 0.0)
-    assert (found[Lane.NEW2].old, found[Lane.NEW2].new) == (0.0, 1.0)
-    assert [one.lane for one in results[Lane.NEW].ranking] == [Lane.NEW2, Lane.NEW]
+    assert (found[Lane("new", 2)].old, found[Lane("new", 2)].new) == (0.0, 1.0)
+    assert [one.lane for one in results[Lane.NEW].ranking] == [Lane("new", 2), Lane.NEW]

@@ -40,7 +40,7 @@ def begin(*more: str) -> tuple[str, ...]:
 
 def answers(trials: list[Trial]) -> dict[tuple[str, str, int], tuple[Status, str | None]]:
     """What every trial came to; each is there once."""
-    found = {(t.item_id, t.lane.value, t.index): (t.status, t.final_response) for t in trials}
+    found = {(t.item_id, str(t.lane), t.index): (t.status, t.final_response) for t in trials}
     assert len(found) == len(trials)
     return found
 
@@ -122,7 +122,7 @@ def test_what_was_in_the_journal_is_taken_over_unchanged_and_a_cut_line_is_ignor
 
     done = resume(project)
     assert (done.code, f"{len(lines)} of {TRIALS} trials are there" in done.err) == (0, True)
-    trials = {(t.item_id, t.lane.value, t.index): t for t in project.trials()}
+    trials = {(t.item_id, str(t.lane), t.index): t for t in project.trials()}
     assert len(trials) == TRIALS
     for line in lines:
         trial = trials[line["item_id"], line["lane"], line["index"]]

@@ -63,7 +63,7 @@ def test_two_revisions_run_with_the_packages_of_their_own_lock_files(
     monkeypatch.setenv("CALLS", str(project.calls))
     done = replay("run", "--old", "git:v1.0", "--new", "git:v2.0")
     assert done.code == 0, done.err
-    said = {trial.lane.value: trial.final_response for trial in project.trials()}
+    said = {str(trial.lane): trial.final_response for trial in project.trials()}
     assert said == {"old": "tiny 1.0 small: order-0 is shipped", "new": "tiny 2.0 small: order-0 is shipped"}
     for lane in project.run().lanes.values():
         assert lane.lock is not None

@@ -47,7 +47,7 @@ def run(project: Project, cases: Path | None, *specs: str, pair_by: str | None =
 
 
 def paired(trials: list[Trial]) -> set[tuple[str, str, int, str | None]]:
-    return {(t.item_id, t.lane.value, t.index, t.served[0].from_trace_id) for t in trials}
+    return {(t.item_id, str(t.lane), t.index, t.served[0].from_trace_id) for t in trials}
 
 
 def test_without_a_field_an_item_is_its_own_trace(project: Project) -> None:

@@ -135,7 +135,7 @@ def test_what_was_recorded_is_a_lane_and_where_they_part_is_said(
     said = 'diverges at decision 1 of order-0: new answers; old get_order_status(order_id="12345")'
     assert said in done.out
     assert "decision 2" not in done.out
-    recorded = {trial.item_id: trial for trial in project.trials() if trial.lane is Lane.OLD}
+    recorded = {trial.item_id: trial for trial in project.trials() if trial.lane == Lane.OLD}
     assert [served.call.name for served in recorded["order-0#1"].served] == ["get_order_status"]
     assert recorded["order-0#1"].final_response is None
     assert (recorded["order-0#2"].served, recorded["order-0#2"].final_response) == ((), "It is shipped.")
@@ -148,7 +148,7 @@ def test_several_models_are_ranked_by_their_next_actions(replay: Replay, project
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert sorted(one["lane"] for one in document["ranking"]) == ["new", "new2"]
-    assert {trial.lane for trial in project.trials()} == {Lane.OLD, Lane.NEW, Lane.NEW2}
+    assert {trial.lane for trial in project.trials()} == {Lane.OLD, Lane.NEW, Lane("new", 2)}
     assert document["items"]["compared"] == 4
 
 

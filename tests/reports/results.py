@@ -202,7 +202,7 @@ def item(
     new_ok = verdict not in (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE)
     made = {}
     for lane_ in lanes:
-        ok = new_ok if lane_ is Lane.NEW else old_ok
+        ok = new_ok if lane_ == Lane.NEW else old_ok
         made[lane_] = tuple(
             trial(
                 name,
@@ -271,7 +271,7 @@ def run(lanes: tuple[Lane, ...] = (Lane.OLD, Lane.NEW), **changes: object) -> Ru
         "id": RUN,
         "created_at": datetime(2026, 11, 20, 22, 13, 5),
         "finished_at": datetime(2026, 11, 20, 22, 31),
-        "lanes": {lane_: Version(name=lane_.value, kind=VersionKind.PYTHON) for lane_ in lanes},
+        "lanes": {lane_: Version(name=str(lane_), kind=VersionKind.PYTHON) for lane_ in lanes},
         "trials": 3,
         "seed": 0,
         "sample": "2026-10",
@@ -418,7 +418,7 @@ def no_items() -> DiffResult:
         metrics={},
         lanes={
             lane_: LaneSummary(
-                version=version(lane_.value),
+                version=version(str(lane_)),
                 trials=0,
                 fidelity=None,
                 statuses={},
@@ -478,7 +478,7 @@ def all_errors() -> DiffResult:
             "tool_calls": metric(**empty, improved=0, regressed=0, unchanged=0, inconclusive=4, pass_hat_k={})
         },
         lanes={
-            lane_: lane(lane_.value, 4, statuses=lost, input_tokens=None, output_tokens=None, **nothing)
+            lane_: lane(str(lane_), 4, statuses=lost, input_tokens=None, output_tokens=None, **nothing)
             for lane_ in (Lane.OLD, Lane.NEW)
         },
         errors=8,
@@ -560,7 +560,7 @@ def hostile() -> DiffResult:
             item_id=bad,
             lane=lane_,
             index=0,
-            status=Status.CRASHED if lane_ is Lane.OLD2 else Status.OK,
+            status=Status.CRASHED if lane_ == Lane.OLD2 else Status.OK,
             reason=bad,
             final_response=bad,
             served=(ServedCall(call=call, rule=Rule.MISS, from_trace_id=bad, note=bad),),

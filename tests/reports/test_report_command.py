@@ -52,7 +52,7 @@ def write_run(store: Path, run_id: str = RUN, hour: int = 10) -> None:
         )
         for n in range(10)
     ]
-    lanes = {lane: Version(name=lane.value, kind=VersionKind.PYTHON) for lane in (Lane.OLD, Lane.NEW)}
+    lanes = {lane: Version(name=str(lane), kind=VersionKind.PYTHON) for lane in (Lane.OLD, Lane.NEW)}
     when = datetime(2026, 11, 20, hour)
     run = Run(id=run_id, created_at=when, lanes=lanes, trials=3, seed=0, golden_path=None)
     trials = [
@@ -65,7 +65,7 @@ def write_run(store: Path, run_id: str = RUN, hour: int = 10) -> None:
             final_response="Done.",
             served=tuple(
                 ServedCall(call=call, rule=Rule.TAPE)
-                for call in ((cancel,) if lane is Lane.NEW and number < 2 else (look, cancel))
+                for call in ((cancel,) if lane == Lane.NEW and number < 2 else (look, cancel))
             ),
             latency_ms=1000.0,
         )

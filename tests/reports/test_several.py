@@ -17,7 +17,7 @@ HOSTILE = "model=<img src=x onerror=alert(1)>|`[a](http://b)`\n@all"
 NAMES = {
     Lane.OLD: version("prod"),
     Lane.NEW: version(HOSTILE),
-    Lane.NEW2: version("same"),
+    Lane("new", 2): version("same"),
 }
 
 
@@ -27,13 +27,13 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> DiffResult:
     done = []
     for number, of in enumerate(items):
         for lane in NAMES:
-            lost = lane is Lane.NEW and number < 8
+            lost = lane == Lane.NEW and number < 8
             done.append(
                 trial(
                     of,
                     lane,
                     passed=not lost,
-                    cost_usd=0.02 if lane is Lane.NEW else 0.01,
+                    cost_usd=0.02 if lane == Lane.NEW else 0.01,
                     latency_ms=800.0 + number,
                     usage=Usage(input_tokens=1000, output_tokens=100),
                     **({"rules": [Rule.MISS], "status": Status.DIVERGED} if lost else {}),

@@ -104,10 +104,10 @@ def fill(
     done, grades = [], []
     for place, one in enumerate(items):
         for lane in (Lane.OLD, Lane.NEW):
-            worse = lane is Lane.NEW and place < 3
+            worse = lane == Lane.NEW and place < 3
             for index in range(3):
                 reason = HOSTILE if one.input == HOSTILE else "it says so"
-                answer = HOSTILE if one.input == HOSTILE else f"answer {place} of {lane.value}"
+                answer = HOSTILE if one.input == HOSTILE else f"answer {place} of {lane}"
                 done.append(trial(one, lane, index, not worse, final_response=answer))
                 grades.append(judged(one, lane, index, 1 / 3 if worse else 1.0, reason=reason))
     lanes = version and {

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from replaydiff.diff.trend import TrendPoint, series_kind, trend
+from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import visible
 from replaydiff.reports import format as fmt
@@ -42,14 +43,17 @@ class _Found:
     of: str
     points: list[TrendPoint]
     metrics: list[str]
+    lanes: list[Lane]
 
 
 def trends(site: Site, request: Request) -> Response:
     """The series that is asked for, else that of the latest run."""
     of = request.query_params.get("of", "")
     metric = request.query_params.get("metric", "tool_calls")
-    lane = request.query_params.get("lane", "new")
-    lane = lane if lane in [one.value for one in Lane] else "new"
+    try:
+        lane = Lane.parse(request.query_params.get("lane", "new"))
+    except UnknownNameError:
+        lane = Lane.NEW
 
     def find(con: DuckDBPyConnection) -> _Found:
         from replaydiff.diff.compute import compute
@@ -62,7 +66,8 @@ def trends(site: Site, request: Request) -> Response:
         return _Found(
             kinds=kinds,
             of=chosen,
-            points=trend(con, shown[-_LAST:], metric, Lane(lane), site.settings),
+            points=trend(con, shown[-_LAST:], metric, lane, site.settings),
+            lanes=sorted({lane, *(known for run in shown for known in run.lanes)}, key=lambda one: one.order),
             metrics=list(compute(con, shown[-1].id, site.settings).metrics) if shown else [],
         )
 
@@ -78,7 +83,7 @@ def trends(site: Site, request: Request) -> Response:
         metric=metric,
         metrics=list(dict.fromkeys([*found.value.metrics, metric])),
         lane=lane,
-        lanes=[one.value for one in Lane],
+        lanes=found.value.lanes,
         points=points,
         marks=plot(points),
         levels=[(_y(level, bottom, top), fmt.score(level)) for level in (bottom, (bottom + top) / 2, top)],

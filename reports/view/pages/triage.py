@@ -221,7 +221,7 @@ def _expectation_choices(one: Entry) -> list[str]:
     return [
         RECORDING,
         *(
-            lane.value
+            str(lane)
             for lane in (Lane.OLD, Lane.NEW)
             if any(graded.trial.status is Status.OK for graded in one.item.lanes.get(lane, ()))
         ),
