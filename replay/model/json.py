@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
-
 from replaydiff.replay.model.lane import Lane
 
 if TYPE_CHECKING:
@@ -35,4 +33,6 @@ def decode_hook(type_: type, value: Any) -> Any:
 
 def to_json_value(value: Any) -> Any:
     """Return a domain value as dicts, lists and plain values, with text for the keys of objects."""
+    import msgspec
+
     return msgspec.to_builtins(value, str_keys=True, enc_hook=encode_hook)
