@@ -50,6 +50,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:
     """The report as text of at most `width` columns, with ANSI colours where `color` is set."""
     out = io.StringIO()
     console = Console(
+        force_jupyter=False,  # a report is text, also where it is made in a notebook
         file=out,
         width=max(width, LEAST_WIDTH),
         color_system="standard" if color else None,

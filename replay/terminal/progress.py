@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from html import escape
+from importlib import import_module
+from typing import Any, Protocol
 
 FIRST_LINE_S = 10.0
 """Seconds between plain lines, and before the first."""
@@ -44,8 +46,40 @@ def progress(what: str, unit: str) -> Iterator[Tell]:
     if sys.stderr.isatty():
         with _bar(what, unit) as tell:
             yield tell
+    elif _in_notebook():
+        with _notebook_bar(what, unit) as tell:
+            yield tell
     else:
         yield _Lines(what, unit).tell
+
+
+def _in_notebook() -> bool:
+    """Return whether this is a kernel of Jupyter."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+@contextmanager
+def _notebook_bar(what: str, unit: str) -> Iterator[Tell]:
+    """Show a bar in the output of a notebook's cell; it disappears at the end."""
+    ipython: Any = import_module("IPython.display")
+    shown = ipython.display(ipython.HTML(""), display_id=True)
+    drawn = 0.0
+
+    def update(now: Progress) -> None:
+        nonlocal drawn
+        moment = time.monotonic()
+        if moment - drawn < _REFRESH_S and now.done < now.total:
+            return
+        drawn = moment
+        text = f"{what}: {now.done:,} of {now.total:,} {unit}{_more(now)}"
+        shown.update(
+            ipython.HTML(f'<progress max="{now.total}" value="{now.done}"></progress> {escape(text)}')
+        )
+
+    yield update
+    shown.update(ipython.HTML(""))
 
 
 class _Lines:

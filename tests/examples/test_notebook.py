@@ -25,6 +25,6 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytes
     client.execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     pages = [output.data["text/html"] for output in outputs if "text/html" in output.get("data", {})]
-    assert len(pages) == 2, "the diff and the table display themselves as HTML"
+    assert len([page for page in pages if page]) == 2, "the diff and the table display themselves as HTML"
     assert "rounding" in str(outputs)
     assert not [output for output in outputs if output.output_type == "error"]
