@@ -1,0 +1,193 @@
+"""Processes of `replay` and pytest for tests: real ones, but without a second of imports each."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from tests.stand_ins import warm
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 300.0
+"""How long a test waits for what must come: it ends a test that hangs, and measures nothing."""
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "MALLOC", "LD_")
+"""Beginnings of variables that an interpreter reads when it starts: with another value it needs a start."""
+
+
+def replay(
+    folder: Path, *words: str, env: Mapping[str, str] | None = None, stdin: str = "", program: str = "replay"
+) -> subprocess.CompletedProcess[str]:
+    """Run `replay WORDS` to its end in a folder.
+
+    Args:
+        env: the whole environment; by default the one of this process.
+    """
+    process = start(folder, *words, env=env, program=program)
+    out, err = process.communicate(stdin)
+    assert process.returncode is not None
+    return subprocess.CompletedProcess([program, *words], process.returncode, out, err)
+
+
+def start(
+    folder: Path, *words: str, env: Mapping[str, str] | None = None, program: str = "replay"
+) -> Process | subprocess.Popen[str]:
+    """Start `replay WORDS` in a folder, with pipes for its three streams."""
+    env = dict(os.environ) if env is None else dict(env)
+    if _as_here(env):
+        return Process(folder, program, words, env)
+    return subprocess.Popen(
+        [sys.executable, "-m", {"replay": "replaydiff"}.get(program, program), *words],
+        cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _as_here(env: Mapping[str, str]) -> bool:
+    """Whether an interpreter would start with `env` as this one did."""
+    names = {name for name in (*env, *os.environ) if name.startswith(_READ_AT_START)}
+    return all(env.get(name) == os.environ.get(name) for name in names)
+
+
+class Process:
+    """A process forked off the warm one; as far as it goes, it behaves as `subprocess.Popen` with text pipes."""
+
+    def __init__(
+        self, folder: Path, program: str, words: tuple[str, ...], env: dict[str, str],
+        streams: tuple[int, int, int] | None = None, session: bool = False,
+    ) -> None:  # fmt: skip
+        """Start it.
+
+        Args:
+            streams: descriptors for its input, output and error in place of pipes.
+            session: whether it leads a session, so that a terminal it opens controls it.
+        """
+        self.args = [program, *words]
+        self.returncode: int | None = None
+        self.stdin: IO[str] | None = None
+        self.stdout: IO[str] | None = None
+        self.stderr: IO[str] | None = None
+        theirs = list(streams or self._pipes())
+        self._status, reported = socket.socketpair()
+        request = {
+            "program": program, "args": words, "cwd": str(folder), "env": env, "session": session,
+        }  # fmt: skip
+        with reported:
+            warm.send(_server(), request, [*theirs, reported.fileno()])
+        if streams is None:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self._status.settimeout(PATIENCE_S)
+        pid = warm.receive(self._status)
+        assert pid is not None, "the warm process is gone"
+        self.pid = pid
+
+    def _pipes(self) -> tuple[int, int, int]:
+        (read_in, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
+        self.stdin, self.stdout, self.stderr = open(write_in, "w"), open(read_out), open(read_err)
+        return read_in, write_out, write_err
+
+    def poll(self) -> int | None:
+        """Its return code, or None while it runs."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end.
+
+        Raises:
+            TimeoutExpired: it did not end within `timeout` seconds.
+        """
+        if self.returncode is None:
+            self._status.settimeout(PATIENCE_S if timeout is None else timeout)
+            try:
+                status = warm.receive(self._status)
+            except (BlockingIOError, TimeoutError):
+                raise subprocess.TimeoutExpired(self.args, timeout or PATIENCE_S) from None
+            assert status is not None, "the warm process is gone"
+            self.returncode = os.waitstatus_to_exitcode(status)
+            self._status.close()
+        return self.returncode
+
+    def communicate(self, stdin: str | None = None, timeout: float | None = None) -> tuple[str, str]:
+        """Write its input, read its streams to their end, and wait for its own."""
+        assert self.stdin is not None
+        assert self.stdout is not None
+        assert self.stderr is not None
+        until = time.monotonic() + (PATIENCE_S if timeout is None else timeout)
+        read: dict[str, str] = {}
+        readers = [
+            threading.Thread(target=_read, args=(stream, name, read), daemon=True)
+            for name, stream in (("out", self.stdout), ("err", self.stderr))
+        ]
+        for reader in readers:
+            reader.start()
+        try:
+            with self.stdin as stream:
+                stream.write(stdin or "")
+        except BrokenPipeError:
+            pass  # It ended, or closed its input, without reading all of it.
+        for reader in readers:
+            reader.join(max(0.0, until - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired(self.args, timeout or PATIENCE_S)
+        self.wait(max(0.0, until - time.monotonic()))
+        self.stdout.close()
+        self.stderr.close()
+        return read["out"], read["err"]
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, where it still runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+
+
+def _read(stream: IO[str], name: str, into: dict[str, str]) -> None:
+    into[name] = stream.read()
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The connection to the warm process, which ends when this one does."""
+    own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.stand_ins.warm", str(theirs.fileno())],
+            cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def end() -> None:
+        own.close()
+        server.wait()
+
+    atexit.register(end)
+    return own
