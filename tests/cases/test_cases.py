@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from replaydiff.cases.lint import lint
+from tests.stand_ins.processes import replay
 
 GOOD: dict[str, Any] = {
     "id": "good",
@@ -24,9 +24,7 @@ TODAY = date(2026, 11, 21)
 
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "replaydiff", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return replay(folder, *words)
 
 
 def _write(folder: Path, *cases: dict[str, Any] | str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.stand_ins.loopback import serving
+from tests.stand_ins.processes import replay
 
 AGENT = """
 import json
@@ -63,9 +64,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "replaydiff", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return replay(folder, *words)
 
 
 def test_a_promotion_is_one_added_line_with_provenance(shop: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from replaydiff.replay.demo.stand_in import StandIn
+from tests.stand_ins.processes import replay
 from tests.stand_ins.terminal import typed
 
 AGENT = """
@@ -97,9 +98,7 @@ def shop(run_once: Path, tmp_path: Path) -> Path:
 
 
 def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "replaydiff", *words], cwd=folder, capture_output=True, text=True, check=False
-    )
+    return replay(folder, *words)
 
 
 def _type(folder: Path, keys: Sequence[tuple[str, str]], *words: str, **env: str) -> str:

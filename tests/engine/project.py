@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from replaydiff.replay.store.runs import get_run, latest_run, list_runs
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.traces import write_traces
 from replaydiff.replay.store.trials import iter_trials
+from tests.stand_ins.processes import PATIENCE_S, Process, start
 
 AGENT = """
 import os, time
@@ -106,29 +106,22 @@ class Project:
     def environment(self, **more: str) -> dict[str, str]:
         return {**os.environ, "CALLS": str(self.calls), "COLUMNS": "100", **more}
 
-    def start(self, *args: str, **more: str) -> subprocess.Popen[str]:
+    def start(self, *args: str, **more: str) -> Process | subprocess.Popen[str]:
         """`replay ARGS` as a process of its own."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "replaydiff", *args],
-            cwd=self.folder,
-            env=self.environment(**more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return start(self.folder, *args, env=self.environment(**more))
 
     def replay(self, *args: str, **more: str) -> Done:
         """`replay ARGS` to its end."""
         process = self.start(*args, **more)
-        out, err = process.communicate(timeout=60)
-        return Done(process.returncode, out, err)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return Done(process.wait(), out, err)
 
     def times_called(self) -> int:
         """How often the agent was called so far, in any version."""
         return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
 
     def wait_for_calls(self, number: int) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while self.times_called() < number:
             assert time.monotonic() < deadline, "the agent was not called"
             time.sleep(0.01)
@@ -169,11 +162,11 @@ def _two_revisions() -> Path:
     return project.folder
 
 
-def ended(process: subprocess.Popen[str], number: signal.Signals) -> Done:
+def ended(process: Process | subprocess.Popen[str], number: signal.Signals) -> Done:
     """Send a signal and wait for the end."""
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
-    return Done(process.returncode, out, err)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return Done(process.wait(), out, err)
 
 
 def git(folder: Path, *args: str) -> str:

@@ -29,7 +29,16 @@ def uv(*words: str) -> None:
 
 def build(folder: Path, *kinds: str) -> None:
     """Build into a folder; without `kinds` an sdist of the checkout and a wheel of that sdist."""
-    uv("build", *OFFLINE, "--no-build-isolation", "--python", sys.executable, *kinds, "--out-dir", str(folder))
+    uv(
+        "build",
+        *OFFLINE,
+        "--no-build-isolation",
+        "--python",
+        sys.executable,
+        *kinds,
+        "--out-dir",
+        str(folder),
+    )
 
 
 class Installed:

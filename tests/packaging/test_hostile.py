@@ -39,11 +39,19 @@ def test_packages_of_a_user_with_our_names_stay_theirs(
         for name, words in hostile.COMMANDS.items():
             done = installed.run(words, repository.folder, **repository.env)
             printed = done.stdout + done.stderr
-            wrong = f"exit {done.returncode}" if done.returncode else "traceback" if "Traceback" in printed else ""
+            wrong = (
+                f"exit {done.returncode}"
+                if done.returncode
+                else "traceback"
+                if "Traceback" in printed
+                else ""
+            )
             outcomes[name] = wrong or "ok"
             assert not wrong, f"{name}: {wrong}\n{printed}"
     # Two lanes of `replay run` and the case of `pytest --golden`.
     assert len(repository.seen) == 3
     for files, loaded in repository.seen:
-        assert all(Path(file).resolve().is_relative_to(repository.folder.resolve()) for file in files.values())
+        assert all(
+            Path(file).resolve().is_relative_to(repository.folder.resolve()) for file in files.values()
+        )
         assert loaded == [], "the agent's process has loaded modules of ours"

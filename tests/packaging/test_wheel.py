@@ -31,7 +31,9 @@ def test_a_wheel_holds_one_package(wheel: set[str]) -> None:
 
 
 def test_a_wheel_holds_every_file_of_the_five_folders(wheel: set[str]) -> None:
-    listed = subprocess.run(["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     files = {f"replaydiff/{name}" for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     assert len(files) > 200
     assert files - wheel == set()
@@ -55,7 +57,9 @@ def test_an_sdist_holds_each_file_once(built: Path) -> None:
         names = [name.split("/", 1)[1] for name in archive.getnames()]
     assert "pyproject.toml" in names
     assert "replay/cli.py" in names
-    assert not any(name.startswith(tuple(f"src/replaydiff/{folder}/" for folder in FOLDERS)) for name in names)
+    assert not any(
+        name.startswith(tuple(f"src/replaydiff/{folder}/" for folder in FOLDERS)) for name in names
+    )
 
 
 @pytest.mark.parametrize("fixture", ["from_wheel", "editable"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO
 
 from tests.stand_ins import warm
 
@@ -77,24 +77,21 @@ class Process:
         self.stdin: IO[str] | None = None
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
-        theirs = list(streams or self._pipes())
-        self._status, reported = socket.socketpair()
-        request = {
-            "program": program, "args": words, "cwd": str(folder), "env": env, "session": session,
-        }  # fmt: skip
-        with reported:
-            warm.send(_server(), request, [*theirs, reported.fileno()])
+        request = {"program": program, "args": words, "cwd": str(folder), "env": env, "session": session}
+        theirs = streams or self._pipes()
+        self._connection = warm.Connection(warm_process(), request, theirs)
+        self.pid = self._connection.pid
         if streams is None:
             for descriptor in theirs:
                 os.close(descriptor)
-        self._status.settimeout(PATIENCE_S)
-        pid = warm.receive(self._status)
-        assert pid is not None, "the warm process is gone"
-        self.pid = pid
 
     def _pipes(self) -> tuple[int, int, int]:
         (read_in, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
-        self.stdin, self.stdout, self.stderr = open(write_in, "w"), open(read_out), open(read_err)
+        self.stdin, self.stdout, self.stderr = (
+            os.fdopen(write_in, "w"),
+            os.fdopen(read_out),
+            os.fdopen(read_err),
+        )
         return read_in, write_out, write_err
 
     def poll(self) -> int | None:
@@ -111,14 +108,10 @@ class Process:
             TimeoutExpired: it did not end within `timeout` seconds.
         """
         if self.returncode is None:
-            self._status.settimeout(PATIENCE_S if timeout is None else timeout)
             try:
-                status = warm.receive(self._status)
+                self.returncode = self._connection.wait(PATIENCE_S if timeout is None else timeout)
             except (BlockingIOError, TimeoutError):
                 raise subprocess.TimeoutExpired(self.args, timeout or PATIENCE_S) from None
-            assert status is not None, "the warm process is gone"
-            self.returncode = os.waitstatus_to_exitcode(status)
-            self._status.close()
         return self.returncode
 
     def communicate(self, stdin: str | None = None, timeout: float | None = None) -> tuple[str, str]:
@@ -176,18 +169,41 @@ def _read(stream: IO[str], name: str, into: dict[str, str]) -> None:
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """The connection to the warm process, which ends when this one does."""
-    own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        server = subprocess.Popen(
-            [sys.executable, "-m", "tests.stand_ins.warm", str(theirs.fileno())],
-            cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+def warm_process() -> str:
+    """The address of the warm process, which ends when this one does."""
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    address = folder / "socket"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.stand_ins.warm", address], cwd=ROOT, stdin=subprocess.PIPE
+    )
 
     def end() -> None:
-        own.close()
+        assert server.stdin is not None
+        server.stdin.close()
         server.wait()
+        shutil.rmtree(folder)
 
     atexit.register(end)
-    return own
+    while not address.exists():
+        assert server.poll() is None, "the warm process did not start"
+        time.sleep(0.01)
+    return str(address)
+
+
+@functools.cache
+def commands_folder() -> Path:
+    """A folder for PATH in which `replay` is the warm one: for scripts of a shell."""
+    folder = Path(warm_process()).parent / "bin"
+    folder.mkdir()
+    script = folder / "replay"
+    script.write_text(
+        f"#!{sys.executable} -IS\n"
+        "import os, sys\n"
+        f"sys.path.insert(0, {str(Path(warm.__file__).parent)!r})\n"
+        "import warm\n"
+        "request = {'program': 'replay', 'args': sys.argv[1:], 'cwd': os.getcwd(),"
+        " 'env': dict(os.environ), 'session': False}\n"
+        f"sys.exit(warm.Connection({warm_process()!r}, request, (0, 1, 2)).wait(None) & 0xFF)\n"
+    )
+    script.chmod(0o755)
+    return folder

@@ -4,15 +4,16 @@ A command in a process of its own costs a second, nearly all of it imports. A fo
 process (exit status, streams, folder, environment, signals, a kill of its own) that has them behind it.
 `tests.stand_ins.processes` is the other end.
 
-Run as `python -m tests.stand_ins.warm DESCRIPTOR`, a socket. A message is one command: JSON with `program`,
-`args`, `cwd`, `env` and `session` (whether it leads one), and four descriptors: standard input, output and
-error, and a socket that gets the process id when it began and its wait status when it ended.
+Run as `python -m tests.stand_ins.warm SOCKET`; it ends when its standard input does. A connection is one
+command: a message of JSON with `program`, `args`, `cwd`, `env` and `session` (whether it leads one), and the
+descriptors of its standard input, output and error. The answers are its process id, and when it ended its
+wait status.
 """
 
 from __future__ import annotations
 
-import array
 import atexit
+import contextlib
 import gc
 import io
 import json
@@ -29,37 +30,51 @@ from typing import Any, NoReturn
 
 LONGEST = 1 << 20
 """Bytes of the longest message."""
-_STATUS = struct.Struct("=q")
+_NUMBER = struct.Struct("=q")
 _HEAVY = (
-    "anthropic", "asyncio", "duckdb", "httpx", "jinja2", "msgspec", "numpy", "rich.console", "rich.table",
-    "scipy.special", "starlette.applications", "uvicorn", "yaml",
+    "anthropic", "asyncio", "concurrent.futures.thread", "duckdb", "httpx", "jinja2", "msgspec", "numpy",
+    "phonenumbers", "rich.console", "rich.table", "scipy.sparse", "scipy.special", "starlette.applications",
+    "statistics", "uvicorn", "xml.etree.ElementTree", "yaml",
 )  # fmt: skip
+_NOT_FOR_US = ("replaydiff.replay.worker", "replaydiff.replay.demo.agent", "replaydiff.__main__")
 
 
-def send(control: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
-    """Send one command."""
-    payload = json.dumps(request).encode()
-    assert len(payload) < LONGEST
-    control.sendmsg([payload], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))])
+class Connection:
+    """The client's end: one command."""
 
+    def __init__(self, address: str, request: dict[str, Any], streams: tuple[int, int, int]) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.connect(address)
+        socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
+        self.pid = self._receive()
 
-def receive(status: socket.socket) -> int | None:
-    """The next number of a status socket; None where the server is gone."""
-    payload = status.recv(_STATUS.size)
-    return _STATUS.unpack(payload)[0] if payload else None
+    def _receive(self) -> int:
+        payload = self._socket.recv(_NUMBER.size)
+        assert payload, "the warm process is gone"
+        number: int = _NUMBER.unpack(payload)[0]
+        return number
+
+    def wait(self, seconds: float | None) -> int:
+        """Its exit status, or minus the number of the signal that ended it.
+
+        Raises:
+            TimeoutError, BlockingIOError: it did not end within `seconds`.
+        """
+        self._socket.settimeout(seconds)
+        status = self._receive()
+        self._socket.close()
+        return os.waitstatus_to_exitcode(status)
 
 
 def _import_everything() -> None:
+    import pkgutil
     from importlib import import_module
 
-    import click
+    import replaydiff
 
-    from replaydiff.replay.cli import COMMANDS, cli
-
-    context = click.Context(cli)
-    for section in COMMANDS.values():
-        for name in section:
-            cli.get_command(context, name)
+    for module in pkgutil.walk_packages(replaydiff.__path__, "replaydiff."):
+        if not module.name.startswith(_NOT_FOR_US):
+            import_module(module.name)
     for name in _HEAVY:
         import_module(name)
 
@@ -80,8 +95,8 @@ def _pytest(args: list[str]) -> None:
 PROGRAMS: dict[str, Callable[[list[str]], None]] = {"replay": _replay, "pytest": _pytest}
 
 
-def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Fork for every message; returns in each child its command, and in the server nothing."""
+def _serve(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Fork for every connection; returns in each child its command, and in the server nothing."""
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -89,32 +104,35 @@ def _serve(control: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     signal.set_wakeup_fd(wakes)
     running: dict[int, socket.socket] = {}
     while True:
-        ready, _, _ = select.select([control, woken], [], [])
-        if woken in ready:
-            os.read(woken, 4096)
-            _reap(running)
-        if control not in ready:
-            continue
-        payload, descriptors, _, _ = socket.recv_fds(control, LONGEST, 4)
-        if not payload:
+        ready = select.select([0, listener.fileno(), woken], [], [])[0]
+        if 0 in ready:
             for pid in running:
                 os.kill(pid, signal.SIGKILL)
             return None
-        status = socket.socket(fileno=descriptors[3])
+        if woken in ready:
+            os.read(woken, 4096)
+            _reap(running)
+        if listener.fileno() not in ready:
+            continue
+        client, _ = listener.accept()
+        payload, streams, _, _ = socket.recv_fds(client, LONGEST, 3)
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            for other in running.values():
-                other.detach()
-            status.detach()
-            control.detach()
-            return json.loads(payload), descriptors[:3]
-        for descriptor in descriptors[:3]:
-            os.close(descriptor)
-        running[pid] = status
-        status.send(_STATUS.pack(pid))
+            for other in (client, listener, *running.values()):
+                other.detach()  # Closed with all descriptors, and not by a destructor when another has its number.
+            return json.loads(payload), streams
+        for stream in streams:
+            os.close(stream)
+        running[pid] = client
+        _answer(client, pid)
+
+
+def _answer(client: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # Nobody may wait for it any more.
+        client.send(_NUMBER.pack(number))
 
 
 def _reap(running: dict[int, socket.socket]) -> None:
@@ -122,11 +140,8 @@ def _reap(running: dict[int, socket.socket]) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        with running.pop(pid) as waiting:
-            try:
-                waiting.send(_STATUS.pack(status))
-            except OSError:
-                pass  # Nobody waits for it any more.
+        with running.pop(pid) as client:
+            _answer(client, status)
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> None:
@@ -143,15 +158,14 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
         time.tzset()
     os.chdir(request["cwd"])
     sys.argv = [request["program"], *request["args"]]
-    sys.path[0] = os.getcwd()
-    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(
-        open(1, "wb", closefd=False), encoding="utf-8", line_buffering=os.isatty(1), write_through=False
-    )
-    sys.stderr = io.TextIOWrapper(
-        open(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace", line_buffering=True
-    )
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    sys.path[0] = request["cwd"]
+    sys.stdin = _stream(0, "r")
+    sys.stdout = _stream(1, "w", line_buffering=os.isatty(1))
+    sys.stderr = _stream(2, "w", line_buffering=True, errors="backslashreplace")
+
+
+def _stream(descriptor: int, mode: str, **how: Any) -> io.TextIOWrapper:
+    return io.TextIOWrapper(os.fdopen(descriptor, f"{mode}b", closefd=False), encoding="utf-8", **how)
 
 
 def _run(program: Callable[[list[str]], None], args: list[str]) -> NoReturn:
@@ -164,7 +178,7 @@ def _run(program: Callable[[list[str]], None], args: list[str]) -> NoReturn:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - as the interpreter does
         sys.excepthook(*sys.exc_info())
         code = 1
     if code is not None and not isinstance(code, int):
@@ -182,11 +196,16 @@ def _run(program: Callable[[list[str]], None], args: list[str]) -> NoReturn:
 
 
 if __name__ == "__main__":
+    # Who connects from now on waits until everything is imported.
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"{sys.argv[1]}.new")
+    listener.listen(128)
+    os.rename(f"{sys.argv[1]}.new", sys.argv[1])  # noqa: PTH104 - importing pathlib takes a script 8 ms
     _import_everything()
     gc.collect()
     # What is there now is never looked at again, which keeps its memory shared with the children.
     gc.freeze()
-    command = _serve(socket.socket(fileno=int(sys.argv[1])))
+    command = _serve(listener)
     if command is None:
         os._exit(0)
     _become(*command)
