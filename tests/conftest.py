@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+# An agent that a test writes twice within a second must not be taken from what was compiled the first time.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
 from tests.demo import run as demo
 
 TOGETHER = {
@@ -26,8 +29,6 @@ settings.register_profile(
 )
 settings.load_profile("replaydiff")
 
-# An agent that a test writes twice within a second must not be taken from what was compiled the first time.
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 PACKAGES = ("replay", "importers", "diff", "cases", "reports")
 
 

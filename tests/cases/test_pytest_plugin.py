@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.stand_ins.processes import replay
 
 AGENT = """
 def _exec(name, args):
@@ -48,10 +49,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def _pytest(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=folder, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return replay(folder, "-p", "no:cacheprovider", *words, program="pytest")
 
 
 def test_every_case_is_a_test_with_a_failure_a_person_can_read(shop: Path) -> None:

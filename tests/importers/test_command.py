@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,13 @@ from replaydiff.importers.base import BUILTIN
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import SAMPLES, good_record
+from tests.stand_ins import processes
 
 
 def replay(folder: Path, *args: str, stdin: bytes = b"") -> tuple[int, str, str]:
     """Exit code, stdout and stderr of a command run in `folder`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "replaydiff", *args], cwd=folder, input=stdin, capture_output=True, check=False
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = processes.replay(folder, *args, stdin=stdin)
+    return done.returncode, done.stdout, done.stderr
 
 
 def write(path: Path, *records: Any) -> str:

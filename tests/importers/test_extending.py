@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import get_trace
 from tests.importers.reading import good_record
+from tests.stand_ins import processes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending" / "importers.md").read_text(encoding="utf-8")
 
@@ -47,10 +46,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def replay(folder: Path, *args: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "replaydiff", *args], cwd=folder, capture_output=True, check=False
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = processes.replay(folder, *args)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_the_example_is_an_importer_like_the_built_in_ones(installed: Path) -> None:

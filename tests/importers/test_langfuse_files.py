@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 from replaydiff.importers.base import Item, Note, Reject, Skipped
 from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, items, others, traces
+from tests.stand_ins.processes import replay
 
 Rows = Sequence[dict[str, Any]]
 OBSERVATIONS: Rows = [
@@ -171,8 +170,7 @@ def test_every_format_of_an_export_gives_the_same_traces(suffix: str, tmp_path: 
 
 def test_auto_takes_a_whole_export(tmp_path: Path) -> None:
     _export(tmp_path, "parquet", {"scores": SCORES, "observations_v2": OBSERVATIONS})
-    command = [sys.executable, "-m", "replaydiff", "import", "auto", "exports", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    done = replay(tmp_path, "import", "auto", "exports", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["traces"]["new"] == 3

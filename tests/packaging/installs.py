@@ -12,8 +12,6 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.stand_ins.processes import end_with_parent
-
 ROOT = Path(__file__).parents[2]
 OFFLINE = ("--offline", "--quiet")
 
@@ -22,7 +20,7 @@ def uv(*words: str) -> None:
     """Run uv of the development environment, and show what it printed when it fails."""
     done = subprocess.run(
         [Path(sys.executable).with_name("uv"), *words],
-        cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=end_with_parent,
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"uv {' '.join(words)}\n{done.stdout}{done.stderr}"
 
@@ -99,5 +97,5 @@ class Installed:
             [str(self.folder / "bin" / words[0]), *words[1:]],
             cwd=cwd,
             env={**kept, "PATH": f"{self.folder / 'bin'}:{kept['PATH']}", "COLUMNS": "100", **env},
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent,
+            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip

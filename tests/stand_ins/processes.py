@@ -22,12 +22,21 @@ from tests.stand_ins import warm
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 300.0
 """How long a test waits for what must come: it ends a test that hangs, and measures nothing."""
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "MALLOC", "LD_")
-"""Beginnings of variables that an interpreter reads when it starts: with another value it needs a start."""
+_ENVIRONMENT = dict(os.environ)
+"""As it is before any test: what a test sets is not for the process that later tests use."""
+_READ_AT_START = ("PYTHON", "LC_", "LANG=", "LANGUAGE=", "LD_")
+"""Beginnings of variables (NAME=) that an interpreter reads when it starts: another value needs a start.
+
+The warm one knows PYTHONPATH all the same.
+"""
 
 
 def replay(
-    folder: Path, *words: str, env: Mapping[str, str] | None = None, stdin: str = "", program: str = "replay"
+    folder: Path,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    stdin: str | bytes = "",
+    program: str = "replay",
 ) -> subprocess.CompletedProcess[str]:
     """Run `replay WORDS` to its end in a folder.
 
@@ -35,7 +44,8 @@ def replay(
         env: the whole environment; by default the one of this process.
     """
     process = start(folder, *words, env=env, program=program)
-    out, err = process.communicate(stdin)
+    text = stdin if isinstance(stdin, str) else stdin.decode(errors="surrogateescape")
+    out, err = process.communicate(text, PATIENCE_S)
     assert process.returncode is not None
     return subprocess.CompletedProcess([program, *words], process.returncode, out, err)
 
@@ -55,8 +65,8 @@ def start(
 
 def _as_here(env: Mapping[str, str]) -> bool:
     """Whether an interpreter would start with `env` as this one did."""
-    names = {name for name in (*env, *os.environ) if name.startswith(_READ_AT_START)}
-    return all(env.get(name) == os.environ.get(name) for name in names)
+    names = {name for name in (*env, *_ENVIRONMENT) if f"{name}=".startswith(_READ_AT_START)} - {"PYTHONPATH"}
+    return all(env.get(name) == _ENVIRONMENT.get(name) for name in names)
 
 
 class Process:
@@ -88,7 +98,7 @@ class Process:
     def _pipes(self) -> tuple[int, int, int]:
         (read_in, write_in), (read_out, write_out), (read_err, write_err) = os.pipe(), os.pipe(), os.pipe()
         self.stdin, self.stdout, self.stderr = (
-            os.fdopen(write_in, "w"),
+            os.fdopen(write_in, "w", errors="surrogateescape"),
             os.fdopen(read_out),
             os.fdopen(read_err),
         )
@@ -174,7 +184,10 @@ def warm_process() -> str:
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
     address = folder / "socket"
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.stand_ins.warm", address], cwd=ROOT, stdin=subprocess.PIPE
+        [sys.executable, "-m", "tests.stand_ins.warm", address],
+        cwd=ROOT,
+        env=_ENVIRONMENT,
+        stdin=subprocess.PIPE,
     )
 
     def end() -> None:

@@ -32,11 +32,11 @@ LONGEST = 1 << 20
 """Bytes of the longest message."""
 _NUMBER = struct.Struct("=q")
 _HEAVY = (
-    "anthropic", "asyncio", "concurrent.futures.thread", "duckdb", "httpx", "jinja2", "msgspec", "numpy",
-    "phonenumbers", "rich.console", "rich.table", "scipy.sparse", "scipy.special", "starlette.applications",
+    "anthropic", "asyncio", "certifi", "concurrent.futures.thread", "duckdb", "h11", "httpcore", "httpx", "jinja2",
+    "msgspec", "numpy", "phonenumbers", "rich.console", "rich.table", "scipy.sparse", "scipy.special", "sqlite3", "starlette.applications",
     "statistics", "uvicorn", "xml.etree.ElementTree", "yaml",
 )  # fmt: skip
-_NOT_FOR_US = ("replaydiff.replay.worker", "replaydiff.replay.demo.agent", "replaydiff.__main__")
+_NOT_FOR_US = ("replaydiff.replay.worker", "replaydiff.replay.demo.agent")
 
 
 class Connection:
@@ -80,9 +80,11 @@ def _import_everything() -> None:
 
 
 def _replay(args: list[str]) -> None:
-    from replaydiff.replay.cli import main
+    from replaydiff import __main__ as door
 
-    main(args)
+    # Processes of multiprocessing look for the main module of the one that starts them.
+    sys.modules["__main__"] = door
+    door.main(args)
 
 
 def _pytest(args: list[str]) -> None:
@@ -148,6 +150,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     """Take on what a process of its own is started with."""
     if request["session"]:
         os.setsid()
+    from pathlib import Path  # Not at the top: the script that stands for `replay` has no use for it.
+
     for number, descriptor in enumerate(streams):
         os.dup2(descriptor, number)
     os.closerange(3, 1024)
@@ -159,6 +163,12 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     os.chdir(request["cwd"])
     sys.argv = [request["program"], *request["args"]]
     sys.path[0] = request["cwd"]
+    if folders := [
+        Path(folder).absolute() for folder in os.environ.get("PYTHONPATH", "").split(":") if folder
+    ]:
+        sys.path[1:1] = map(str, folders)
+        if any((folder / "sitecustomize.py").exists() for folder in folders):
+            import sitecustomize  # noqa: F401 - the interpreter does so when it starts
     sys.stdin = _stream(0, "r")
     sys.stdout = _stream(1, "w", line_buffering=os.isatty(1))
     sys.stderr = _stream(2, "w", line_buffering=True, errors="backslashreplace")

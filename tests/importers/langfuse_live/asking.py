@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +11,7 @@ from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import iter_traces
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, Langfuse
+from tests.stand_ins.processes import replay
 
 OCTOBER = ("--month", "2026-10")
 
@@ -39,20 +38,13 @@ class Done:
 
 
 def command(*args: str) -> list[str]:
-    """The command line of an import."""
-    return [sys.executable, "-m", "replaydiff", "import", "langfuse", *args]
+    """The words of an import."""
+    return ["import", "langfuse", *args]
 
 
 def ask(folder: Path, stand_in: Langfuse, *args: str, **others: str) -> Done:
     """Import what `args` ask for into the store of `folder`."""
-    done = subprocess.run(
-        command(*args),
-        cwd=folder,
-        env=environment(stand_in, **others),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = replay(folder, *command(*args), env=environment(stand_in, **others))
     assert "Traceback" not in done.stderr, done.stderr
     assert SECRET not in done.stdout + done.stderr
     return Done(done.returncode, done.stdout, done.stderr)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from base64 import b64encode
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from tests.importers.langfuse_live.asking import OCTOBER, ask, on, stored
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, reading
 from tests.stand_ins.langfuse_rows import Row, observations, score
+from tests.stand_ins.processes import replay
 
 GENERATIONS = ("events", "tables", "old")
 
@@ -182,10 +181,7 @@ def test_a_persons_correction_is_what_a_promoted_case_expects(generation: str, t
         assert ask(tmp_path, stand_in, *OCTOBER).code == 0
     assert stored(tmp_path)["t"].scores == {}
     (tmp_path / "replay.toml").write_text('[agent]\nentrypoint = "a:b"\n')
-    done = subprocess.run(
-        [sys.executable, "-m", "replaydiff", "promote", "t", "u", "v"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = replay(tmp_path, "promote", "t", "u", "v")
     assert done.returncode == 0, done.stderr
     assert "promoted t: expects find_order (from the recording), and the corrected answer" in done.stdout
     cases = [json.loads(line) for line in (tmp_path / "cases" / "golden.jsonl").read_text().splitlines()]

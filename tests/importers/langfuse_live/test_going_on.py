@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ import pytest
 from tests.importers.langfuse_live.asking import OCTOBER, ask, command, environment, on, stored
 from tests.stand_ins.langfuse_read import Langfuse, reading
 from tests.stand_ins.langfuse_rows import Row, moment, observations, score
+from tests.stand_ins.processes import start
 
 
 def _month() -> list[Row]:
@@ -26,13 +26,7 @@ def _month() -> list[Row]:
 def _kill_after(folder: Path, stand_in: Langfuse, answers: int) -> None:
     """Begin the import and kill it, with no chance to tidy up, once it got so many more answers."""
     goal = len(stand_in.answered) + answers
-    with subprocess.Popen(
-        command(*OCTOBER),
-        cwd=folder,
-        env=environment(stand_in),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as running:
+    with start(folder, *command(*OCTOBER), env=environment(stand_in)) as running:
         while len(stand_in.answered) < goal and running.poll() is None:
             time.sleep(0.001)
         time.sleep(random.random() * 0.02)
@@ -118,14 +112,7 @@ def test_a_mark_is_set_only_where_all_was_read(tmp_path: Path) -> None:
 def test_the_store_is_free_while_a_month_is_asked_for(tmp_path: Path) -> None:
     with (
         reading(rows=_month(), pause=0.08) as stand_in,
-        subprocess.Popen(
-            command(*OCTOBER),
-            cwd=tmp_path,
-            env=environment(stand_in),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        ) as running,
+        start(tmp_path, *command(*OCTOBER), env=environment(stand_in)) as running,
     ):
         while not stand_in.asked and running.poll() is None:
             time.sleep(0.01)
