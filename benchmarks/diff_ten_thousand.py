@@ -18,6 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.model import (
     Item,
     Lane,
@@ -31,7 +32,6 @@ from replaydiff.replay.model import (
     Version,
     VersionKind,
 )
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials

@@ -15,13 +15,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from replaydiff.cases.golden import locked, replace_whole
 from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import CaseError, case_of, case_to_json, content_id, json_form, yaml_form
 from replaydiff.replay.golden.piece import FormError, Piece
 from replaydiff.replay.golden.reading import pieces_of
 from replaydiff.replay.golden.splicing import own_text, replaced
 from replaydiff.replay.golden.text import Form, form_of, line_at, read_text
+from replaydiff.replay.locks import locked_folder
 from replaydiff.replay.model import Case
 
 _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
@@ -151,7 +152,7 @@ def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
     changed = content_id(case) != content_id(opened.case)
     if changed and case.provenance.last_reviewed == opened.case.provenance.last_reviewed:
         text, record = _reviewed(text, record, opened.kind, reviewed)
-    with locked(path):
+    with locked_folder(path.parent):
         whole = read_text(path)
         piece = _piece(path, whole, opened.case.id, gone="was taken out of {path} meanwhile")
         if own_text(path, whole, piece) != opened.source:
@@ -159,7 +160,8 @@ def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
         for other in pieces_of(path, whole):
             if other.start != piece.start and case_of(other.record).id == case.id:
                 raise InputError(f"{path}:{other.line} is a case {case.id!r} already; choose another id")
-        replace_whole(path, replaced(path, whole, piece, _text_for_file(opened, whole, text, record)))
+        new_text = replaced(path, whole, piece, _text_for_file(opened, whole, text, record))
+        write_whole(path, new_text.encode("utf-8"))
     return case_of(record)
 
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from replaydiff.cases.similarity import refuse_duplicates
 from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
 from replaydiff.replay.golden.piece import Piece
 from replaydiff.replay.golden.reading import pieces_of
 from replaydiff.replay.golden.splicing import with_case, without
 from replaydiff.replay.golden.text import read_text
+from replaydiff.replay.locks import locked_folder
 from replaydiff.replay.model import Case
 
 
@@ -32,7 +30,7 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         DuplicateError: a case like one of them is there (without `force`); nothing was changed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path):
+    with locked_folder(path.parent):
         present = read_golden(path) if path.exists() else []
         ids = {case.id for case in present}
         for case in cases:
@@ -44,7 +42,7 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         text = read_text(path) if path.exists() else ""
         for case in cases:
             text = with_case(path, text, case_to_json(case))
-        replace_whole(path, text)
+        write_whole(path, text.encode("utf-8"))
 
 
 def take_back(path: Path, case: Case) -> None:
@@ -53,7 +51,7 @@ def take_back(path: Path, case: Case) -> None:
     Raises:
         InputError: the case is not there, or was changed since.
     """
-    with locked(path):
+    with locked_folder(path.parent):
         text = read_text(path) if path.exists() else ""
         wanted = case_to_json(case)
         place = next((piece for piece in pieces_of(path, text) if piece.record == wanted), None)
@@ -61,7 +59,7 @@ def take_back(path: Path, case: Case) -> None:
             raise InputError(
                 f"case {case.id!r} of {path} was changed since, or is gone; edit the file itself"
             )
-        replace_whole(path, without(path, text, place))
+        write_whole(path, without(path, text, place).encode("utf-8"))
 
 
 def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: datetime) -> Path:
@@ -72,7 +70,7 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
         InputError: the file is of a form that cases are not taken out of.
     """
     kept = path.parent / "retired.jsonl"
-    with locked(path):
+    with locked_folder(path.parent):
         cases = {case.id for case in read_golden(path)}
         for name in ids:
             if name not in cases:
@@ -87,8 +85,8 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
             text = without(path, text, piece)
         before = read_text(kept) if kept.exists() else ""
         # First kept, then taken out: a crash in between leaves a case twice, never nowhere.
-        replace_whole(kept, before + "".join(retired))
-        replace_whole(path, text)
+        write_whole(kept, (before + "".join(retired)).encode("utf-8"))
+        write_whole(path, text.encode("utf-8"))
     return kept
 
 
@@ -105,30 +103,3 @@ def free_id(path: Path, wanted: str) -> str:
 def _each(path: Path, text: str) -> Iterator[tuple[Piece, str]]:
     """The pieces of a file that are cases, each with the id it has as a case."""
     return ((piece, case_of(piece.record).id) for piece in pieces_of(path, text))
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Nobody else who takes this lock writes golden sets of the same folder meanwhile."""
-    # The file itself is replaced, so the lock is held on its folder.
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
-def replace_whole(path: Path, text: str) -> None:
-    """Put this text in the file's place, whole: it is written beside the file first, and then renamed."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(path.stat().st_mode if path.exists() else 0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from replaydiff.cases.golden import locked, replace_whole
+from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import case_of, case_to_json, read_golden
 from replaydiff.replay.golden.reading import pieces_of
 from replaydiff.replay.golden.splicing import rewritten, with_case, without
 from replaydiff.replay.golden.text import read_text
+from replaydiff.replay.locks import locked_folder
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ def merge_branches(ours: Path, base: Path, theirs: Path) -> Merged:
         InputError: one of the files cannot be read; nothing was changed.
     """
     done = Merged()
-    with locked(ours):
+    with locked_folder(ours.parent):
         text = read_text(ours)
         before, here, there = _cases(base), _cases(ours), _cases(theirs)
         for name in sorted({**before, **there}):
@@ -55,7 +56,7 @@ def merge_branches(ours: Path, base: Path, theirs: Path) -> Merged:
             elif other is not None:
                 text = with_case(ours, text, other)
                 done.added.append(name)
-        replace_whole(ours, text)
+        write_whole(ours, text.encode("utf-8"))
     return done
 
 

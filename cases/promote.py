@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,11 +143,6 @@ def person(folder: Path) -> str:
         found.append(done.stdout.strip())
     name, address = found
     return f"{name} <{address}>" if name and address else name or address or getpass.getuser()
-
-
-def now() -> datetime:
-    """Now, naive UTC."""
-    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def _version(run: Run | None, lane: Lane) -> Json:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from replaydiff.importers.base import RecordError
+from replaydiff.replay.clock import as_utc
 from replaydiff.replay.model import Json, JsonObject, Score, Usage
 
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
@@ -155,12 +156,8 @@ def _iso(value: str, key: str) -> datetime:
         raise RecordError(
             f"{key} is no time: {value[:40]!r}; it must be like 2026-11-01T10:00:00Z or seconds since 1970"
         ) from None
-    if found.tzinfo is None:
-        return found
-    if found.tzinfo is UTC:
-        return found.replace(tzinfo=None)
     try:
-        return found.astimezone(UTC).replace(tzinfo=None)
+        return as_utc(found)
     except OverflowError:
         # Within a day of year 1 or 9999 the offset cannot be taken off.
         return found.replace(tzinfo=None)

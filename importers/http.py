@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from replaydiff.importers.base import Told
+from replaydiff.replay.clock import as_utc, utc_now
 from replaydiff.replay.errors import CredentialsError, InputError, SettingsError
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
@@ -342,7 +343,7 @@ def _seconds(value: str | None, *, epoch: bool) -> float | None:
     """Seconds from now: said as a number, since 1970 where that is the `epoch`, or as a date of any sort."""
     if not value:
         return None
-    now = datetime.now(UTC)
+    now = utc_now()
     try:
         number = float(value)
     except ValueError:
@@ -350,14 +351,13 @@ def _seconds(value: str | None, *, epoch: bool) -> float | None:
     else:
         if not math.isfinite(number):
             return None
-        return number - now.timestamp() if epoch and number > 1e9 else number
+        return number - now.replace(tzinfo=UTC).timestamp() if epoch and number > 1e9 else number
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             moment = read(value)
         except ValueError:
             continue
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return (moment - now).total_seconds()
+        return (as_utc(moment) - now).total_seconds()
     return None
 
 

@@ -9,12 +9,11 @@ everything would need memory for everything.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from itertools import chain
@@ -37,9 +36,11 @@ from replaydiff.importers.base import (
     Told,
     divided,
 )
+from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.locks import locked
 from replaydiff.replay.model import JsonObject, Trace, TraceState
-from replaydiff.replay.store import clock, rejects
+from replaydiff.replay.store import rejects
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.marks import mark_read
 from replaydiff.replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
@@ -220,18 +221,14 @@ def _after(first: Item | None, others: Iterable[Item]) -> Iterable[Item]:
 def _held(folder: Path) -> Iterator[None]:
     """What a source answers goes to `folder` from one process at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    path = folder.parent / f"{folder.name}.lock"
-    with path.open("w", encoding="utf-8") as lock:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(folder.parent / f"{folder.name}.lock", wait=False, remove=True))
         except BlockingIOError:
             raise InputError(
                 "the same import is running in another process; wait until it has ended"
             ) from None
-        try:
-            yield
-        finally:
-            path.unlink()
+        yield
 
 
 def check(items: Iterable[Item], redactor: Redactor | None) -> None:

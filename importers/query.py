@@ -11,8 +11,8 @@ import msgspec
 from replaydiff.importers.base import LiveImporter, Query, RecordError
 from replaydiff.importers.fields import parse_time
 from replaydiff.importers.ingest import asked
+from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.store import clock
 from replaydiff.replay.store.marks import last_read
 from replaydiff.replay.store.where import month_range
 

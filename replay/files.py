@@ -1,4 +1,4 @@
-"""Files that are there whole, or not there: what is written appears under its name only once it is done."""
+"""Files that appear under their name only when they are complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from replaydiff.replay.errors import InputError
 
 
 def check_target(path: Path, example: str = "report.html") -> None:
-    """Refuse a target that cannot be written, before any work is done; `example` is a name for its advice.
+    """Refuse a target that cannot be written, before any work is done; `example` is the name in its advice.
 
     Raises:
         InputError: it is a folder, or its folder does not exist.
@@ -28,7 +28,7 @@ def check_target(path: Path, example: str = "report.html") -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
-    """An empty file to write to, which takes the place of `path` when the context ends without an error.
+    """Yield an empty file to write to, which replaces `path` when the context ends without an error.
 
     A reader sees the old file or the new one, never half of one. Through a symbolic link its target is
     replaced; into a pipe or device (`/dev/stdout`) the finished file is copied.
@@ -37,7 +37,7 @@ def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
         InputError: the folder cannot be written, or there is no room.
     """
     check_target(path, example)
-    # Asked of the path as it is: what /dev/stdout resolves to is no name of a pipe.
+    # The path as it is: what /dev/stdout resolves to is no name of a pipe.
     special = path.exists() and not path.is_file()
     target = path if special else path.resolve()
     try:
@@ -60,7 +60,25 @@ def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}; name another file with -o") from None
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}; make its folder writable, or name another file"
+        ) from None
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file as `replacing` does, and bring it to the disk before it takes the place of the old one.
+
+    Args:
+        path: the file.
+        content: bytes, or text, which becomes UTF-8 (lone surrogates become `?`).
+
+    Raises:
+        InputError: the folder cannot be written, or there is no room.
+    """
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode("utf-8", errors="replace"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _umask() -> int:

@@ -26,9 +26,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Sample, SampleItem, TraceState
-from replaydiff.replay.store import clock
 from replaydiff.replay.store.where import field_text, guarded, selection
 
 if TYPE_CHECKING:

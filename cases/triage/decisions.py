@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.cases.golden import add_cases, take_back
-from replaydiff.cases.promote import now, with_redactions
+from replaydiff.cases.promote import with_redactions
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.model import Action, Case, Decision, Item
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.decisions import add_decision
@@ -81,7 +82,7 @@ class Decisions:
                     Decision(
                         item_id=decision.item_id,
                         action=Action.UNDO,
-                        at=now(),
+                        at=utc_now(),
                         person=self.person,
                         run_id=decision.run_id,
                     ),
@@ -103,7 +104,7 @@ class Decisions:
         decision = Decision(
             item_id=item.trace_id or item.id,
             action=action,
-            at=now(),
+            at=utc_now(),
             person=self.person,
             run_id=run_id,
             reason=reason,

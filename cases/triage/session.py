@@ -15,13 +15,14 @@ import click
 
 from replaydiff.cases.edit import read_case, text_of
 from replaydiff.cases.golden import free_id
-from replaydiff.cases.promote import RECORDING, better, now, propose
+from replaydiff.cases.promote import RECORDING, better, propose
 from replaydiff.cases.similarity import DuplicateError
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.cases.triage.priority import Entry
 from replaydiff.cases.triage.queue import Queue
 from replaydiff.cases.triage.screen import page, window
 from replaydiff.diff.judge import labels
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.model import Action, Case, Lane, Trial
 from replaydiff.replay.settings import Settings
@@ -165,7 +166,7 @@ class Session:
             item.item,
             case_id=free_id(self._desk.golden, item.item.id),
             reviewer=self._desk.person,
-            at=now(),
+            at=utc_now(),
             run=self._run,
             trials=trials,
             expect=expect,

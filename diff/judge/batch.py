@@ -30,6 +30,7 @@ from replaydiff.diff.judge import pairwise, questions, votes
 from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.questions import Question, estimated_cost, highest_cost, size_of
 from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
@@ -43,7 +44,6 @@ from replaydiff.replay.llm.batches import (
     Unanswered,
 )
 from replaydiff.replay.model import GradeState, Vote
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.connection import open_store, transaction
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.votes import (

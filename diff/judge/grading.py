@@ -26,10 +26,10 @@ from replaydiff.diff.judge.pairwise import Pair, PairComparer
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.diff.judge.questions import GradingTask
 from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, tally
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.budget import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.grades import write_grades
 from replaydiff.replay.store.runs import get_run

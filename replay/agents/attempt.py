@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from replaydiff.replay.agents.base import Outcome
 from replaydiff.replay.agents.reading import merge_reported, read_cost, read_usage
 from replaydiff.replay.agents.rules import Rules, Simulator
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Item, JsonObject, Rule, ServedCall, Status, ToolCall
@@ -39,12 +39,12 @@ class Attempt:
                 self._tape.answer(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
         self._simulation_usd = 0.0
-        self._started_at = now()
+        self._started_at = utc_now()
 
     def begin(self) -> None:
         """Its turn has come: from now on its own time runs."""
         self.began = True
-        self._started_at = now()
+        self._started_at = utc_now()
         self._end_at(asyncio.get_running_loop().time() + self._rules.timeout_s)
 
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
@@ -207,9 +207,4 @@ class Attempt:
 
 def cancelled() -> Outcome:
     """A trial whose agent was closed under it."""
-    return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=now())
-
-
-def now() -> datetime:
-    """Naive UTC."""
-    return datetime.now(UTC).replace(tzinfo=None)
+    return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=utc_now())

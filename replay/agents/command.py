@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import exchange
-from replaydiff.replay.agents.attempt import Attempt, cancelled, now
+from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Outcome
 from replaydiff.replay.agents.endpoint import Endpoint
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.program import Guard, Program
 from replaydiff.replay.agents.rules import Address, Rules
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
 
@@ -99,7 +100,7 @@ class CommandAgent:
                     return await self._run_in(server, attempt, sent)
         except (OSError, VersionError) as error:
             reason = f"the program could not be started: {error}"
-            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=now())
+            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
         except PoolClosedError:
             return cancelled()
 

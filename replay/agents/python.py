@@ -20,13 +20,14 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.agents.attempt import Attempt, cancelled, now
+from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Outcome
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.process import Launch
 from replaydiff.replay.agents.reading import as_chat, as_text
 from replaydiff.replay.agents.rules import Rules
 from replaydiff.replay.agents.worker import Worker, WorkerDied
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
 
@@ -113,7 +114,7 @@ class PythonAgent:
                 return outcome
         except VersionError as error:
             reason = f"no worker could be started: {error}"
-            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=now())
+            return Outcome(status=Status.INFRA_ERROR, reason=reason, started_at=utc_now())
         except PoolClosedError:
             pass
         return cancelled()

@@ -99,9 +99,9 @@ def calibrate(
     """
     from replaydiff.diff.judge import labels
     from replaydiff.diff.judge.calibration import IDENTITY, calibration, judge_hash
+    from replaydiff.replay.files import write_whole
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
-    from replaydiff.reports.registry import write_whole
 
     paths = list(sheets)
     with open_store(store, read_only=True) as con:

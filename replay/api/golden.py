@@ -7,11 +7,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.cases.edit import EditError as EditError
+from replaydiff.replay.clock import utc_now, utc_today
 from replaydiff.replay.errors import InputError, StoreError
 from replaydiff.replay.settings import Settings
 
@@ -60,7 +60,7 @@ class GoldenSet:
         from replaydiff.cases.lint import lint
 
         days = stale_days or self._settings.cases.stale_days
-        return lint(self.existing().path, datetime.now(UTC).date(), days, self._flaky(message))
+        return lint(self.existing().path, utc_today(), days, self._flaky(message))
 
     def _flaky(self, message: Callable[[str], None]) -> dict[str, str]:
         """Return what stored runs report of the cases; nothing where the store cannot be read now."""
@@ -109,10 +109,10 @@ class GoldenSet:
     def retire(self, ids: Sequence[str], *, reason: str) -> Path:
         """Move cases to retired.jsonl beside the golden set; return its path."""
         from replaydiff.cases.golden import retire_cases
-        from replaydiff.cases.promote import now, person
+        from replaydiff.cases.promote import person
 
         self.cases()
-        return retire_cases(self.path, ids, reason=reason, by=person(self._settings.root), at=now())
+        return retire_cases(self.path, ids, reason=reason, by=person(self._settings.root), at=utc_now())
 
     def merge(self, files: Sequence[Path]) -> tuple[list[str], int]:
         """Add the cases of other golden sets; return the ids added, and how many were there already.
@@ -176,7 +176,7 @@ def save_case(opened: OpenedCase, text: str) -> tuple[Case, bool]:
     from replaydiff.cases.edit import replace_case
     from replaydiff.replay.golden import content_id
 
-    case = replace_case(opened, text, datetime.now(UTC).date())
+    case = replace_case(opened, text, utc_today())
     return case, content_id(case) != content_id(opened.case)
 
 

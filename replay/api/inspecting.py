@@ -6,11 +6,12 @@ import gzip
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.clock import as_utc
 from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
 from replaydiff.replay.settings import Settings
 
@@ -412,4 +413,4 @@ def _moment(text: str) -> datetime:
         raise InputError(
             f"--before is not a time: {text[:40]!r}; write it as 2026-06 or 2026-06-15"
         ) from None
-    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+    return as_utc(found)

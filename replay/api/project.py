@@ -390,7 +390,8 @@ class Project:
         Raises:
             UnknownNameError: no format has this name.
         """
-        from replaydiff.reports.registry import check_target, find_format, write_whole
+        from replaydiff.replay.files import check_target, write_whole
+        from replaydiff.reports.registry import find_format
 
         find_format(format)
         if output is not None:

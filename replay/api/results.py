@@ -342,7 +342,8 @@ class Diff:
         Raises:
             InputError: the suffix belongs to no format, or the file cannot be written.
         """
-        from replaydiff.reports.registry import BUILTIN, find_format, write_whole
+        from replaydiff.replay.files import write_whole
+        from replaydiff.reports.registry import BUILTIN, find_format
 
         target = Path(path)
         formats = {known.suffix: name for name, known in BUILTIN.items()}
@@ -478,7 +479,7 @@ class Check:
         Raises:
             InputError: the file cannot be written.
         """
-        from replaydiff.reports.registry import write_whole
+        from replaydiff.replay.files import write_whole
 
         content = self.report(format)
         if isinstance(content, str) and format == "terminal":

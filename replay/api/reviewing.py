@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.settings import Settings
 
@@ -50,7 +51,7 @@ def promote(
     """
     from replaydiff.cases.drafting import drafts_of
     from replaydiff.cases.golden import free_id
-    from replaydiff.cases.promote import BETTER, better_lane_of, find_item, now, person, propose
+    from replaydiff.cases.promote import BETTER, better_lane_of, find_item, person, propose
     from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.replay.store.connection import open_store
 
@@ -69,7 +70,7 @@ def promote(
             one.item,
             case_id=case_id or free_id(golden, one.item.id),
             reviewer=reviewer,
-            at=now(),
+            at=utc_now(),
             run=one.run,
             trials=one.trials,
             expect=side,

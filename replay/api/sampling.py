@@ -83,7 +83,7 @@ def _name(name: str | None, month: str | None) -> str:
 
 def _month(con: DuckDBPyConnection, month: str | None, channel: Channel) -> str | None:
     """Return the month to draw from; report which one `latest` is."""
-    from replaydiff.replay.store import clock
+    from replaydiff.replay import clock
     from replaydiff.replay.store.traces import trace_months
     from replaydiff.replay.store.where import month_range
 

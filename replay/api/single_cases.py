@@ -56,9 +56,9 @@ class StartedVersion:
         Raises:
             VersionError: it cannot be resolved, or does not start.
         """
+        from replaydiff.replay.clock import utc_now
         from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
         from replaydiff.replay.model import Lane, Run
-        from replaydiff.replay.store.clock import utc_now
 
         self._settings = settings_with(settings, {"new": name})
         self._trials = trials

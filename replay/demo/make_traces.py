@@ -12,7 +12,6 @@ change of the agent, its first prompt or the stand-in; the same code always writ
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import importlib
 import json
@@ -28,6 +27,7 @@ from typing import Any
 
 from replaydiff.replay.demo import repository
 from replaydiff.replay.demo.stand_in import StandIn
+from replaydiff.replay.event_loop import run_sync
 
 STATUS = "status"
 SEVERAL = "several orders"
@@ -233,7 +233,7 @@ def main(folder: str | None = None) -> None:
         sys.path.insert(0, checkout)
         os.environ.update(ANTHROPIC_BASE_URL=stand_in.url, ANTHROPIC_API_KEY="stand-in", NO_PROXY="127.0.0.1")
         agent = importlib.import_module("app.agent")
-        records = asyncio.run(_record(agent, arrivals, chance))
+        records = run_sync(_record(agent, arrivals, chance))
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     # No name and no time in the header, so the same records give the same bytes.
     with traces_file.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as file:

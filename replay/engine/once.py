@@ -7,9 +7,10 @@ other waits; one that was killed in between leaves a folder without a mark, whic
 from __future__ import annotations
 
 import contextlib
-import fcntl
 from collections.abc import Iterator
 from pathlib import Path
+
+from replaydiff.replay.locks import locked
 
 
 def home_of(data_folder: Path, name: str) -> Path:
@@ -32,7 +33,6 @@ def mark_of(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """While nobody else has the lock of this folder; the system gives it back when its holder dies."""
-    with (folder.parent / f"{folder.name}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Hold the lock of this folder."""
+    with locked(folder.parent / f"{folder.name}.lock"):
         yield

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.engine import observed, plan
 from replaydiff.replay.engine.conversation import converse
 from replaydiff.replay.engine.costs import cost_of
@@ -37,7 +38,6 @@ from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
 from replaydiff.replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.connection import give_back, open_store, settle
 from replaydiff.replay.store.model_calls import count_model_calls
 from replaydiff.replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run

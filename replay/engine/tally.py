@@ -7,7 +7,6 @@ the run goes on, and removed at its end. What a killed process left there is not
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from replaydiff.replay.engine.report import Progress
+from replaydiff.replay.locks import acquire, is_locked
 
 _EVERY_S = 0.5
 _SIZE = 512
@@ -40,8 +40,7 @@ class Tally:
         self._file: int | None = None
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file = acquire(self._path, wait=False)
 
     def tell(self, progress: Progress) -> None:
         """Write down how far the run is, unless that was done a moment ago."""
@@ -74,17 +73,9 @@ def running(store: Path) -> list[Told]:
     found = []
     for path in sorted(_folder(store).glob("*.json")):
         with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
-            if _is_locked(file.fileno()):
+            if is_locked(file.fileno()):
                 found.append(msgspec.json.decode(file.read(), type=Told))
     return found
-
-
-def _is_locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _folder(store: Path) -> Path:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from replaydiff.replay.agents.attempt import now
 from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.gateway.answers import Said, read_answer
 from replaydiff.replay.llm import prices
 from replaydiff.replay.messages import join_results, parse, read_messages
@@ -45,7 +45,7 @@ class Exchange:
     error: str | None = CUT
     said: Said = field(default_factory=Said)
     latency_ms: float | None = None
-    started_at: datetime = field(default_factory=now)
+    started_at: datetime = field(default_factory=utc_now)
     _began: float = field(default_factory=time.perf_counter)
 
     def close(

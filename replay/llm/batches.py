@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from replaydiff.replay.clock import as_utc
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.llm import anthropic
 from replaydiff.replay.llm.anthropic import AnthropicModel, arguments_of
@@ -184,6 +185,6 @@ def _state(found: Any) -> BatchState:
         id=found.id,
         ended=ended,
         requests=total,
-        sent_at=found.created_at.astimezone(UTC).replace(tzinfo=None),
+        sent_at=as_utc(found.created_at),
         fetchable=ended and found.results_url is not None,
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.model import JsonObject
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.text import encode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.store import bulk
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.text import clean_text
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
 from replaydiff.replay.store import bulk
 from replaydiff.replay.store.bulk import json_type
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.ids import resolve
 from replaydiff.replay.store.trace_row import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace

@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import StoreBusyError
-from replaydiff.replay.store.clock import utc_now
 from replaydiff.replay.store.connection import open_store
 
 if TYPE_CHECKING:

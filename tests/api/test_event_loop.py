@@ -109,3 +109,41 @@ def test_the_first_signal_cancels(number: signal.Signals) -> None:
             assert (process.stdout.read(), process.wait()) == ("ended in order\n", 130)
         finally:
             process.kill()
+
+
+NOTEBOOK = """
+import asyncio, sys
+from replaydiff.replay.event_loop import run_sync
+
+async def work():
+    print("started", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("ended in order", flush=True)
+
+def cell():
+    # As ipykernel runs a cell: in the main thread, inside a running loop, where Ctrl-C is KeyboardInterrupt.
+    try:
+        run_sync(work())
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+
+async def kernel():
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    cell()
+
+asyncio.run(kernel())
+"""
+
+
+def test_an_interrupt_inside_a_running_loop_cancels_the_coroutine_and_reaches_the_caller() -> None:
+    with subprocess.Popen([sys.executable, "-c", NOTEBOOK], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "started\n"
+            os.kill(process.pid, signal.SIGINT)
+            assert (process.stdout.read(), process.wait()) == ("ended in order\ninterrupted\n", 0)
+        finally:
+            process.kill()

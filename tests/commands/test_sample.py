@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from replaydiff.replay import clock
 from replaydiff.replay.commands import sample as command
 from replaydiff.replay.model import Action, Decision
-from replaydiff.replay.store import clock
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.decisions import add_decision
 from replaydiff.replay.store.samples import list_samples, sample_items

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from replaydiff.replay.cli import main
 from replaydiff.replay.errors import InputError
+from replaydiff.replay.files import write_whole
 from replaydiff.replay.model import (
     Item,
     Lane,
@@ -31,7 +32,6 @@ from replaydiff.replay.model import (
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run, finish_run
 from replaydiff.replay.store.trials import write_trials
-from replaydiff.reports import registry
 
 RUN = "20261120-221305-ab12"
 
@@ -206,7 +206,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "replace", fail)
     with pytest.raises(InputError, match="cannot be written: No space left on device"):
-        registry.write_whole(target, "new")
+        write_whole(target, "new")
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
@@ -214,17 +214,17 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
 def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     real, link = tmp_path / "real.html", tmp_path / "link.html"
     link.symlink_to(real)
-    registry.write_whole(link, "text")
+    write_whole(link, "text")
     assert link.is_symlink()
     assert real.read_text() == "text"
-    registry.write_whole(Path("/dev/null"), "text")
+    write_whole(Path("/dev/null"), "text")
     assert Path("/dev/null").is_char_device()
 
 
 def test_a_new_file_can_be_read_by_those_who_may(tmp_path: Path) -> None:
     mask = os.umask(0o022)
     try:
-        registry.write_whole(tmp_path / "report.html", "text")
+        write_whole(tmp_path / "report.html", "text")
     finally:
         os.umask(mask)
     assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == 0o644

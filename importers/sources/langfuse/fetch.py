@@ -36,8 +36,8 @@ from replaydiff.importers.sources.langfuse.pages import (
     walk,
 )
 from replaydiff.importers.sources.langfuse.rows import rows, table
+from replaydiff.replay import clock
 from replaydiff.replay.model import Json
-from replaydiff.replay.store import clock
 
 SCORE_LIMITS = (100, 20, 5, 1)
 _AHEAD = timedelta(days=1)

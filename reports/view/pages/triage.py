@@ -17,6 +17,7 @@ from replaydiff.cases.similarity import DuplicateError
 from replaydiff.cases.triage.priority import Entry, decision_key
 from replaydiff.cases.triage.queue import Queue, kind
 from replaydiff.diff.graders.base import JUDGE
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Action, Case, Lane, Status
 from replaydiff.reports.html import render, transcripts
@@ -88,13 +89,13 @@ def _proposed_case(site: Site, queue: Queue, one: Entry, expect: str, trait: str
         InputError: the lane whose calls are to be expected has no trial that ended well.
     """
     from replaydiff.cases.golden import free_id
-    from replaydiff.cases.promote import now, propose
+    from replaydiff.cases.promote import propose
 
     return propose(
         one.item.item,
         case_id=free_id(site.desk.golden, one.item.item.id),
         reviewer=site.desk.person,
-        at=now(),
+        at=utc_now(),
         run=queue.result.run,
         trials=tuple(graded.trial for lane in one.item.lanes.values() for graded in lane),
         expect=expect,
