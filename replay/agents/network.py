@@ -24,7 +24,7 @@ PROVIDERS = (
     "api.x.ai",
     "openrouter.ai",
 )
-"""Hosts that answer for models; `*` is any text."""
+"""Hosts that answer for models; `*` is any text without a dot."""
 BASES = (
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_BEDROCK_BASE_URL",

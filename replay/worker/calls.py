@@ -14,15 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import replies
+    from replaydiff.replay.worker import processes, remote, replies
 else:
+    processes = sys.modules["_replaydiff_worker_processes"]
+    remote = sys.modules["_replaydiff_worker_remote"]
     replies = sys.modules["_replaydiff_worker_replies"]
 
 LARGEST_LINE = 64 * 1024 * 1024
 """Bytes of the longest message; a longer answer is the agent's error."""
 
-TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial", default=None)
-"""The trial that the running code belongs to."""
+TRIAL = processes.TRIAL
 
 REFUSED: dict[int, str] = {}
 """Trial → why it counts for nothing, whatever the agent did with the refusal."""
@@ -47,7 +48,7 @@ def encode(message: Any) -> bytes:
 class Live:
     """The answer to a call whose tool may run: whoever asked runs it, and what it gives is told."""
 
-    def __init__(self, tools: Tools, trial: int, index: int) -> None:
+    def __init__(self, tools: Asking, trial: int | None, index: int) -> None:
         self._tools, self._trial, self._index = tools, trial, index
 
     def run(self, function: Callable[[], Any]) -> Any:
@@ -87,18 +88,8 @@ class Live:
         self._tools.tell({"trial": self._trial, "ran": self._index, **outcome})
 
 
-class Tools:
-    """The tools channel: one question and its answer at a time, from any thread or coroutine."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
-        self._answers = channel.makefile("rb")
-        self._lock = threading.Lock()
-        self._forked = False
-        self.running: set[int] = set()
-        """Trials that have begun and not ended."""
-        self._has_begun = False
-        os.register_at_fork(after_in_child=self._after_fork)
+class Asking:
+    """Asks for tools, from any thread or coroutine."""
 
     def ask(self, name: str, args: dict[str, Any]) -> Any:
         """What the tool answers, or `Live` where it may run.
@@ -107,19 +98,14 @@ class Tools:
             RuntimeError: the recorded error of the tool, or the call could not be answered.
             Stopped: the trial ends here.
         """
-        trial = self._trial(name)
+        trial = self.trial_of(name)
         try:
             line = encode({"trial": trial, "name": name, "args": args})
         except (ValueError, RecursionError) as error:
             raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
         if len(line) > LARGEST_LINE:
             raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
-        with self._lock:
-            self._channel.sendall(line)
-            reply = self._answers.readline()
-        if not reply:
-            os._exit(1)
-        answer = json.loads(reply)
+        answer = json.loads(self.exchange(line, name))
         if "stop" in answer:
             raise Stopped(answer["stop"])
         if "error" in answer:
@@ -128,18 +114,6 @@ class Tools:
             return Live(self, trial, answer["live"])
         return answer["result"]
 
-    def begin(self, trial: int) -> None:
-        """A trial begins."""
-        self._has_begun = True
-        self.running.add(trial)
-
-    def refuse(self, reason: str) -> Stopped:
-        """Keep why the running trial counts for nothing; what is returned ends it."""
-        trial = current_trial(self.running)
-        if trial is not None:
-            REFUSED.setdefault(trial, reason)
-        return Stopped(reason)
-
     def tell(self, message: dict[str, Any]) -> None:
         """Say what a tool gave that ran; nothing is answered. What cannot be written is left out."""
         try:
@@ -147,13 +121,97 @@ class Tools:
         except (ValueError, RecursionError):
             return
         if len(line) <= LARGEST_LINE:
-            with self._lock:
-                self._channel.sendall(line)
+            self.send(line)
 
-    def _trial(self, name: str) -> int:
-        if self._forked:
-            raise RuntimeError(f"{name} was called in a forked process, where replay cannot answer it")
-        trial = current_trial(self.running)
+    def trial_of(self, name: str) -> int | None:
+        """The trial that a call of this tool belongs to."""
+        raise NotImplementedError
+
+    def exchange(self, line: bytes, name: str) -> bytes:
+        """Send a call and return its answer."""
+        raise NotImplementedError
+
+    def send(self, line: bytes) -> None:
+        """Send what is not answered."""
+        raise NotImplementedError
+
+
+class Elsewhere(Asking):
+    """Asks in another process than the worker, through it."""
+
+    def __init__(self, connection: remote.Remote, trial: Callable[[], int | None]) -> None:
+        self._connection, self._trial = connection, trial
+
+    def trial_of(self, name: str) -> int | None:  # noqa: ARG002
+        """The trial that this process or its task belongs to; None where only the worker may know."""
+        return self._trial()
+
+    def exchange(self, line: bytes, name: str) -> bytes:
+        """Send a call through the worker."""
+        try:
+            return self._connection.ask(line)
+        except OSError as error:
+            raise RuntimeError(
+                f"{name} was called in a process that cannot reach the replay ({error}); it was not run"
+            ) from None
+
+    def send(self, line: bytes) -> None:
+        """Send what is not answered; a trial that is over needs it no more."""
+        with contextlib.suppress(OSError):
+            self._connection.send(line)
+
+    def refuse(self, reason: str) -> Stopped:
+        """Have the trial count for nothing; what is returned ends it."""
+        self._connection.refuse(self._trial(), reason)
+        return Stopped(reason)
+
+
+class Tools(Asking):
+    """The tools channel of a worker: one question and its answer at a time."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._answers = channel.makefile("rb")
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self.elsewhere: Elsewhere | None = None
+        """Asks in place of this in a forked process."""
+        self.running: set[int] = set()
+        """Trials that have begun and not ended."""
+        self._has_begun = False
+
+    def begin(self, trial: int) -> None:
+        """A trial begins."""
+        self._has_begun = True
+        self.running.add(trial)
+
+    def current_trial(self) -> int | None:
+        """The trial that the running code belongs to; None where that cannot be known."""
+        trial = TRIAL.get()
+        if trial is None and len(self.running) == 1 and self._process == os.getpid():
+            # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
+            return next(iter(self.running))
+        return trial
+
+    def refuse(self, reason: str, trial: int | None = None) -> Stopped:
+        """Keep why a trial, or the running one, counts for nothing; what is returned ends it."""
+        if self._process != os.getpid() and self.elsewhere is not None:
+            return self.elsewhere.refuse(reason)
+        trial = self.current_trial() if trial is None else trial
+        if trial is not None:
+            REFUSED.setdefault(trial, reason)
+        return Stopped(reason)
+
+    def trial_of(self, name: str) -> int | None:
+        """The trial that a call of this tool belongs to.
+
+        Raises:
+            RuntimeError: it belongs to none.
+            Stopped: it belongs to one that is over.
+        """
+        if self._process != os.getpid() and self.elsewhere is not None:
+            return self.elsewhere.trial_of(name)
+        trial = self.current_trial()
         if trial is None and not self._has_begun:
             raise RuntimeError(
                 f"{name} was called before the first trial, while the agent was being made; a function that "
@@ -166,17 +224,40 @@ class Tools:
             raise Stopped("the trial is over")
         return trial
 
-    def _after_fork(self) -> None:
-        self._forked = True
+    def exchange(self, line: bytes, name: str) -> bytes:
+        """Send a call and return its answer."""
+        if self._process != os.getpid() and self.elsewhere is not None:
+            return self.elsewhere.exchange(line, name)
+        with self._lock:
+            self._channel.sendall(line)
+            reply = self._answers.readline()
+        if not reply:
+            os._exit(1)
+        return reply
 
+    def send(self, line: bytes) -> None:
+        """Send what is not answered."""
+        if self._process != os.getpid() and self.elsewhere is not None:
+            self.elsewhere.send(line)
+            return
+        with self._lock:
+            self._channel.sendall(line)
 
-def current_trial(running: set[int]) -> int | None:
-    """Return the trial that the running code belongs to; None where that cannot be known."""
-    trial = TRIAL.get()
-    if trial is None and len(running) == 1:
-        # A thread older than the trial; with one trial at a time there is no doubt whose call it is.
-        return next(iter(running))
-    return trial
+    def pass_on(self, message: dict[str, Any]) -> bytes | None:
+        """Send what another process sent, and return the answer where there is one."""
+        trial = message["trial"]
+        if trial is None and len(self.running) == 1:
+            trial = next(iter(self.running))
+        if "ran" in message:
+            self.tell(message)
+            return None
+        name = message["name"]
+        if trial is None:
+            return encode({"error": f"{name} was called from a process that belongs to no trial"})
+        if trial not in self.running:
+            print(f"replay: {name} was called from a process of an earlier trial; stopped", file=sys.stderr)
+            return encode({"stop": "the trial is over"})
+        return self.exchange(encode({**message, "trial": trial}), name)
 
 
 def carry_trial_into_threads() -> None:

@@ -13,24 +13,24 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import trampoline
-else:
-    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
-After = Callable[[Any], None]
-"""Gets a module that was run."""
+FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
 
 class Guard:
     """Sees modules being run. There is one in a process."""
 
     def __init__(
-        self, is_ours: Callable[[str, str], bool], patch: After, refuse: Callable[[str], BaseException]
-    ):
+        self,
+        is_ours: Callable[[str, str], bool],
+        patch: Callable[[Any], None],
+        refuse: Callable[[str], BaseException],
+    ) -> None:
         """Begin to see them.
 
         Args:
@@ -57,11 +57,13 @@ class Guard:
         def around(*args: Any) -> Any:
             spec = spec_of(*args)
             name, file = getattr(spec, "name", ""), real_path(getattr(spec, "origin", None))
-            if not self._is_ours(name, file):
+            if name in self.others:
                 result = run(*args)
-                if name in self.others:
-                    self.others.pop(name)()
+                # One of these functions calls another: the inner one was first.
+                self.others.pop(name, lambda: None)()
                 return result
+            if not self._is_ours(name, file):
+                return run(*args)
             depth = getattr(self._running, "depth", 0)
             self._running.depth = depth + 1
             try:
@@ -78,24 +80,43 @@ class Guard:
         if event == "exec":
             if isinstance(args[0], types.CodeType) and not getattr(self._running, "depth", 0):
                 self._check(args[0])
-        elif (
-            event == "function.__new__"
-            and not trampoline.ORIGINALS.making
-            and args[0] in trampoline.ORIGINALS
-        ):
-            raise self._refuse(
-                f"it copied the original code of a tool, {args[0].co_name}, which runs for real"
-            )
+        elif event == "function.__new__":
+            originals = _originals()
+            if args[0] in originals and not originals.making:
+                raise self._refuse(f"it copied the original code of a tool, {args[0].co_name}")
 
     def _check(self, code: types.CodeType) -> None:
         if code.co_name != "<module>":
             return
-        if self._is_ours("", real_path(code.co_filename)) or any(
-            one in trampoline.ORIGINALS for one in _codes(code)
-        ):
+        if self._is_ours("", real_path(code.co_filename)) or any(one in _originals() for one in _codes(code)):
             raise self._refuse(
                 f"it runs {code.co_filename} outside the import system, where its tools cannot be answered"
             )
+
+
+def load(name: str) -> Any:
+    """Load a module beside this one, under a name that no module of a user has."""
+    private = f"_replaydiff_worker_{name}"
+    if private not in sys.modules:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        spec: Any = spec_from_file_location(private, os.path.join(FOLDER, f"{name}.py"))  # noqa: PTH118
+        module = sys.modules[private] = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[private]
+
+
+def is_library(file: str) -> bool:
+    """Whether a source file comes with Python or was installed, so that others than the agent use it."""
+    if any(f"/{folder}/" in file for folder in ("site-packages", "dist-packages")):
+        return True
+    return file.startswith((os.path.dirname(os.path.realpath(os.__file__)) + os.sep, FOLDER + os.sep))  # noqa: PTH120
+
+
+def _originals() -> Any:
+    """The original code of tools; nothing where none was patched yet."""
+    trampoline = sys.modules.get("_replaydiff_worker_trampoline")
+    return getattr(trampoline, "ORIGINALS", ())
 
 
 def real_path(file: Any) -> str:

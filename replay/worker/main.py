@@ -39,34 +39,49 @@ from typing import TYPE_CHECKING, Any
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import calls, failures, network, patch, replies, shapes
+    from replaydiff.replay.worker import (
+        broker,
+        calls,
+        failures,
+        imports,
+        network,
+        patch,
+        processes,
+        remote,
+        replies,
+        shapes,
+    )
 else:
 
     def _neighbour(name: str) -> Any:
         """A module beside this file, under a name that no module of a user has."""
         private = f"_replaydiff_worker_{name}"
-        spec = importlib.util.spec_from_file_location(private, os.path.join(FOLDER, f"{name}.py"))  # noqa: PTH118
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[private] = module
-        spec.loader.exec_module(module)
-        return module
+        if private not in sys.modules:
+            spec = importlib.util.spec_from_file_location(private, os.path.join(FOLDER, f"{name}.py"))  # noqa: PTH118
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[private] = module
+            spec.loader.exec_module(module)
+        return sys.modules[private]
 
     # A script's own folder is the first place Python looks: `import main` of an agent would find this file.
     if sys.path and os.path.abspath(sys.path[0] or ".") == FOLDER:  # noqa: PTH100
         del sys.path[0]
+    processes = _neighbour("processes")
+    imports = _neighbour("imports")
     failures = _neighbour("failures")
     trampoline = _neighbour("trampoline")
     replies = _neighbour("replies")
     shapes = _neighbour("shapes")
+    remote = _neighbour("remote")
     calls = _neighbour("calls")
     answers = _neighbour("answers")
     holders = _neighbour("holders")
-    imports = _neighbour("imports")
     network = _neighbour("network")
     decorators = _neighbour("decorators")
     discovery = _neighbour("discovery")
     tables = _neighbour("tables")
     patch = _neighbour("patch")
+    broker = _neighbour("broker")
 
 PACKAGES = (
     "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
@@ -134,17 +149,42 @@ class Worker:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
         if order["network"] is not None:
-            network.Gate(order["network"]).close()
-        module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
+            network.Gate(order["network"], self.tools.refuse).close()
         self.patches = patch.Patches(order["tools"], self.tools.ask, self.tools.refuse)
+        descendants = None
+        if order["tools"] or order["network"] is not None:
+            descendants = self._see_to_descendants(order["network"])
+        module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
         self.patches.apply()
         target = shapes.resolve(module, order["entrypoint"], order["factory"], order["args"], self._wait)
         # A factory may have filled the tables.
         self.patches.apply()
+        if descendants is not None:
+            descendants.modules, descendants.is_ready = self.patches.modules(), True
+            descendants.renew()
         ready = {"mode": "async" if target.is_async else "sync", "takes": target.takes}
         installed = versions() if order["packages"] else {}
         self.send({"ready": {**ready, "tools": self.patches.names, "versions": installed}})
         return target
+
+    def _see_to_descendants(self, hosts: list[str] | None) -> processes.Descendants:
+        """Have the processes that the agent starts patch the same tools, and ask through this one."""
+        door = broker.Broker(self.tools, self.patches.config)
+        connection = remote.Remote(door.address, door.secret)
+        self.tools.elsewhere = calls.Elsewhere(connection, self.tools.current_trial)
+        descendants = processes.Descendants(
+            door.address,
+            door.secret,
+            self.patches.modules(),
+            is_ready=False,
+            network=hosts,
+            trial=self.tools.current_trial,
+            refuse=self.tools.refuse,
+        )
+        descendants.install()
+        guard = imports.Guard(self.patches.is_ours, self.patches.apply_to, self.tools.refuse)
+        processes.carry_trial_into_pools(guard.others, descendants, lambda _: None)
+        return descendants
 
     def _wait(self, awaitable: Any) -> Any:
         async def outcome() -> Any:

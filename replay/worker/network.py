@@ -1,7 +1,8 @@
 """Refuses connections of an agent that lead elsewhere than to its model: `--no-network`.
 
-Loopback and Unix sockets stay open, and so do the hosts that are named. What is covered: everything that goes
-through Python's own `socket` module in the worker, whatever library asks. What is not: processes that the
+Loopback stays open, and so do the hosts that are named. What is covered: everything that goes through Python's
+own sockets in the worker and in the Pythons that it starts, whatever library asks: connections, datagrams,
+every look-up of a name or an address, and sockets of the file system. What is not: other programs that the
 agent starts, and native code with sockets of its own (gRPC, uvloop).
 
 A refused trial is the agent's error even where the agent catches the refusal: a tool that would have run for
@@ -10,16 +11,19 @@ real got an error in its place, so what came after is no replay.
 
 from __future__ import annotations
 
-import fnmatch
 import ipaddress
+import os
+import re
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+import tempfile
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from replaydiff.replay.worker import calls
-else:
-    calls = sys.modules["_replaydiff_worker_calls"]
+LOOK_UPS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}
+SENDING = {"socket.connect", "socket.sendto", "socket.sendmsg"}
+PROCESSES_OWN = ("\0listener-", "\0replaydiff-")
+"""How the addresses begin at which `multiprocessing` and replay itself reach other processes."""
 
 
 class RefusedError(PermissionError):
@@ -29,53 +33,86 @@ class RefusedError(PermissionError):
 class Gate:
     """Which hosts may be reached, and what their addresses were found to be."""
 
-    def __init__(self, hosts: list[str]) -> None:
-        self._hosts = {host.lower() for host in hosts}
+    def __init__(self, hosts: list[str], refuse: Callable[[str], object]) -> None:
+        """Make it ready to close.
+
+        Args:
+            hosts: names and addresses, in which `*` stands for any text without a dot; or paths of sockets.
+            refuse: told why the running trial counts for nothing.
+        """
+        self._hosts = [_pattern(host) for host in hosts]
+        self._refuse_trial = refuse
         self._addresses: set[str] = set()
 
     def close(self) -> None:
         """From now on, for the rest of the process."""
-        resolve, resolve_one = socket.getaddrinfo, socket.gethostbyname
+        import _socket
 
-        def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
-            self._check_host(host)
-            found = resolve(host, *args, **kwargs)
+        resolve, resolve_one, resolve_more = (
+            _socket.getaddrinfo,
+            _socket.gethostbyname,
+            _socket.gethostbyname_ex,
+        )
+
+        def getaddrinfo(*args: Any, **kwargs: Any) -> Any:
+            found = resolve(*args, **kwargs)
             self._addresses.update(str(entry[4][0]) for entry in found)
             return found
 
         def gethostbyname(host: Any) -> str:
-            self._check_host(host)
             found = resolve_one(host)
             self._addresses.add(found)
             return found
 
-        socket.getaddrinfo = getaddrinfo
-        socket.gethostbyname = gethostbyname
+        def gethostbyname_ex(host: Any) -> Any:
+            found = resolve_more(host)
+            self._addresses.update(found[2])
+            return found
+
+        # `socket.getaddrinfo` calls the one of `_socket`; the others are the same functions in both.
+        modules: list[Any] = [_socket, socket]
+        _socket.getaddrinfo = getaddrinfo
+        for module in modules:
+            module.gethostbyname, module.gethostbyname_ex = gethostbyname, gethostbyname_ex
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if event in ("socket.connect", "socket.sendto") and isinstance(args[1], tuple):
-            host = str(args[1][0])
-            if host not in self._addresses and not _is_near(host) and not self._is_named(host):
-                self._refuse(f"{host}:{args[1][1]}")
+        if event in LOOK_UPS:
+            self._check_host(args[0], args[0])
+        elif event == "socket.getnameinfo":
+            self._check_host(args[0][0], args[0][0])
+        elif event in SENDING:
+            address = args[1]
+            if isinstance(address, tuple):
+                self._check_host(address[0], f"{address[0]}:{address[1]}")
+            elif isinstance(address, (str, bytes)):
+                self._check_path(os.fsdecode(address))
 
-    def _check_host(self, host: Any) -> None:
-        name = host.decode("ascii", "replace") if isinstance(host, bytes) else host
-        if name is None or _is_near(str(name)):
+    def _check_host(self, host: Any, where: object) -> None:
+        if host is None:
             return
-        if not self._is_named(str(name)):
-            self._refuse(str(name))
+        name = host.decode("ascii", "replace") if isinstance(host, (bytes, bytearray)) else str(host)
+        if not (name in self._addresses or _is_near(name) or self._is_named(name.lower().rstrip("."))):
+            self._refuse(name if isinstance(where, (bytes, bytearray)) else str(where))
+
+    def _check_path(self, path: str) -> None:
+        shared = path.startswith((os.path.join(tempfile.gettempdir(), "pymp-"), *PROCESSES_OWN))  # noqa: PTH118
+        if path and not shared and not self._is_named(path):
+            self._refuse(f"the socket {path!r}" if path.startswith("\0") else f"the socket {path}")
 
     def _is_named(self, host: str) -> bool:
-        name = host.lower().rstrip(".")
-        return any(fnmatch.fnmatchcase(name, pattern) for pattern in self._hosts)
+        return any(pattern.fullmatch(host) for pattern in self._hosts)
 
     def _refuse(self, where: str) -> None:
-        trial = calls.TRIAL.get()
-        if trial is not None:
-            reason = f"it opened a connection to {where}, which --no-network refuses"
-            calls.REFUSED.setdefault(trial, reason)
+        self._refuse_trial(f"it opened a connection to {where}, which --no-network refuses")
         raise RefusedError(f"--no-network refuses a connection to {where}")
+
+
+def _pattern(host: str) -> re.Pattern[str]:
+    """A pattern of hosts: a star that crossed dots would let in `bedrock-runtime.evil.example.amazonaws.com`."""
+    if host.startswith("/"):
+        return re.compile(re.escape(host))
+    return re.compile(re.escape(host.lower()).replace(r"\*", "[^.]*"))
 
 
 def _is_near(host: str) -> bool:

@@ -56,6 +56,9 @@ else:
 Ask = Callable[[str, dict[str, Any]], Any]
 """Tool name and arguments → the answer."""
 
+Home = tuple[str, str, "str | None"]
+"""Where a patched function is defined: module, qualified name, and the tool's name."""
+
 DISPATCHER_NAMES = {
     "name", "tool", "tool_name", "toolname", "function", "function_name", "func_name", "fn", "fn_name",
 }  # fmt: skip
@@ -220,15 +223,25 @@ class Tool(trampoline.Handler):
 class Patches:
     """The patch points of an agent, and all that was patched for them."""
 
-    def __init__(self, points: list[str], ask: Ask, refuse: Callable[[str], BaseException]) -> None:
+    def __init__(
+        self,
+        points: list[str],
+        ask: Ask,
+        refuse: Callable[[str], BaseException],
+        homes: list[Home] | None = None,
+        modules: list[tuple[str, str]] | None = None,
+    ) -> None:
         """Make it ready to apply.
 
         Args:
             points: `module:attr[.attr…]`.
             ask: answers a tool call.
             refuse: keeps why the running trial cannot go on; what it returns is raised.
+            homes: where functions are defined that were patched in another process.
+            modules: names and files of the modules that hold tools, as another process knows them.
         """
         self.points = points
+        self._homes: list[Home] = homes or []
         self._ask, self._refuse = ask, refuse
         self.tools: list[Tool] = []
         self._caches: list[Any] = []
@@ -238,8 +251,8 @@ class Patches:
         self._checking: set[int] = set()
         self._lock = threading.RLock()
         self._is_applied = False
-        self._modules: set[str] = set()
-        self._files: set[str] = set()
+        self._modules: dict[str, str] = dict(modules or {point.partition(":")[0]: "" for point in points})
+        """Modules that hold tools, each with its file."""
 
     def apply(self) -> None:
         """Patch every point's tools; what is patched already stays so.
@@ -261,20 +274,18 @@ class Patches:
             if self.points and not self._is_applied:
                 self._is_applied = True
                 self._watch_classes()
-                imports.Guard(self.is_ours, self.apply_to, self._refuse)
 
     def is_ours(self, module: str, file: str) -> bool:
         """Whether a module, known by its name or its file, holds tools."""
-        return file in self._files if file else module in self._modules
+        return file in self._modules.values() if file else module in self._modules
 
     def apply_to(self, module: Any) -> None:
         """Patch the tools of a module that was run again, or under another name.
 
         What cannot be patched ends the trial: the functions are there, and run for real.
         """
-        known = {name for name in self._modules if imports.file_of(name)} | {module.__name__}
         file = imports.real_path(getattr(module, "__file__", None))
-        names = [name for name in known if name == module.__name__ or imports.file_of(name) == file]
+        names = {module.__name__, *(name for name, known in self._modules.items() if file and known == file)}
         with self._lock:
             found = discovery.Discovery()
             try:
@@ -283,10 +294,11 @@ class Patches:
                     if name in names:
                         self._find(found, module, module.__name__, attributes)
                 for name, attributes, tool in self.homes():
-                    if name in names and "<locals>" not in attributes:
+                    if name in names and "<" not in attributes:
                         with contextlib.suppress(AttributeError):
                             self._find(found, module, module.__name__, attributes, tool)
                 self._install(found)
+                self._is_applied = True
             except shapes.Unusable as unusable:
                 raise self._refuse(
                     f"a module was run again whose tools cannot be answered: {unusable}"
@@ -303,15 +315,23 @@ class Patches:
         """The names of the tools that are answered."""
         return sorted({name for tool in self.tools for name in tool.names})
 
-    def homes(self) -> list[tuple[str, str, str | None]]:
-        """Where the patched functions are defined: module, qualified name, and the tool's name."""
-        return sorted(
-            {
-                (str(tool.like.__module__), tool.like.__qualname__, None if tool.style else tool.names[0])
-                for tool in self.tools
-            },
-            key=str,
-        )
+    def homes(self) -> list[Home]:
+        """Where the patched functions are defined."""
+        own = {
+            (str(tool.like.__module__), tool.like.__qualname__, None if tool.style else tool.names[0])
+            for tool in self.tools
+        }
+        return sorted({*own, *self._homes}, key=str)
+
+    def modules(self) -> list[tuple[str, str]]:
+        """Names and files of the modules that hold tools."""
+        return sorted(self._modules.items())
+
+    def config(self) -> dict[str, Any] | None:
+        """What another process must patch; None before the patches are in place."""
+        if not self._is_applied:
+            return None
+        return {"points": self.points, "homes": self.homes(), "modules": self.modules()}
 
     def _find(
         self, found: discovery.Discovery, module: Any, path: str, attributes: str, name: str | None = None
@@ -348,9 +368,8 @@ class Patches:
         for cls, attribute, name in found.classes:
             self._watch_subclasses(cls)
             self._classes[cls, attribute] = name
-        self._modules = {point.partition(":")[0] for point in self.points}
-        self._modules |= {str(tool.like.__module__) for tool in self.tools}
-        self._files = {file for name in self._modules if (file := imports.file_of(name))}
+        for name in [*self._modules, *(str(tool.like.__module__) for tool in self.tools)]:
+            self._modules[name] = imports.file_of(name) or self._modules.get(name, "")
 
     def _take_places(self, caches: list[Any], found: list[Any]) -> None:
         """Put functions in the place of caches around them, and watched tables in the place of tables."""

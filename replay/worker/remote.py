@@ -1,0 +1,91 @@
+"""How another process reaches the worker: a socket, one JSON line a message (see `broker`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from typing import Any
+
+
+class Remote:
+    """A connection to the worker; made when it is first needed, and made anew in a forked process."""
+
+    def __init__(self, address: str, secret: str) -> None:
+        self.address, self.secret = address, secret
+        self._process = -1
+        self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def ask(self, message: bytes) -> bytes:
+        """Send a line and return the answer.
+
+        Raises:
+            OSError: the worker cannot be reached.
+        """
+        with self._lock:
+            self._connect()
+            self._socket.sendall(message)
+            reply = self._lines.readline()
+        if not reply.endswith(b"\n"):
+            raise ConnectionError("the worker is gone")
+        return reply
+
+    def send(self, message: bytes) -> None:
+        """Send a line that is not answered.
+
+        Raises:
+            OSError: the worker cannot be reached.
+        """
+        with self._lock:
+            self._connect()
+            self._socket.sendall(message)
+
+    def config(self) -> Any:
+        """What must be patched (see `patch.Patches.config`); None while the worker does not know it yet."""
+        return json.loads(self.ask(b'{"config": true}\n'))["config"]
+
+    def refuse(self, trial: int | None, reason: str) -> None:
+        """Have a trial count for nothing; where the worker cannot be reached, it is over anyway."""
+        try:
+            self.send(json.dumps({"trial": trial, "refused": reason}).encode() + b"\n")
+        except OSError:
+            return
+
+    def _connect(self) -> None:
+        if self._process == os.getpid():
+            return
+        self._socket = connect(self.address)
+        self._lines = self._socket.makefile("rb")
+        self._socket.sendall(json.dumps({"secret": self.secret}).encode() + b"\n")
+        self._process = os.getpid()
+
+    def _after_fork(self) -> None:
+        # Another thread may have held it.
+        self._lock = threading.Lock()
+
+
+def connect(address: str) -> socket.socket:
+    """Connect to an address that `listen` gave."""
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found.connect(_socket_address(address))
+    return found
+
+
+def listen(name: str, folder: str) -> tuple[socket.socket, str]:
+    """Listen at an address of this machine that ends with the process.
+
+    Args:
+        name: that nobody else has.
+        folder: where it is kept if the system knows no address without a file.
+    """
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    address = f"@replaydiff-{name}" if os.path.exists("/proc/net/unix") else os.path.join(folder, name)  # noqa: PTH110, PTH118
+    server.bind(_socket_address(address))
+    server.listen(64)
+    return server, address
+
+
+def _socket_address(address: str) -> str:
+    return "\0" + address[1:] if address.startswith("@") else address
