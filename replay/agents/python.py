@@ -68,6 +68,8 @@ class PythonAgent:
         self._takes = "text"
         self._closed = False
         self._packages: dict[str, str] = {}
+        self.tools: tuple[str, ...] = ()
+        """The tools whose calls are answered here, known once it has started."""
 
     async def start(self) -> None:
         """Start the first worker, which imports the agent."""
@@ -77,6 +79,7 @@ class PythonAgent:
         except VersionError as error:
             raise VersionError(f"version {self._version.name!r} does not start: {error}") from None
         self._takes, self._packages = first.takes, first.versions
+        self.tools = tuple(name for name in first.tools if name not in self._rules.live)
         start_s = time.monotonic() - began
         # Which trial asked a model can only be told where a process runs one at a time.
         together = first.mode == "async" and self._rules.gateway is None

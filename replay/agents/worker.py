@@ -68,6 +68,8 @@ class Worker:
     """`text` or `messages`: what a trial must bring."""
     versions: dict[str, str]
     """Interpreter and packages, where they were asked for."""
+    tools: tuple[str, ...]
+    """Names of the tools whose calls come here; `execute(name, args)` is a dispatcher of any tool."""
     address: Address | None = None
     """Where it reaches models; None where it asks them itself."""
     _process: Process
@@ -111,6 +113,7 @@ class Worker:
             raise
         ready = first["ready"]
         worker.mode, worker.takes, worker.versions = ready["mode"], ready["takes"], ready["versions"]
+        worker.tools = tuple(ready["tools"])
         return worker
 
     @property

@@ -23,6 +23,9 @@ from replaydiff.replay.gateway.proxy import Gateway
 from replaydiff.replay.model import JsonObject, Lane, Mode, Run, Version, VersionKind
 from replaydiff.replay.settings import Settings, Tool
 
+LISTED_TOOLS = 12
+"""How many tools are named in a run's inventory."""
+
 
 def rules_of(settings: Settings) -> JsonObject:
     """What decides outcomes.
@@ -147,7 +150,24 @@ async def start_crew(crew: Crew) -> None:
         if before and other:
             notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
         crew.lanes[lane] = replace(crew.lanes[lane], packages=now)
-    crew.notes = notes
+    crew.notes = [*_inventory(crew.agents), *notes]
+
+
+def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:
+    """Return a line that lists the tools of each version in Python; lanes with the same tools share it."""
+    from replaydiff.replay.agents.python import PythonAgent
+
+    lanes: dict[tuple[str, ...], list[Lane]] = {}
+    for lane, agent in agents.items():
+        if isinstance(agent, PythonAgent) and agent.tools:
+            lanes.setdefault(agent.tools, []).append(lane)
+    lines = []
+    for tools, sharing in lanes.items():
+        listed = ", ".join(tools[:LISTED_TOOLS]) + (", …" if len(tools) > LISTED_TOOLS else "")
+        verb = "tool is" if len(tools) == 1 else "tools are"
+        whose = "" if len(lanes) == 1 else f"{' and '.join(map(str, sharing))}: "
+        lines.append(f"{whose}{len(tools)} {verb} answered from recordings: {listed}")
+    return lines
 
 
 def _rule(rules: Mapping[str, Any], name: str) -> Any:

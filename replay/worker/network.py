@@ -1,9 +1,9 @@
 """Refuses connections of an agent that lead elsewhere than to its model: `--no-network`.
 
-Loopback stays open, and so do the hosts that are named. What is covered: everything that goes through Python's
-own sockets in the worker and in the Pythons that it starts, whatever library asks: connections, datagrams,
-every look-up of a name or an address, and sockets of the file system. What is not: other programs that the
-agent starts, and native code with sockets of its own (gRPC, uvloop).
+Loopback stays open, and so do the hosts that are named. What is covered: everything that goes through
+Python's own sockets in the worker and in the Pythons that it starts, whatever library asks: connections,
+datagrams, every look-up of a name or an address, and sockets of the file system. What is not: other programs
+that the agent starts, and native code with sockets of its own (gRPC, uvloop).
 
 A refused trial is the agent's error even where the agent catches the refusal: a tool that would have run for
 real got an error in its place, so what came after is no replay.
@@ -109,7 +109,7 @@ class Gate:
 
 
 def _pattern(host: str) -> re.Pattern[str]:
-    """A pattern of hosts: a star that crossed dots would let in `bedrock-runtime.evil.example.amazonaws.com`."""
+    """A pattern of hosts; a star that crossed dots would let in strangers' names under the same domain."""
     if host.startswith("/"):
         return re.compile(re.escape(host))
     return re.compile(re.escape(host.lower()).replace(r"\*", "[^.]*"))

@@ -42,6 +42,24 @@ def run(text):
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (host, int(port)))
     if how == "name":
         socket.gethostbyname(host)
+    if how == "name_ex":
+        socket.gethostbyname_ex(host)
+    if how == "name_of_address":
+        socket.gethostbyaddr(host)
+    if how == "name_info":
+        socket.getnameinfo((host, int(port)), 0)
+    if how == "name_below":
+        import _socket
+        _socket.getaddrinfo(host, 80)
+    if how == "message":
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendmsg([b"x"], [], 0, (host, int(port)))
+    if how == "unix":
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(place)
+    if how == "child":
+        import subprocess, sys
+        code = f"import socket; socket.create_connection(({host!r}, {port}), timeout=2)"
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr
     if how == "async":
         asyncio.run(asyncio.open_connection(host, int(port)))
     if how == "connect":
@@ -87,7 +105,7 @@ def outcome(folder: Path, text: str, *hosts: str) -> Any:
     return run_one("reaching:run", item(text, LOOK), **options)
 
 
-@pytest.mark.parametrize("how", ["connect", "url", "careful", "thread", "udp", "async"])
+@pytest.mark.parametrize("how", ["connect", "url", "careful", "thread", "udp", "message", "async", "child"])
 def test_a_connection_elsewhere_is_refused_and_ends_in_the_agents_error(folder: Path, how: str) -> None:
     found = outcome(folder, f"{how} {FAR}", "api.anthropic.com")
     assert (found.status, found.final_response) == (Status.AGENT_ERROR, None)
@@ -98,10 +116,33 @@ def test_a_connection_elsewhere_is_refused_and_ends_in_the_agents_error(folder: 
     ]
 
 
-@pytest.mark.parametrize("how", ["name", "connect", "url"])
+@pytest.mark.parametrize(
+    "how", ["name", "name_ex", "name_of_address", "name_info", "name_below", "connect", "url"]
+)
 def test_a_name_that_is_not_the_models_is_not_even_looked_up(folder: Path, how: str) -> None:
     found = outcome(folder, f"{how} shop.example:80", "api.anthropic.com", "*.openai.azure.com")
     assert found.reason == "it opened a connection to shop.example, which --no-network refuses"
+
+
+def test_a_star_in_a_host_crosses_no_dot(folder: Path) -> None:
+    found = outcome(folder, "name bedrock-runtime.evil.s3.amazonaws.com", *PROVIDERS)
+    assert found.reason == (
+        "it opened a connection to bedrock-runtime.evil.s3.amazonaws.com, which --no-network refuses"
+    )
+    # What is allowed fails for want of a network here, which is no refusal.
+    allowed = outcome(folder, "careful bedrock-runtime.eu-west-1.amazonaws.com:443", *PROVIDERS)
+    assert (allowed.status, allowed.final_response) == (Status.OK, "went on")
+
+
+def test_a_socket_of_the_file_system_is_refused_unless_it_is_named(folder: Path) -> None:
+    path = folder / "x.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        refused = outcome(folder, f"unix {path}")
+        assert refused.reason == f"it opened a connection to the socket {path}, which --no-network refuses"
+        named = outcome(folder, f"unix {path}", str(path))
+        assert (named.status, named.final_response) == (Status.OK, "looked")
 
 
 def test_loopback_and_the_named_hosts_stay_open(folder: Path, service: int) -> None:
