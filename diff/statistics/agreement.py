@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,27 +34,37 @@ def agreement(
     """Compare two raters. Both give one of `grades` to each of at least one thing."""
     table = _table(np.asarray(first), np.asarray(second), grades)
     total = table.sum()
+    kappa = float(weighted_kappa(table[np.newaxis])[0])
+    defined = not math.isnan(kappa)
     return Agreement(
         labels=int(total),
         share=float(np.trace(table) / total),
         constant=float(table.sum(axis=1).max() / total),
-        kappa=weighted_kappa(table),
-        kappa_ci=_interval(table, seed),
+        kappa=kappa if defined else None,
+        kappa_ci=_interval(table, seed) if defined and total > 1 else None,
         confusion=tuple(tuple(int(count) for count in row) for row in table),
     )
 
 
-def weighted_kappa(table: np.ndarray) -> float | None:
-    """κ_w = 1 − Σ w·o / Σ w·e with w_ij = |i − j| / (k − 1): a miss by two counts twice a miss by one.
+def weighted_kappa(tables: np.ndarray) -> np.ndarray:
+    """Return κ_w = 1 − Σ w·o / Σ w·e of each table, with w_ij = |i − j| / (k − 1).
 
-    o are the observed shares, e those of two raters who grade independently with the same marginals (Cohen
-    1968). None where e leaves no room: both gave one and the same grade throughout.
+    A miss by two counts twice a miss by one. o are the observed shares, e those of two raters who grade
+    independently with the same marginals (Cohen 1968). NaN where e leaves no room: both gave one and the
+    same grade throughout.
+
+    Args:
+        tables: counts, shape (n, k, k).
     """
-    shares = table / table.sum()
-    size = len(table)
-    weights = np.abs(np.subtract.outer(np.arange(size), np.arange(size))) / (size - 1)
-    expected = float((weights * np.outer(shares.sum(axis=1), shares.sum(axis=0))).sum())
-    return None if expected == 0 else 1 - float((weights * shares).sum()) / expected
+    shares = tables / tables.sum(axis=(1, 2), keepdims=True)
+    grades = np.arange(tables.shape[1])
+    weights = np.abs(np.subtract.outer(grades, grades)) / (len(grades) - 1)
+    expected = np.einsum("ij,ni,nj->n", weights, shares.sum(axis=2), shares.sum(axis=1))
+    observed = np.einsum("ij,nij->n", weights, shares)
+    kappa: np.ndarray = 1 - np.divide(
+        observed, expected, out=np.full(len(tables), np.nan), where=expected > 0
+    )
+    return kappa
 
 
 def _table(first: np.ndarray, second: np.ndarray, grades: Sequence[int]) -> np.ndarray:
@@ -64,12 +75,10 @@ def _table(first: np.ndarray, second: np.ndarray, grades: Sequence[int]) -> np.n
     return table
 
 
-def _interval(table: np.ndarray, seed: int) -> tuple[float, float] | None:
-    """Percentile bootstrap over the things that were graded (Efron & Tibshirani 1993, ch. 13)."""
+def _interval(table: np.ndarray, seed: int) -> tuple[float, float]:
+    """Return the percentile bootstrap over the graded things (Efron & Tibshirani 1993, ch. 13)."""
     total = int(table.sum())
-    if weighted_kappa(table) is None or total < 2:
-        return None
     drawn = np.random.default_rng(seed).multinomial(total, (table / total).ravel(), size=RESAMPLES)
-    found = [weighted_kappa(row.reshape(table.shape)) for row in drawn]
-    low, high = np.quantile([1.0 if kappa is None else kappa for kappa in found], [0.025, 0.975])
+    found = np.nan_to_num(weighted_kappa(drawn.reshape(RESAMPLES, *table.shape)), nan=1.0)
+    low, high = np.quantile(found, [0.025, 0.975])
     return float(low), float(high)

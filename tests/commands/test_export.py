@@ -18,7 +18,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.sources.jsonl import read as read_record
@@ -45,10 +44,10 @@ from replaydiff.replay.store.trace_record import trace_record
 from replaydiff.replay.store.traces import get_trace, iter_traces, write_traces
 from replaydiff.replay.store.trials import write_trials
 from tests.commands.conftest import Replay
+from tests.stand_ins.schemas import validator
 from tests.store.build import WHEN, calls, items, rich_trace, run, trace
 
 STORE = Path(".replay/replay.duckdb")
-SCHEMA = Path(__file__).parents[2] / "docs" / "schema" / "trace.schema.json"
 
 
 def _asked(name: str, call_id: str | None, **args: Any) -> ToolCall:
@@ -174,9 +173,8 @@ def test_a_colleagues_store_gets_the_same_traces(filled: Replay) -> None:
     done = filled("export", "traces", "-o", "out.jsonl")
     assert (done.code, done.out) == (0, "")
     assert "5 traces written to out.jsonl" in done.err
-    schema = Draft202012Validator(json.loads(SCHEMA.read_text()))
     for record in _lines(Path("out.jsonl").read_text(encoding="utf-8")):
-        schema.validate(record)
+        validator("trace").validate(record)
     assert filled("--db", "colleague.duckdb", "import", "jsonl", "out.jsonl").code == 0
     with open_store(Path("colleague.duckdb"), read_only=True) as con:
         found = list(iter_traces(con, [made.trace_id for made in _traces()]))

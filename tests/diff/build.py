@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from duckdb import DuckDBPyConnection
 
 from replaydiff.replay.model import (
     Expectation,
@@ -106,7 +109,21 @@ def store(
     **fields: Any,
 ) -> Path:
     """A store that holds one run with these items, trials and grades."""
-    path = folder / "replay.duckdb"
+    with filled(folder, items, done, grades=grades, lanes=lanes, **fields):
+        return folder / "replay.duckdb"
+
+
+@contextmanager
+def filled(
+    folder: Path,
+    items: Sequence[Item],
+    done: Sequence[Trial],
+    *,
+    grades: Sequence[Grade] = (),
+    lanes: Mapping[Lane, Version] | None = None,
+    **fields: Any,
+) -> Iterator[DuckDBPyConnection]:
+    """Such a store, open: for who only reads on, and need not open it a second time."""
     present = {trial.lane for trial in done}
     chosen = lanes or {
         lane: version("candidate" if lane == Lane.NEW else "prod")
@@ -120,11 +137,11 @@ def store(
         "golden_path": "cases/golden.jsonl",
         **fields,
     }
-    with open_store(path) as con:
+    with open_store(folder / "replay.duckdb") as con:
         create_run(con, Run(id=RUN_ID, lanes=dict(chosen), **given), items)
         write_trials(con, done)
         write_grades(con, grades)
-    return path
+        yield con
 
 
 def judged(of: Item | str, lane: Lane | str, index: int, score: float | None, **fields: Any) -> Grade:

@@ -14,8 +14,7 @@ from replaydiff.diff.result import DiffResult
 from replaydiff.replay.cli import COMMANDS, cli
 from replaydiff.replay.model import Item
 from replaydiff.replay.settings import GateSection
-from replaydiff.replay.store.connection import open_store
-from tests.diff.build import RUN_ID, case, item, settings, store, trials
+from tests.diff.build import RUN_ID, case, filled, item, settings, trials
 
 
 def answered(
@@ -25,8 +24,7 @@ def answered(
     make = case if cases else item
     items: list[Item] = [make(f"t{n}") for n in range(len(lanes))]
     done = [t for one, outcomes in zip(items, lanes, strict=True) for t in trials(one, **outcomes)]
-    path = store(folder, items, done)
-    with open_store(path, read_only=True) as con:
+    with filled(folder, items, done) as con:
         return compute(con, RUN_ID, settings(folder, **({"gate": gate} if gate else {})))
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from statsmodels.stats.inter_rater import cohens_kappa
 
 from replaydiff.diff.judge.calibration import judge_hash
 from replaydiff.diff.statistics.agreement import agreement
@@ -29,6 +28,8 @@ GRADES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=2, m
 
 @given(GRADES)
 def test_kappa_is_that_of_statsmodels(pairs: list[tuple[int, int]]) -> None:
+    from statsmodels.stats.inter_rater import cohens_kappa
+
     first, second = [one for one, _ in pairs], [other for _, other in pairs]
     found = agreement(first, second, (1, 2, 3))
     table = np.array(found.confusion)

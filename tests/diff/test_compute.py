@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from replaydiff.diff.compute import compute
@@ -30,9 +29,8 @@ from replaydiff.replay.model import (
 from replaydiff.replay.settings import GateSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample
-from tests.diff.build import RUN_ID, WHEN, case, item, judged, settings, store, trial, trials, version
-
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema/diff.schema.json").read_text())
+from tests.diff.build import RUN_ID, WHEN, case, filled, item, judged, settings, trial, trials, version
+from tests.stand_ins.schemas import validator
 
 
 def diffed(
@@ -47,11 +45,10 @@ def diffed(
     **run: Any,
 ) -> DiffResult:
     """The diff of a run with these items and trials; its document is held against the schema."""
-    path = store(folder, items, done, grades=grades, **run)
-    with open_store(path, read_only=True) as con:
+    with filled(folder, items, done, grades=grades, **run) as con:
         result = compute(con, RUN_ID, settings(folder, **(sections or {})), metrics=metrics, gate=gate)
     document = json.loads(json.dumps(to_json(result), allow_nan=False))
-    jsonschema.validate(document, SCHEMA)
+    validator("diff").validate(document)
     assert sum(document["items"][v.value] for v in Verdict) == document["items"]["compared"]
     return result
 

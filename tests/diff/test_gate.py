@@ -11,8 +11,7 @@ from replaydiff.diff.gate import check_form, exit_code
 from replaydiff.diff.result import DiffResult
 from replaydiff.replay.errors import ExitCode, SettingsError, UnknownNameError
 from replaydiff.replay.settings import GateSection, Settings
-from replaydiff.replay.store.connection import open_store
-from tests.diff.build import RUN_ID, item, settings, store, trials
+from tests.diff.build import RUN_ID, filled, item, settings, trials
 
 
 def gated(
@@ -22,8 +21,7 @@ def gated(
     done = [
         t for n, one in enumerate(items) for t in trials(one, old="111", new=new if n < touched else "111")
     ]
-    path = store(folder, items, done)
-    with open_store(path, read_only=True) as con:
+    with filled(folder, items, done) as con:
         return compute(con, RUN_ID, given or settings(folder), gate=gate or None)
 
 

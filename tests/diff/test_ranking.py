@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from replaydiff.diff.compute import compute
@@ -17,6 +16,7 @@ from replaydiff.replay.model import Lane
 from replaydiff.replay.settings import GateSection
 from replaydiff.replay.store.connection import open_store
 from tests.diff.build import RUN_ID, item, settings, store, trials, version
+from tests.stand_ins.schemas import validator
 
 NAMES = {
     Lane.OLD: version("prod"),
@@ -129,8 +129,7 @@ def test_the_document_lists_all_candidates_best_first(tmp_path: Path) -> None:
         ("new2", "same"),
         ("new", "worse"),
     ]
-    schema = json.loads((Path(__file__).parents[2] / "docs/schema/diff.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(json.loads(json.dumps(document)))
+    validator("diff").validate(json.loads(json.dumps(document)))
     assert document["ranking"][2]["items"]["regressed"] == 15
     assert set(document["lanes"]) == {"old", "new"}
 

@@ -17,12 +17,11 @@ from replaydiff.replay.model import Item, Lane, Rule, Sample, Status, ToolCall, 
 from replaydiff.replay.settings import DiffSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample
-from tests.diff.build import CALLS, RUN_ID, WHEN, item, settings, store, trial
+from tests.diff.build import CALLS, RUN_ID, WHEN, filled, item, settings, store, trial
 
 
 def diffed(folder: Path, items: list[Item], done: list[Trial], **sections: Any) -> DiffResult:
-    path = store(folder, items, done)
-    with open_store(path, read_only=True) as con:
+    with filled(folder, items, done) as con:
         return compute(con, RUN_ID, settings(folder, **sections))
 
 

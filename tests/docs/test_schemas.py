@@ -8,26 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from replaydiff.replay.golden import case_to_json, read_golden
+from tests.stand_ins.schemas import validator
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "replay" / "demo"
 
 
-def _validator(name: str) -> Draft202012Validator:
-    schema = json.loads((ROOT / "docs" / "schema" / f"{name}.schema.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
-
-
 def test_the_demos_traces_and_cases_fit_their_schemas() -> None:
-    traces = _validator("trace")
+    traces = validator("trace")
     with gzip.open(DEMO / "traces.jsonl.gz", "rt", encoding="utf-8") as file:
         for line in file:
             traces.validate(json.loads(line))
-    cases = _validator("case")
+    cases = validator("case")
     for case in read_golden(DEMO / "files" / "cases" / "golden.jsonl"):
         cases.validate(case_to_json(case))
 
@@ -43,4 +37,4 @@ def test_the_demos_traces_and_cases_fit_their_schemas() -> None:
     ],
 )
 def test_what_is_wrong_does_not_fit(name: str, record: dict[str, Any]) -> None:
-    assert not _validator(name).is_valid(record)
+    assert not validator(name).is_valid(record)
