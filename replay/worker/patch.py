@@ -293,11 +293,16 @@ class Patches:
                     name, _, attributes = point.partition(":")
                     if name in names:
                         self._find(found, module, module.__name__, attributes)
+                nameless = False
                 for name, attributes, tool in self.homes():
                     if name in names and "<" not in attributes:
                         with contextlib.suppress(AttributeError):
                             self._find(found, module, module.__name__, attributes, tool)
+                    nameless = nameless or (name in names and "<" in attributes)
                 self._install(found)
+                if nameless and not names & {point.partition(":")[0] for point in self.points}:
+                    # A lambda or closure has no name to be found by, but the table that holds it has.
+                    self.apply()
                 self._is_applied = True
             except shapes.Unusable as unusable:
                 raise self._refuse(
