@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +42,6 @@ class DemoRun:
     """A copy of its `replay-demo` as the demo left it."""
     port: int
     done: subprocess.CompletedProcess[str]
-    seconds: float
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -82,14 +80,12 @@ def replay(folder: Path, *args: str, cwd: Path | None = None) -> subprocess.Comp
 
 def run(folder: Path) -> DemoRun:
     """Run the demo."""
-    began = time.monotonic()
     # Other demos may run at the same time, and this one's stand-in is wanted again later.
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
     done = replay(folder, "demo", "--port", str(port))
-    took = time.monotonic() - began
     assert done.returncode == 0, done.stdout + done.stderr
     untouched = folder / "untouched" / "replay-demo"
     shutil.copytree(folder / "replay-demo", untouched, symlinks=True)
-    return DemoRun(folder, untouched, port, done, took)
+    return DemoRun(folder, untouched, port, done)

@@ -18,20 +18,19 @@ from tests.demo.run import REPLAY, SECRET, DemoRun
 from tests.demo.run import environment as _environment
 from tests.demo.run import replay as _replay
 
-Played = tuple[Path, subprocess.CompletedProcess[str], float]
+Played = tuple[Path, subprocess.CompletedProcess[str]]
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def played(demo_run: DemoRun) -> Played:
-    """A demo that was run, what it printed, and how long it took."""
-    return demo_run.folder, demo_run.done, demo_run.seconds
+    """A demo that was run, and what it printed."""
+    return demo_run.folder, demo_run.done
 
 
-def test_the_whole_job_in_under_a_minute(played: Played) -> None:
-    folder, done, took = played
-    assert took < 60
+def test_the_whole_job_in_one_command(played: Played) -> None:
+    folder, done = played
     output = done.stdout
     assert output.index("The model is a stand-in") < output.index("$ replay import")
     for command in ("import", "sample", "run", "report", "diff"):
@@ -42,7 +41,7 @@ def test_the_whole_job_in_under_a_minute(played: Played) -> None:
 
 
 def test_it_ends_with_the_answer_the_report_and_commands(played: Played) -> None:
-    folder, done, _ = played
+    folder, done = played
     end = done.stdout[done.stdout.rindex("\n\nHOLD: ") :]
     assert (folder / "replay-demo" / "report.html").as_uri() in end
     commands = re.findall(r"^  (cd|git|replay|source) ", end, re.MULTILINE)
@@ -50,7 +49,7 @@ def test_it_ends_with_the_answer_the_report_and_commands(played: Played) -> None
 
 
 def test_what_the_new_prompt_mends_and_breaks_is_found(played: Played) -> None:
-    folder, _, _ = played
+    folder, _ = played
     done = _replay(folder, "diff", "--json", "--db", ".replay/replay.duckdb", cwd=folder / "replay-demo")
     found = json.loads(done.stdout)
     inputs = {
@@ -81,7 +80,7 @@ def test_what_the_new_prompt_mends_and_breaks_is_found(played: Played) -> None:
 
 
 def test_no_process_left_loopback_and_the_real_key_went_nowhere(played: Played) -> None:
-    folder, _, _ = played
+    folder, _ = played
     assert not (folder / "connections.txt").exists()
     assert not (folder / "elsewhere.duckdb").exists()
     for path in (folder / "replay-demo").rglob("*"):
@@ -90,7 +89,7 @@ def test_no_process_left_loopback_and_the_real_key_went_nowhere(played: Played) 
 
 
 def test_the_folder_is_a_clean_repository_and_the_home_is_untouched(played: Played) -> None:
-    folder, _, _ = played
+    folder, _ = played
     status = subprocess.run(
         ["git", "status", "--porcelain"],
         cwd=folder / "replay-demo",
@@ -103,7 +102,7 @@ def test_the_folder_is_a_clean_repository_and_the_home_is_untouched(played: Play
 
 
 def test_a_second_demo_uses_the_first_ones_folder(played: Played) -> None:
-    folder, _, _ = played
+    folder, _ = played
     done = _replay(folder, "demo")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Found replay-demo")
@@ -111,7 +110,7 @@ def test_a_second_demo_uses_the_first_ones_folder(played: Played) -> None:
 
 
 def test_serve_answers_where_the_settings_look_until_it_is_interrupted(played: Played) -> None:
-    folder, _, _ = played
+    folder, _ = played
     port = repository.port_of(folder / "replay-demo")
     server = subprocess.Popen(
         [*REPLAY, "demo", "--serve"],
@@ -131,7 +130,7 @@ def test_serve_answers_where_the_settings_look_until_it_is_interrupted(played: P
 
 
 def test_the_suggested_next_commands_work(played: Played) -> None:
-    folder, done, _ = played
+    folder, done = played
     closing = done.stdout[done.stdout.index("Next steps:") :]
     commands = re.findall(r"^  ((?:cd|git|replay) [^#\n]*)", closing, re.MULTILINE)
     assert commands[-1].strip() == "replay check --new v2"

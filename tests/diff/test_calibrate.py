@@ -154,9 +154,9 @@ def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        ([], "say --draw FILE, to write a sheet, or --read FILE"),
+        ([], "give --draw FILE to write a sheet, or --read FILE"),
         (["--draw", "a.csv", "--read", "b.csv"], "--label, --draw and --read are one step each"),
-        (["--label"], "this is no terminal"),
+        (["--label"], "standard input is not a terminal"),
         (["--read"], "nobody has labelled run"),
         (["--draw", "there.csv"], "there.csv is there already, and may hold labels"),
         (["--read", "none.csv"], "none.csv cannot be read: No such file or directory; name a filled sheet"),

@@ -47,8 +47,8 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
         "1 record replaced by a later one of the same id\n"
         "1 record: the field 'sesion_id' is not of the trace format and was left out\n"
         "2 records rejected, the first at f.jsonl:2: started_at is missing; see `replay import --rejects`\n"
-        "texts are stored as they were recorded, personal data too; [import.redact] in replay.toml replaces it "
-        "(`replay doctor` says whether it is on)\n",
+        "texts are stored as recorded, personal data too; [import.redact] in replay.toml replaces it "
+        "(`replay doctor` shows whether it is on)\n",
         "",
     )
     code, _, _ = replay(tmp_path, "import", "jsonl", write(tmp_path / "good.jsonl", good_record("jsonl", 3)))
