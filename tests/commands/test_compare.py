@@ -41,6 +41,7 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
     assert done.out.startswith(("SHIP", "CAN'T TELL"))
     assert done.err == (
         "latest complete month with traces: 2026-10 (6 traces)\n"
+        "1 tool is answered from recordings: call(name, args)\n"
         f"run {run.id}: 5 items, old and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 20 of 20 trials are not counted: their traces name no tokens or no "
         "model\n"

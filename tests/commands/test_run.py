@@ -39,6 +39,7 @@ def test_a_sample_is_replayed_in_both_versions_from_its_tape(replay: Replay, pro
         "  cost: agents $0.2400\n"
     )
     assert done.err == (
+        "1 tool is answered from recordings: call(name, args)\n"
         f"run {run.id}: 4 items, old and old2 and new, 2 trials each\n"
         "likely cost: agents of unknown cost; 24 of 24 trials are not counted: their traces name no tokens or no "
         f"model\nnext: replay diff {run.id}\n"
