@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.model import Mode
-from replaydiff.replay.settings import JudgeSection, RunSection, Settings, override
+from replaydiff.replay.settings import RunSection, Settings, override
 
 
 class RunOptions(TypedDict, total=False):
@@ -55,7 +55,8 @@ class RunOptions(TypedDict, total=False):
 RESUMABLE = ("concurrency", "budget", "max_tokens", "retries", "judge", "batch", "pairwise")
 """Options that a resumed run may change; everything else goes on as it began."""
 _RUN_FIELDS = {field.name for field in fields(RunSection)}
-_JUDGE_FIELDS = {field.name for field in fields(JudgeSection)}
+_JUDGE_FIELDS = {"batch", "pairwise"}
+"""Other options share a name with a key of [judge], such as `max_tokens`, and mean the run's."""
 
 
 def settings_with(base: Settings, options: RunOptions) -> Settings:

@@ -133,6 +133,7 @@ def test_any_agent_is_recorded_and_repeated_exactly_without_a_model_or_key(
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name)
     done = replay("run", *both, "--replay-model", "--budget", "0", "--max-tokens", "0", "--json")
+    assert done.code == 0, done.err
     document = json.loads(done.out)
     assert (done.code, document["paid_usd"]) == (0, 0.0)
     assert document["cost_usd"] == pytest.approx(sum(trial.cost_usd or 0 for trial in first))
