@@ -114,7 +114,7 @@ def _settings(load: Callable[[], Settings]) -> Iterator[Diagnosis]:
 
 def _redaction(section: RedactSection | None) -> Diagnosis:
     if section is None:
-        text = "off: texts are stored as recorded; [import.redact] turns it on"
+        text = "off: texts are stored as they were recorded; [import.redact] turns it on"
         return Diagnosis("redaction", State.NOTE, text)
     hook = [f"hook {section.hook}"] if section.hook else []
     return Diagnosis("redaction", State.OK, f"on: {', '.join([*section.kinds, *section.patterns, *hook])}")

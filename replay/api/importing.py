@@ -178,7 +178,7 @@ def import_live(
     folder = store.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
     before = begun(folder)
     if before:
-        channel.message("an earlier import of the same query was interrupted: continuing where it stopped")
+        channel.message("an earlier import of the same query was interrupted: going on where it stopped")
         query = before
     since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
     channel.message(f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC")
@@ -225,7 +225,7 @@ def summary(report: Report) -> Iterator[str]:
     for text, number in report.notes.items():
         yield f"{count(number, 'record')}: {one_line(text)}"
     for reason, number in report.skipped.items():
-        yield f"{count(number, 'record')} skipped: {one_line(reason)}"
+        yield f"{count(number, 'record')} left out: {one_line(reason)}"
     first = report.first_reject
     if first is not None:
         yield (

@@ -166,7 +166,7 @@ def test_a_run_of_steps_is_resumed_as_one(replay: Replay, project: Project, stan
     [
         (("--new", "."), "is code that takes more steps, and step mode asks a model"),
         (("--new", "observed:true"), "is other traces than the items' own"),
-        (("--new", "messages", "--cases"), "--mode step asks recorded decisions again, and a case has none"),
+        (("--new", "messages", "--cases"), "--mode step repeats recorded decisions, and a case has none"),
     ],
 )
 def test_what_has_no_steps_is_refused(

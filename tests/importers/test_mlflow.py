@@ -231,7 +231,7 @@ def test_a_store_without_a_server_is_read_where_it_is(
     before = store.read_bytes()
     code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
     assert code == 0, err
-    assert f"asking MLflow at {store}, experiment {EXPERIMENT}" in err
+    assert f"fetching traces from MLflow at {store}, experiment {EXPERIMENT}" in err
     assert report["skipped_because"] == {"traces of evaluations": 2}
     found, exported = _stored(tmp_path), _exported(shop, tmp_path)
     assert len(found) == MANY

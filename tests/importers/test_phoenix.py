@@ -115,7 +115,7 @@ def test_every_page_comes_in_with_what_people_said_of_it(server: PhoenixServer, 
         0,
         "50 traces from phoenix: 50 new, 0 updated, 0 unchanged; 50 tool calls",
     )
-    assert f"asking Phoenix at {server.url}, project default" in err
+    assert f"fetching traces from Phoenix at {server.url}, project default" in err
     found = stored()
     assert {key: trace.input for key, trace in found.items()} == {
         f"t{n}": f"Question t{n}" for n in range(10, 60)
