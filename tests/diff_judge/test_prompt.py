@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.judge import prompt
-from replaydiff.replay.model import Lane, (
+from replaydiff.replay.model import (
     Expectation,
     Item,
     Json,
     JsonObject,
+    Lane,
     Message,
     Rule,
     ServedCall,
