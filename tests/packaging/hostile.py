@@ -37,7 +37,7 @@ def whose():
 
 
 def look_up(name, args):
-    raise RuntimeError("a replay must not run the tool")
+    raise RuntimeError("a replay must not run the tool of MODULE_NAME")
 
 
 def run_agent(text):
@@ -104,10 +104,10 @@ def write(folder: Path, layout: str) -> Repository:
     below = folder / "src" if layout in ("src layout", "editable .pth") else folder
     for name in NAMES:
         if layout == "module":
-            (below / f"{name}.py").write_text(source)
+            (below / f"{name}.py").write_text(source.replace("MODULE_NAME", name))
         else:
             (below / name).mkdir(parents=True)
-            (below / name / "__init__.py").write_text(source)
+            (below / name / "__init__.py").write_text(source.replace("MODULE_NAME", name))
             # A module as ours has one: a package that half answers to our names must not be taken for ours.
             (below / name / "errors.py").write_text("raise RuntimeError('this is the user\\'s module')\n")
     agent = NAMES[LAYOUTS.index(layout)]
