@@ -103,9 +103,6 @@ def _line_of(text: str, field: str) -> int | None:
     return None
 
 
-pass
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedCase:
     """A case as it was when somebody began to edit it."""

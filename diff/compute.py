@@ -58,9 +58,6 @@ def put_off() -> Iterator[None]:
         gc.enable()
 
 
-pass
-
-
 _ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
 
 

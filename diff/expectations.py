@@ -66,9 +66,6 @@ def _passed(graded: GradedTrial, metrics: Collection[str]) -> bool | None:
     return False if False in passes else None if None in passes else True
 
 
-pass
-
-
 class CaseOutcome(StrEnum):
     """How a case of a single lane ended."""
 
@@ -120,8 +117,6 @@ def case_groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -
     )
     return tuple(one for one in counted if one.items)
 
-
-pass
 
 _SHOWN = 5
 

@@ -220,11 +220,6 @@ def _same_json(one: ToolCall, other: ToolCall) -> bool:
     return _encode((one.args, one.result)) == _encode((other.args, other.result))
 
 
-pass
-pass
-pass
-
-
 T = TypeVar("T")
 
 

@@ -197,8 +197,6 @@ def _with_minus(text: str, *, negative: bool) -> str:
     return f"{_MINUS}{text}" if negative and not zero else text
 
 
-pass
-
 VERDICT_ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
 """Verdicts as they are listed everywhere."""
 
@@ -399,8 +397,6 @@ def _plain_text(value: Json) -> str:
     return "" if value is None else value if isinstance(value, str) else str(value)
 
 
-pass
-
 _METRICS = 3
 """Metrics of a candidate that are told."""
 _MISSES = 4
@@ -514,9 +510,6 @@ def _signed(value: float | None, write: Callable[[float | None], str]) -> str:
     if value is None or not any(digit in text for digit in "123456789"):
         return text
     return ("−" if value < 0 else "+") + text
-
-
-pass
 
 
 class CauseGroup(NamedTuple):

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from replaydiff.diff.result import DiffResult
-from replaydiff.reports.terminal import render
+from replaydiff.reports import format as fmt
+from replaydiff.reports.html.render import TONE, environment
+
+_ITEMS = 20
+"""Items of a notebook's table; `Diff.save("report.html")` has all of them."""
+_WARNINGS = 5
 
 
 def notebook_html(result: DiffResult) -> str:
-    """Return the result as a fragment of HTML that needs nothing from elsewhere."""
-    return f"<pre>{escape(render(result, width=100, color=False))}</pre>"
+    """Return the result as a fragment of HTML: answer, warnings, metrics, and the items that changed.
+
+    Every text is escaped. The fragment holds no script and loads nothing; its few styles are attributes,
+    since a notebook may remove style elements.
+
+    Args:
+        result: what `replay diff` computed.
+
+    Returns:
+        One `div` element.
+    """
+    changed = [item for item in result.items if item.verdict.value != "unchanged"]
+    return (
+        environment()
+        .get_template("notebook.html.j2")
+        .render(
+            result=result,
+            color={"better": "#1a7f37", "worse": "#cf222e", "unsure": "#9a6700"}[TONE[result.answer]],
+            check=fmt.is_check(result),
+            about=[*fmt.run_line(result.run), fmt.compared(result)],
+            warnings=result.warnings[:_WARNINGS],
+            items=[
+                (item, fmt.verdict_name(result, item.verdict), fmt.metric_reasons(item))
+                for item in changed[:_ITEMS]
+            ],
+            left_out=len(changed) - len(changed[:_ITEMS]),
+        )
+    )

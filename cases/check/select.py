@@ -93,8 +93,6 @@ def _with_parents(module: str) -> Iterator[str]:
         yield ".".join(parts[:end])
 
 
-pass
-
 _BRANCHES = ("origin/HEAD", "origin/main", "origin/master", "main", "master")
 
 

@@ -19,8 +19,6 @@ from replaydiff.replay.golden import CaseError, case_of, case_to_json
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Json, JsonObject
 
-pass
-
 CARRIED = "replaydiff"
 
 

@@ -55,8 +55,6 @@ def _label_sheet(settings: Settings, desk: Decisions, run_id: str) -> Path | Non
     return path
 
 
-pass
-
 _EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
 _LABELS = {"1": 1, "2": 2, "3": 3}
 _DRAFT = "?"

@@ -231,9 +231,6 @@ def _cell(text: str) -> str:
     return f"'{plain}" if plain.startswith(_FORMULA) else plain
 
 
-pass
-
-
 SIZE = 50
 """Rows of a sheet unless more are asked for: what a gate wants at the least."""
 FOLDER = Path(".replay", "labels")

@@ -136,9 +136,6 @@ def _earlier(con: DuckDBPyConnection, run: Run, judge: Judge) -> dict[tuple[str,
     }
 
 
-pass
-
-
 BYTES_A_TOKEN = 4
 """Of a usual text …"""
 FEWEST_BYTES_A_TOKEN = 2.5

@@ -144,9 +144,6 @@ def unreadable(index: int, text: str) -> Vote:
     return Vote(index=index, state=GradeState.ERROR, reason=reason)
 
 
-pass
-pass
-
 CAST_STATES = (GradeState.SCORED, GradeState.ABSTAINED, GradeState.REFUSED, GradeState.TRUNCATED)
 """States of a vote that was cast; one that ended otherwise is asked for again."""
 
@@ -222,9 +219,6 @@ class VoteSource:
             self._known[key] = done.vote
             self.fresh.append(KeptVote(judge=judge, material=key[1], vote=done.vote, cost_usd=cost))
         return ReceivedVote(priced=done, new=True)
-
-
-pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import Lane, SampleItem, Status, Version
     from replaydiff.replay.model import Sample as SampleRecord
 
-NOTEBOOK_ITEMS = 20
-
 
 class ImportReport:
     """What an import did."""

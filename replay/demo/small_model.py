@@ -82,8 +82,6 @@ def read_message(text: str) -> MessageReading:
     )
 
 
-pass
-
 LOOK_UP, CANCEL = "get_order_status", "cancel_order"
 
 

@@ -32,8 +32,6 @@ from replaydiff.reports.view.access import AccessControl
 from replaydiff.reports.view.pages import labels, runs, traces, trends, triage
 from replaydiff.reports.view.site import Site, asset
 
-pass
-
 
 def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM; `opened` gets the address with its token once the port is there.

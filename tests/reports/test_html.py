@@ -17,6 +17,7 @@ import pytest
 from replaydiff.reports import registry
 from replaydiff.reports.html import plots, transcripts
 from replaydiff.reports.html.transcripts import case, text_limit
+from replaydiff.reports.notebook import notebook_html
 from tests.reports import results
 from tests.reports.browser import Browser, browser, in_browser
 
@@ -384,3 +385,17 @@ def test_a_run_of_five_thousand_items_is_small_and_quick_to_open_and_filter(
     left = 4 * (5000 // 40)
     assert tab.eval("document.querySelector('.shown').textContent") == f"{left} of 5,000 items"
     assert tab.eval("[...document.querySelectorAll('.row')].filter((row) => !row.hidden).length") == 200
+
+
+@pytest.mark.parametrize("name", results.ALL)
+def test_a_notebook_shows_the_answer_and_what_changed(name: str) -> None:
+    result = results.ALL[name]()
+    page = Page(notebook_html(result))
+    assert not page.open
+    assert {tag for tag, _ in page.elements} <= {
+        "div", "p", "strong", "br", "span", "code", "table", "thead", "tbody", "tr", "th", "td",
+    }  # fmt: skip
+    assert all(set(attributes) <= {"style", "class"} for _, attributes in page.elements)
+    assert result.answer.value in page.texts["strong"]
+    changed = [item.item.id for item in result.items if item.verdict.value != "unchanged"]
+    assert len(page.texts.get("code", [])) == 1 + min(len(changed), 20) + (len(changed) > 20)

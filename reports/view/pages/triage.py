@@ -236,9 +236,6 @@ def _script_data(queue: Queue, one: Entry) -> str:
     return render.embedded({"check": check, "cases": [transcripts.case(result, one.item, transcripts.MOST)]})
 
 
-pass
-
-
 def edit_form(site: Site, request: Request) -> Response:
     """The case that an entry would become, as a text."""
     from replaydiff.cases.edit import text_of
