@@ -23,7 +23,7 @@ from replaydiff.replay.model import (
     Item,
     Lane,
     Rule,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -62,7 +62,7 @@ def _fill(path: Path, cases: int) -> None:
     items = [
         Item(id=f"t{number}", trace_id=f"t{number}", input="cancel it", tape=CALLS) for number in range(cases)
     ]
-    run = Run(id="run", created_at=utc_now(), finished_at=utc_now(), lanes=versions, trials=1, seed=1)
+    run = RunRecord(id="run", created_at=utc_now(), finished_at=utc_now(), lanes=versions, trials=1, seed=1)
     with open_store(path) as con:
         create_run(con, run, items)
         write_trials(

@@ -36,7 +36,7 @@ from replaydiff.replay.model import (
     JudgeId,
     Lane,
     Rule,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -177,7 +177,9 @@ def _fill(con: DuckDBPyConnection, count: int) -> None:
         Item(id=f"i{n:06d}", input=f"Where is order {n}?", recorded_response="It has shipped.")
         for n in range(count)
     )
-    create_run(con, Run(id=RUN, created_at=datetime(2026, 11, 21), lanes=lanes, trials=1, seed=0), items)
+    create_run(
+        con, RunRecord(id=RUN, created_at=datetime(2026, 11, 21), lanes=lanes, trials=1, seed=0), items
+    )
     for start in range(0, count, 1000):
         trials = [
             Trial(

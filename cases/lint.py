@@ -30,7 +30,7 @@ from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.align import same
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id, each_case
-from replaydiff.replay.model import Case, Expectation, ExpectedCall, Lane, Run, ToolMatch
+from replaydiff.replay.model import Case, Expectation, ExpectedCall, Lane, RunRecord, ToolMatch
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import list_runs
 
@@ -231,7 +231,7 @@ def flaky_cases(con: DuckDBPyConnection, settings: Settings, cases: Collection[s
     return said
 
 
-def _flips(run: Run, block: Block) -> Iterator[str]:
+def _flips(run: RunRecord, block: Block) -> Iterator[str]:
     by_version: dict[str, Sequence[GradedTrial]] = {
         str(lane): trials for lane, trials in block.lanes.items() if lane != Lane.OLD2
     }

@@ -30,7 +30,7 @@ from replaydiff.replay.model import (
     Match,
     Provenance,
     Rule,
-    Run,
+    RunRecord,
     Status,
     ToolCall,
     Trial,
@@ -73,7 +73,7 @@ def propose(
     case_id: str,
     reviewer: str,
     at: datetime,
-    run: Run | None = None,
+    run: RunRecord | None = None,
     trials: tuple[Trial, ...] = (),
     expect: str = RECORDING,
     traits: tuple[str, ...] = (),
@@ -145,7 +145,7 @@ def person(folder: Path) -> str:
     return f"{name} <{address}>" if name and address else name or address or getpass.getuser()
 
 
-def _version(run: Run | None, lane: Lane) -> Json:
+def _version(run: RunRecord | None, lane: Lane) -> Json:
     version = run.lanes.get(lane) if run else None
     if version is None:
         return None
@@ -158,7 +158,7 @@ class FoundItem:
     """An item, with the run it was found in and its trials there; without a run it is a plain trace."""
 
     item: Item
-    run: Run | None = None
+    run: RunRecord | None = None
     trials: tuple[Trial, ...] = ()
 
 

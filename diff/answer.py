@@ -25,7 +25,7 @@ from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import combine
-from replaydiff.replay.model import Lane, Run, Sample, VersionKind
+from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
@@ -36,8 +36,8 @@ _GRAVEST = (Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP)
 class Evidence:
     """What the answer is given on."""
 
-    run: Run
-    sample: Sample | None
+    run: RunRecord
+    sample: SampleRecord | None
     metrics: Mapping[str, MetricDelta]
     unknown_noise: frozenset[str]
     """Metrics on which nothing was tried twice."""
@@ -81,7 +81,7 @@ def decide(evidence: Evidence) -> Conclusion:
     return _compare(evidence, gated)
 
 
-def _nothing(run: Run) -> Conclusion:
+def _nothing(run: RunRecord) -> Conclusion:
     """No item has all its lanes."""
     if any(version.kind is VersionKind.OBSERVED for version in run.lanes.values()):
         return _cannot(

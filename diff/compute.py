@@ -32,7 +32,7 @@ from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Lane, Run, VersionKind
+from replaydiff.replay.model import Lane, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, Settings
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.samples import get_sample
@@ -113,7 +113,7 @@ def compute(
 
 def _result(
     con: DuckDBPyConnection,
-    run: Run,
+    run: RunRecord,
     read: RunData,
     stored: StoredGrades,
     settings: Settings,
@@ -135,7 +135,7 @@ def _result(
 
 def _held(
     con: DuckDBPyConnection,
-    run: Run,
+    run: RunRecord,
     read: RunData,
     stored: StoredGrades,
     settings: Settings,
@@ -240,14 +240,14 @@ def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
     return [found for found in scores if found]
 
 
-def _cases(run: Run, settings: Settings) -> CasesSection:
+def _cases(run: RunRecord, settings: Settings) -> CasesSection:
     """What the cases of a run are held against: as it was when the run began."""
     kept: Any = run.settings.get("cases")
     return replace(settings.cases, **kept) if isinstance(kept, dict) else settings.cases
 
 
 def _verdicts(
-    run: Run, blocks: Sequence[Block], worked: dict[str, MetricResult], case_threshold: float | None
+    run: RunRecord, blocks: Sequence[Block], worked: dict[str, MetricResult], case_threshold: float | None
 ) -> tuple[ItemVerdict, ...]:
     items = []
     for block in blocks:
@@ -289,14 +289,14 @@ def _counts(total: int, items: Sequence[ItemVerdict]) -> Counts:
     )
 
 
-def _noise(run: Run, known: bool) -> Noise:
+def _noise(run: RunRecord, known: bool) -> Noise:
     if not known:
         return Noise.UNKNOWN
     return Noise.AA if Lane.OLD2 in run.lanes else Noise.WITHIN_LANE
 
 
 def _warnings(
-    run: Run,
+    run: RunRecord,
     counts: Counts,
     deltas: dict[str, MetricDelta],
     kind: Noise,

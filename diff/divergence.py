@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
-from replaydiff.replay.model.run import Run
+from replaydiff.replay.model.run import RunRecord
 from replaydiff.replay.turns import actions_by_turn, most_done
 
 LEAST_FIDELITY = 0.8
@@ -95,7 +95,7 @@ def _miss_kind(call: ToolCall, item: Item) -> MissKind:
     return MissKind.AGAIN if call.args in recorded else MissKind.ARGS
 
 
-def distrust_reason(run: Run, witnesses: dict[Lane, ReplayFidelity]) -> str | None:
+def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> str | None:
     """Why the replay cannot carry a conclusion, in a sentence; None where it can."""
     version = run.lanes.get(Lane.OLD)
     witness = witnesses.get(Lane.OLD)
@@ -119,7 +119,7 @@ def distrust_reason(run: Run, witnesses: dict[Lane, ReplayFidelity]) -> str | No
     return None
 
 
-def divergence_warnings(run: Run, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
+def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
     """A sentence for every lane that often left the tape."""
     for lane, witness in witnesses.items():
         if lane not in run.lanes or not witness.trials:

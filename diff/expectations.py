@@ -21,7 +21,7 @@ from enum import StrEnum
 
 from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import CaseGroup, DiffResult, GradedTrial, ItemVerdict, Verdict
-from replaydiff.replay.model import Item, Lane, Run
+from replaydiff.replay.model import Item, Lane, RunRecord
 
 QUARANTINE = "quarantine"
 """A tag that does the same as `metadata.quarantine`."""
@@ -121,7 +121,7 @@ def case_groups(items: Sequence[ItemVerdict], thresholds: Mapping[str, float]) -
 _SHOWN = 5
 
 
-def split_quarantined(run: Run, read: RunData) -> tuple[RunData, RunData | None]:
+def split_quarantined(run: RunRecord, read: RunData) -> tuple[RunData, RunData | None]:
     """What counts, and the blocks of cases in quarantine; None where there are none, or one lane alone."""
     aside = [block for block in read.blocks if is_quarantined(block.item)]
     if not aside or len(run.lanes) == 1:

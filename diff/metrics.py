@@ -23,7 +23,7 @@ from replaydiff.diff.verdicts import (
     without_rounding,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Item, Lane, Run, Status
+from replaydiff.replay.model import Item, Lane, RunRecord, Status
 from replaydiff.replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
@@ -38,7 +38,9 @@ class MetricResult:
     null: noise.Null | None
 
 
-def metric_names(run: Run, blocks: Sequence[Block], asked: Sequence[str], settings: Settings) -> list[str]:
+def metric_names(
+    run: RunRecord, blocks: Sequence[Block], asked: Sequence[str], settings: Settings
+) -> list[str]:
     """The metrics to show: those asked for and those that are to decide, else all that have grades.
 
     Raises:
@@ -100,7 +102,7 @@ def _varies(name: str, block: Block) -> bool:
 
 def compute_metric(
     name: str,
-    run: Run,
+    run: RunRecord,
     blocks: Sequence[Block],
     settings: Settings,
     gated: bool,
@@ -149,7 +151,7 @@ def compute_metric(
 
 def _delta(
     name: str,
-    run: Run,
+    run: RunRecord,
     held: Sequence[Block],
     samples: Sequence[ItemScores],
     scale: Scale,

@@ -27,7 +27,7 @@ from replaydiff.replay.model import (
     Grade,
     Item,
     Lane,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -54,7 +54,7 @@ class StoredGrades:
     """Metric → the grader version its grades are of."""
 
     @classmethod
-    def read(cls, con: DuckDBPyConnection, run: Run, judges: Sequence[str] = ()) -> StoredGrades:
+    def read(cls, con: DuckDBPyConnection, run: RunRecord, judges: Sequence[str] = ()) -> StoredGrades:
         """Read a run's grades.
 
         Of several versions of one grader, one counts, so that both lanes are held to one standard: the one
@@ -152,7 +152,7 @@ TIE = 0.5
 _encode = msgspec.json.Encoder().encode
 
 
-def items_with_trials(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item, list[Trial]]]:
+def items_with_trials(con: DuckDBPyConnection, run: RunRecord) -> Iterator[tuple[Item, list[Trial]]]:
     """Every item of the run with its trials; both come by position, so one walk pairs them."""
     groups = groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id)
     waiting = next(groups, None)
@@ -165,7 +165,7 @@ def items_with_trials(con: DuckDBPyConnection, run: Run) -> Iterator[tuple[Item,
             yield item, []
 
 
-def computed_grades(con: DuckDBPyConnection, run: Run, settings: Settings) -> Iterator[Grade]:
+def computed_grades(con: DuckDBPyConnection, run: RunRecord, settings: Settings) -> Iterator[Grade]:
     """The grades of a run that cost nothing and so are stored nowhere."""
     for item, trials in items_with_trials(con, run):
         for trial in trials:
@@ -175,7 +175,7 @@ def computed_grades(con: DuckDBPyConnection, run: Run, settings: Settings) -> It
 class _ValuePool:
     """The values of one item and its trials so far; an equal one of a later trial becomes the same object."""
 
-    def __init__(self, item: Item, run: Run) -> None:
+    def __init__(self, item: Item, run: RunRecord) -> None:
         self._item = item
         self._run = run
         self._calls: dict[str, list[ToolCall]] = {}
@@ -234,7 +234,7 @@ class RunData:
     witnesses: dict[Lane, divergence.ReplayFidelity]
 
 
-def read_blocks(con: DuckDBPyConnection, run: Run, settings: Settings, stored: StoredGrades) -> RunData:
+def read_blocks(con: DuckDBPyConnection, run: RunRecord, settings: Settings, stored: StoredGrades) -> RunData:
     """Walk over the run once, grading what costs nothing."""
     read = RunData(
         items=0,
@@ -260,7 +260,7 @@ def read_blocks(con: DuckDBPyConnection, run: Run, settings: Settings, stored: S
     return read
 
 
-def with_candidate_as_new(run: Run, read: RunData, candidate: Lane) -> tuple[Run, RunData]:
+def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tuple[RunRecord, RunData]:
     """The run and what was read of it, with this candidate as its lane `new` and without the others."""
 
     def kept(lanes: Mapping[Lane, T]) -> dict[Lane, T]:
@@ -315,7 +315,7 @@ def rest_of(new: Grade) -> Grade:
     )
 
 
-def _is_complete(run: Run, trials: Sequence[Trial]) -> bool:
+def _is_complete(run: RunRecord, trials: Sequence[Trial]) -> bool:
     """Whether every lane of the item's block has finished. An observed lane has what was recorded."""
     for lane, version in run.lanes.items():
         finished = sum(trial.lane == lane and trial.status is not Status.CANCELLED for trial in trials)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from replaydiff.diff.statistics.split import VarianceSplit
-from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, Run, Trial
+from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
 
 
 class Answer(StrEnum):
@@ -324,7 +324,7 @@ class DiffResult:
     """One sentence."""
     next: str
     """The next command to type."""
-    run: Run
+    run: RunRecord
     noise: Noise
     lanes: dict[Lane, LaneSummary]
     counts: Counts

@@ -27,7 +27,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.result import scores_of
 from replaydiff.diff.statistics.noise import cautious, pooled_within
 from replaydiff.diff.statistics.paired import simultaneous
-from replaydiff.replay.model import Lane, Run
+from replaydiff.replay.model import Lane, RunRecord
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class TrendPoint:
         )
 
 
-def series(runs: Sequence[Run], cases: str | None = None, *, samples: bool = False) -> list[Run]:
+def series(runs: Sequence[RunRecord], cases: str | None = None, *, samples: bool = False) -> list[RunRecord]:
     """The finished runs of a golden set, or of samples; else those of the kind that the latest is of."""
     done = [run for run in runs if run.finished_at is not None]
     if cases:
@@ -86,7 +86,7 @@ def series(runs: Sequence[Run], cases: str | None = None, *, samples: bool = Fal
     return [run for run in done if run.golden_path == done[-1].golden_path]
 
 
-def series_kind(run: Run) -> str:
+def series_kind(run: RunRecord) -> str:
     """Which series a run belongs to: `samples`, or the path of its golden set."""
     return "samples" if run.sample else str(run.golden_path)
 
@@ -102,7 +102,7 @@ class _RunScores:
 
 
 def trend(
-    con: DuckDBPyConnection, runs: Sequence[Run], metric: str, lane: Lane, settings: Settings
+    con: DuckDBPyConnection, runs: Sequence[RunRecord], metric: str, lane: Lane, settings: Settings
 ) -> list[TrendPoint]:
     """The series of these runs, oldest first; runs without a score of the metric in the lane are left out."""
     confidence = settings.gate.confidence
@@ -130,7 +130,7 @@ def trend(
 
 
 def _scores(
-    con: DuckDBPyConnection, run: Run, metric: str, lane: Lane, settings: Settings
+    con: DuckDBPyConnection, run: RunRecord, metric: str, lane: Lane, settings: Settings
 ) -> _RunScores | None:
     """What a run says of the metric in the lane; None where it says nothing."""
     if lane not in run.lanes:
@@ -156,7 +156,7 @@ def _scores(
 
 
 def _point(
-    run: Run,
+    run: RunRecord,
     lane: Lane,
     groups: Mapping[str, Sequence[float]],
     weights: Mapping[str, float],

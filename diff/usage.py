@@ -15,13 +15,13 @@ from replaydiff.diff.result import Block, GradedTrial, UsageDelta
 from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes
-from replaydiff.replay.model import Lane, Run, Status
+from replaydiff.replay.model import Lane, RunRecord, Status
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 _FIGURES = ("cost_usd", "latency_ms", "input_tokens", "output_tokens")
 
 
-def usage(run: Run, blocks: Sequence[Block], confidence: float) -> dict[str, UsageDelta]:
+def usage(run: RunRecord, blocks: Sequence[Block], confidence: float) -> dict[str, UsageDelta]:
     """Every figure that is known of both lanes in some item; nothing where one lane is alone."""
     if not {Lane.OLD, Lane.NEW} <= run.lanes.keys():
         return {}

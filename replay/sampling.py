@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Sample, SampleItem, TraceState
+from replaydiff.replay.model import SampleItem, SampleRecord, TraceState
 from replaydiff.replay.store.where import field_text, guarded, selection
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ MAX_SIZE = 999_999
 class Draw(NamedTuple):
     """A drawn sample, not yet kept."""
 
-    sample: Sample
+    sample: SampleRecord
     items: list[SampleItem]
     """By position."""
     warnings: list[str]
@@ -84,7 +84,7 @@ def draw(
         )
         for position, seat in enumerate(seats)
     ]
-    sample = Sample(
+    sample = SampleRecord(
         name=name,
         created_at=clock.utc_now(),
         month=month,

@@ -46,7 +46,7 @@ from replaydiff.diff.result import (
 )
 from replaydiff.diff.slices import FEWEST
 from replaydiff.diff.statistics.split import VarianceSplit
-from replaydiff.replay.model import Json, JsonObject, Lane, Run, Trial
+from replaydiff.replay.model import Json, JsonObject, Lane, RunRecord, Trial
 from replaydiff.replay.terminal.plain import one_line
 
 NONE = "–"
@@ -283,7 +283,7 @@ def version_facts(version: JsonObject) -> Iterator[tuple[str, str]]:
         yield from ((key, _plain_text(value)) for key, value in packages.items())
 
 
-def run_line(run: Run) -> list[str]:
+def run_line(run: RunRecord) -> list[str]:
     """The run in a few words: its id, what was replayed, how often."""
     source = (
         f"sample {run.sample}" if run.sample else f"golden set {run.golden_path}" if run.golden_path else ""

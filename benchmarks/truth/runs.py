@@ -21,13 +21,23 @@ from replaydiff.diff import compute as module
 from replaydiff.diff import reading
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import DiffResult
-from replaydiff.replay.model import Expectation, Item, Lane, Run, Sample, Status, Trial, Version, VersionKind
+from replaydiff.replay.model import (
+    Expectation,
+    Item,
+    Lane,
+    RunRecord,
+    SampleRecord,
+    Status,
+    Trial,
+    Version,
+    VersionKind,
+)
 from replaydiff.replay.settings import Settings
 
 METRIC, JUDGED = "score:passed", "score:judged"
 _RUN = "20261121-120000-aaaa"
 _WHEN = datetime(2026, 11, 21, 12)
-_SAMPLE = Sample(
+_SAMPLE = SampleRecord(
     name="simulated",
     created_at=_WHEN,
     month=None,
@@ -86,9 +96,9 @@ def trials_of(items: Sequence[Item], scores: Scores) -> Iterator[list[Trial]]:
         ]
 
 
-def run_of(truth: Truth, scores: Scores, seed: int) -> Run:
+def run_of(truth: Truth, scores: Scores, seed: int) -> RunRecord:
     """The run that these scores are of."""
-    return Run(
+    return RunRecord(
         id=_RUN,
         created_at=_WHEN,
         finished_at=_WHEN,

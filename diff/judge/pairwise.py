@@ -34,7 +34,7 @@ from replaydiff.diff.judge.votes import (
 )
 from replaydiff.diff.reading import TIE, items_with_trials, rest_of
 from replaydiff.replay.llm.base import ModelReply, ModelRequest
-from replaydiff.replay.model import Grade, GradeState, Item, Lane, Message, Run, Status, Trial, Vote
+from replaydiff.replay.model import Grade, GradeState, Item, Lane, Message, RunRecord, Status, Trial, Vote
 from replaydiff.replay.store.grades import iter_grades
 
 if TYPE_CHECKING:
@@ -99,7 +99,9 @@ class Pair:
         return prompt.user_prompt(prompt.pair_document(self.item, first, second))
 
 
-def pairs(con: DuckDBPyConnection, run: Run, judge: str, standing: tuple[GradeState, ...]) -> Iterator[Pair]:
+def pairs(
+    con: DuckDBPyConnection, run: RunRecord, judge: str, standing: tuple[GradeState, ...]
+) -> Iterator[Pair]:
     """The pairs that the judge of this version has not compared in both orders, in the order of the items."""
     candidates = [lane for lane in run.lanes if lane.is_new]
     if Lane.OLD not in run.lanes or not candidates:

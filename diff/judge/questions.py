@@ -13,7 +13,7 @@ from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.pairwise import Pair
 from replaydiff.diff.judge.votes import CAST_STATES, Key, material
 from replaydiff.replay.llm.base import ModelReply, ModelRequest
-from replaydiff.replay.model import Grade, Item, Lane, Message, Run, Status, Trial, Usage, Vote
+from replaydiff.replay.model import Grade, Item, Lane, Message, RunRecord, Status, Trial, Usage, Vote
 from replaydiff.replay.store.grades import iter_grades
 from replaydiff.replay.store.runs import get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials
@@ -66,7 +66,7 @@ class Question:
         return self.judge, self.material, self.index
 
 
-def grading_tasks(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[GradingTask]:
+def grading_tasks(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[GradingTask]:
     """The trials that ended `ok`, in the order of the items."""
     earlier = _earlier(con, run, judge)
     items = iter_items(con, run.id)
@@ -81,7 +81,7 @@ def grading_tasks(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[G
         yield GradingTask(item, trial, have, grade.cost_usd if grade else 0.0)
 
 
-def pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Pair]:
+def pairs(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Pair]:
     """The pairs that are not compared in both orders; none where the judge compares nothing."""
     if judge.pairwise:
         yield from pairwise.pairs(con, run, grader_version(judge.pairwise_id), CAST_STATES)
@@ -93,7 +93,7 @@ def known_votes(con: DuckDBPyConnection, judge: Judge) -> dict[Key, Vote]:
 
 
 def questions(
-    con: DuckDBPyConnection, run: Run, judge: Judge, known: Mapping[Key, object]
+    con: DuckDBPyConnection, run: RunRecord, judge: Judge, known: Mapping[Key, object]
 ) -> Iterator[Question]:
     """The questions to ask about a run, each once, but for those whose vote is known."""
     asked: set[Key] = set()
@@ -108,7 +108,7 @@ def questions(
     yield from filter(fresh, _about_pairs(con, run, judge))
 
 
-def _about_trials(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Question]:
+def _about_trials(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Question]:
     for task in grading_tasks(con, run, judge):
         if task.complete(judge) or task.without_standard(judge):
             continue
@@ -118,7 +118,7 @@ def _about_trials(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Q
             yield Question(judge.version, named, index, request, votes.read)
 
 
-def _about_pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Question]:
+def _about_pairs(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> Iterator[Question]:
     name = grader_version(judge.pairwise_id)
     for pair in pairs(con, run, judge):
         if pair.same:
@@ -128,7 +128,7 @@ def _about_pairs(con: DuckDBPyConnection, run: Run, judge: Judge) -> Iterator[Qu
             yield Question(name, material(text), index, pairwise.request(judge, text), pairwise.read)
 
 
-def _earlier(con: DuckDBPyConnection, run: Run, judge: Judge) -> dict[tuple[str, Lane, int], Grade]:
+def _earlier(con: DuckDBPyConnection, run: RunRecord, judge: Judge) -> dict[tuple[str, Lane, int], Grade]:
     return {
         (grade.item_id, grade.lane, grade.trial): grade
         for grade in iter_grades(con, run.id)

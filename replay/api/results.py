@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from replaydiff.importers.ingest import Report
     from replaydiff.replay.api.project import Project
     from replaydiff.replay.api.running import Ended
-    from replaydiff.replay.model import Lane, SampleItem, Status, Version
-    from replaydiff.replay.model import Sample as SampleRecord
+    from replaydiff.replay.model import Lane, SampleItem, SampleRecord, Status, Version
 
 
 class ImportReport:

@@ -58,12 +58,12 @@ class StartedVersion:
         """
         from replaydiff.replay.clock import utc_now
         from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
-        from replaydiff.replay.model import Lane, Run
+        from replaydiff.replay.model import Lane, RunRecord
 
         self._settings = settings_with(settings, {"new": name})
         self._trials = trials
         lanes = lanes_of({"new": name}, self._settings)
-        run = Run(id="pytest", created_at=utc_now(), lanes=lanes, trials=trials, seed=0)
+        run = RunRecord(id="pytest", created_at=utc_now(), lanes=lanes, trials=trials, seed=0)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

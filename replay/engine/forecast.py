@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import is_loopback
-from replaydiff.replay.model import JsonObject, Lane, Mode, Run, Usage, Version, VersionKind
+from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Usage, Version, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store import bulk
 
@@ -108,7 +108,7 @@ class _Count:
 
 def forecast(
     con: DuckDBPyConnection,
-    run: Run,
+    run: RunRecord,
     replayed: Collection[Lane],
     finished: Collection[tuple[str, str, int]],
     settings: Settings,

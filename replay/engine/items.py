@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.messages import conversation
-from replaydiff.replay.model import Case, Item, Json, Message, Sample, SampleItem, Trace
+from replaydiff.replay.model import Case, Item, Json, Message, SampleItem, SampleRecord, Trace
 from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
 from replaydiff.replay.store.traces import iter_traces
 from replaydiff.replay.store.where import SOURCE, field_text
@@ -59,7 +59,7 @@ class SampleSource:
 
     golden_path = None
 
-    def __init__(self, name: str, items: Sequence[SampleItem], unsaved: Sample | None = None) -> None:
+    def __init__(self, name: str, items: Sequence[SampleItem], unsaved: SampleRecord | None = None) -> None:
         """Items of the sample called `name`; `unsaved` is the sample where it was drawn and not kept yet."""
         self.sample = name
         self._items = {item.trace_id: item for item in items}

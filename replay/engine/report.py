@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from replaydiff.replay.engine.forecast import Forecast
-from replaydiff.replay.model import Lane, Run, Status
+from replaydiff.replay.model import Lane, RunRecord, Status
 
 
 class Progress(NamedTuple):
@@ -29,7 +29,7 @@ class Progress(NamedTuple):
 class RunReport:
     """What `execute` and `resume` leave."""
 
-    run: Run
+    run: RunRecord
     statuses: dict[Lane, dict[Status, int]]
     """How all trials of the run ended, observed lanes included."""
     cost_usd: float | None

@@ -36,7 +36,7 @@ from replaydiff.replay.engine.versions import changes, resolve
 from replaydiff.replay.errors import InputError, Interrupted, StoreError, VersionError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
-from replaydiff.replay.model import Item, JsonObject, Lane, Mode, Run, Status, Version, VersionKind
+from replaydiff.replay.model import Item, JsonObject, Lane, Mode, RunRecord, Status, Version, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import give_back, open_store, settle
 from replaydiff.replay.store.model_calls import count_model_calls
@@ -103,7 +103,7 @@ def execute(
     rules = rules_of(settings)
     if settings.run.replay_model is not None:
         rules["replay_model"] = recorded_run(store, settings.run.replay_model)
-    run = Run(
+    run = RunRecord(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
         lanes=dict(lanes),
@@ -127,7 +127,7 @@ def execute(
     if len(pairings) == len(lanes):
         run = replace(run, trials=max(pairing.most for pairing in pairings.values()))
 
-    def write_down(con: DuckDBPyConnection, run: Run) -> None:
+    def write_down(con: DuckDBPyConnection, run: RunRecord) -> None:
         source.keep(con)
         create_run(con, run, _items(con, run, source, pairings))
 
@@ -174,7 +174,7 @@ def resume(store: Path, run_id: str | None, settings: Settings, *, hooks: Hooks 
     return _go(_Batch(store, run, settings, run.settings, hooks or Hooks()), None)
 
 
-def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, Run], None] | None) -> RunReport:
+def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, RunRecord], None] | None) -> RunReport:
     import duckdb
 
     try:
@@ -196,7 +196,9 @@ def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, Run], None] | N
 class _Batch:
     """One process's part of a run."""
 
-    def __init__(self, store: Path, run: Run, settings: Settings, rules: JsonObject, hooks: Hooks) -> None:
+    def __init__(
+        self, store: Path, run: RunRecord, settings: Settings, rules: JsonObject, hooks: Hooks
+    ) -> None:
         self.store, self.run = store, run
         self.stored = False
         """The run is in the store."""
@@ -219,7 +221,7 @@ class _Batch:
         self._running = 0
         self._forecast: Forecast | None = None
 
-    async def go(self, write_down: Callable[[DuckDBPyConnection, Run], None] | None) -> RunReport:
+    async def go(self, write_down: Callable[[DuckDBPyConnection, RunRecord], None] | None) -> RunReport:
         """Start the agents, write the run down if it is new, and replay what is missing."""
         try:
             if self.run.finished_at is None:
@@ -427,7 +429,7 @@ def _counted(source: Source, pairing: Pairing) -> JsonObject:
 
 
 def _items(
-    con: DuckDBPyConnection, run: Run, source: Source, pairings: Mapping[Lane, Pairing]
+    con: DuckDBPyConnection, run: RunRecord, source: Source, pairings: Mapping[Lane, Pairing]
 ) -> Iterator[Item]:
     """A run's items in the order of their blocks.
 
@@ -444,7 +446,7 @@ def _items(
         yield from source.read(con, batch)
 
 
-def _as_before(run: Run, settings: Settings) -> dict[Lane, Version]:
+def _as_before(run: RunRecord, settings: Settings) -> dict[Lane, Version]:
     """The lanes' versions, resolved anew; the environment comes from now, since none is stored."""
     lanes = dict(run.lanes)
     for lane, stored in run.lanes.items():

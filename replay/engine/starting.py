@@ -20,7 +20,7 @@ from replaydiff.replay.agents.simulate import ModelSimulator
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.gateway.proxy import Gateway
-from replaydiff.replay.model import JsonObject, Lane, Mode, Run, Version, VersionKind
+from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings, Tool
 
 LISTED_TOOLS = 12
@@ -89,7 +89,7 @@ class Crew:
             await self.gateway.close()
 
 
-def crew_of(run: Run, settings: Settings, rules: JsonObject) -> Crew:
+def crew_of(run: RunRecord, settings: Settings, rules: JsonObject) -> Crew:
     """The agents of a run's lanes, not started yet: lanes of the same version share one."""
     corpus = StoreCorpus()
     simulator = None

@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING
 from replaydiff.replay.engine.items import SampleSource, item_of_trace
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.messages import canonical_args, read_messages
-from replaydiff.replay.model import Item, Lane, Message, Run, Step, StepKind, ToolCall, Trace, Trial, Usage
+from replaydiff.replay.model import (
+    Item,
+    Lane,
+    Message,
+    RunRecord,
+    Step,
+    StepKind,
+    ToolCall,
+    Trace,
+    Trial,
+    Usage,
+)
 from replaydiff.replay.store.traces import iter_traces
 from replaydiff.replay.store.trials import iter_trials
 from replaydiff.replay.turns import action, most_done
@@ -141,7 +152,7 @@ class Parting:
     """What each lane does there in most trials: `cancel_order(order_id="1")`, or `answers`."""
 
 
-def partings(con: DuckDBPyConnection, run: Run) -> Iterator[Parting]:
+def partings(con: DuckDBPyConnection, run: RunRecord) -> Iterator[Parting]:
     """Where the lanes of a run in step mode part, by trace. What is done is compared, not its wording."""
     actions: dict[tuple[str, int], dict[Lane, str]] = {}
     for item_id, trials in groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id):

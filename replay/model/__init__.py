@@ -20,8 +20,8 @@ from replaydiff.replay.model.item import Item
 from replaydiff.replay.model.json import Json, JsonObject
 from replaydiff.replay.model.lane import Lane
 from replaydiff.replay.model.model_call import ModelCall
-from replaydiff.replay.model.run import Mode, Run
-from replaydiff.replay.model.sample import Sample, SampleItem
+from replaydiff.replay.model.run import Mode, RunRecord
+from replaydiff.replay.model.sample import SampleItem, SampleRecord
 from replaydiff.replay.model.trace import (
     CORRECTION,
     NO_TOOLS,
@@ -64,9 +64,9 @@ __all__ = [
     "Provenance",
     "Quarantine",
     "Rule",
-    "Run",
-    "Sample",
+    "RunRecord",
     "SampleItem",
+    "SampleRecord",
     "Score",
     "ServedCall",
     "Status",

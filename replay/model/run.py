@@ -21,8 +21,8 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """Resumable, never rewritten: only `finished_at` is set later."""
+class RunRecord:
+    """A run as the store keeps it: resumable, never rewritten; only `finished_at` is set later."""
 
     id: str
     created_at: datetime

@@ -7,8 +7,8 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """How a selection was drawn; the same fields over the same traces draw the same items."""
+class SampleRecord:
+    """A sample as the store keeps it: the same fields over the same traces draw the same items."""
 
     name: str
     created_at: datetime

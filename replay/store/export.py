@@ -22,7 +22,7 @@ import duckdb
 import msgspec
 
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Grade, Run
+from replaydiff.replay.model import Grade, RunRecord
 from replaydiff.replay.store import bulk
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
 from replaydiff.replay.store.runs import get_run, list_runs
@@ -67,7 +67,7 @@ class Wanted:
     """A condition on traces: of the others, the rows whose trace fits."""
     month: str | None = None
     sample: str | None = None
-    run: Run | None = None
+    run: RunRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def wanted(
     return Wanted(where=where, month=month, sample=sample, run=get_run(con, run) if run else None)
 
 
-def runs_of(con: DuckDBPyConnection, chosen: Wanted) -> list[Run]:
+def runs_of(con: DuckDBPyConnection, chosen: Wanted) -> list[RunRecord]:
     """The runs that the selection leaves, oldest first."""
     runs = [chosen.run] if chosen.run else list_runs(con)
     return [run for run in runs if chosen.sample in (None, run.sample)]

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.model import Item, Lane, Mode, Run, Version
+from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Version
 from replaydiff.replay.store import bulk
 from replaydiff.replay.store.ids import resolve
 from replaydiff.replay.store.text import clean_text, encode
@@ -39,7 +39,7 @@ _read_item = bulk.reader(Item)
 _read_settings: Any = bulk.reader(dict[str, Any])
 
 
-def create_run(con: DuckDBPyConnection, run: Run, items: Iterable[Item]) -> None:
+def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -> None:
     """Keep a run and a copy of its items, in the order given. Memory stays flat, whatever their number.
 
     The run itself is written last, so a run that can be seen has all its items. Values of environment
@@ -93,7 +93,7 @@ def create_run(con: DuckDBPyConnection, run: Run, items: Iterable[Item]) -> None
     )
 
 
-def get_run(con: DuckDBPyConnection, run_id: str) -> Run:
+def get_run(con: DuckDBPyConnection, run_id: str) -> RunRecord:
     """A run by its id or a unique beginning of it of at least six characters.
 
     Raises:
@@ -104,14 +104,14 @@ def get_run(con: DuckDBPyConnection, run_id: str) -> Run:
     return _runs(con, "WHERE run_id = ?", [full])[0]
 
 
-def latest_run(con: DuckDBPyConnection, *, unfinished: bool = False) -> Run | None:
+def latest_run(con: DuckDBPyConnection, *, unfinished: bool = False) -> RunRecord | None:
     """The newest run, or the newest that has not finished; None where there is none."""
     where = "WHERE finished_at IS NULL" if unfinished else ""
     found = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1")
     return found[0] if found else None
 
 
-def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> Run:
+def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> RunRecord:
     """The run that a command is about: by its id or a unique beginning of it, else the newest.
 
     Raises:
@@ -126,7 +126,7 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> Run:
     return latest
 
 
-def list_runs(con: DuckDBPyConnection) -> list[Run]:
+def list_runs(con: DuckDBPyConnection) -> list[RunRecord]:
     """All runs, oldest first."""
     return _runs(con, "ORDER BY created_at, run_id")
 
@@ -179,10 +179,10 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
     return _read_item(text[0][0])
 
 
-def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -> list[Run]:
+def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -> list[RunRecord]:
     rows = con.execute(f"SELECT {_RUN} FROM runs {rest}", values or []).fetchall()
     return [
-        Run(
+        RunRecord(
             id=run_id,
             created_at=created_at,
             sample=sample,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.model import Sample, SampleItem
+from replaydiff.replay.model import SampleItem, SampleRecord
 from replaydiff.replay.store import bulk
 from replaydiff.replay.store.text import clean_text
 
@@ -24,7 +24,7 @@ _ITEM = {
 _COLUMNS = "name, created_at, month, where_clause, by_fields, size, seed, population"
 
 
-def write_sample(con: DuckDBPyConnection, sample: Sample, items: Sequence[SampleItem]) -> bool:
+def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[SampleItem]) -> bool:
     """Keep a drawn sample. False where the very same one is there already, and nothing is written.
 
     Raises:
@@ -64,7 +64,7 @@ def write_sample(con: DuckDBPyConnection, sample: Sample, items: Sequence[Sample
     return True
 
 
-def get_sample(con: DuckDBPyConnection, name: str) -> Sample:
+def get_sample(con: DuckDBPyConnection, name: str) -> SampleRecord:
     """A sample by name.
 
     Raises:
@@ -76,11 +76,11 @@ def get_sample(con: DuckDBPyConnection, name: str) -> Sample:
     return known[name]
 
 
-def list_samples(con: DuckDBPyConnection) -> list[Sample]:
+def list_samples(con: DuckDBPyConnection) -> list[SampleRecord]:
     """All samples, oldest first."""
     rows = con.execute(f"SELECT {_COLUMNS} FROM samples ORDER BY created_at, name").fetchall()
     return [
-        Sample(
+        SampleRecord(
             name=name,
             created_at=created_at,
             month=month,
@@ -111,7 +111,7 @@ def sample_items(con: DuckDBPyConnection, name: str) -> list[SampleItem]:
     ]
 
 
-def is_kept(con: DuckDBPyConnection, sample: Sample, items: Sequence[SampleItem]) -> bool:
+def is_kept(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[SampleItem]) -> bool:
     """Whether the sample of that name is this very one.
 
     Raises:

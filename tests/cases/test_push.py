@@ -20,8 +20,8 @@ from replaydiff.replay.model import (
     Item,
     Lane,
     Rule,
-    Sample,
     SampleItem,
+    SampleRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -106,7 +106,7 @@ def replayed(tmp_path: Path) -> None:
             )
             for n in range(3)
         ]
-        sample = Sample(
+        sample = SampleRecord(
             name="monthly",
             created_at=WHEN,
             month="2026-10",

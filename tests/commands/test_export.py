@@ -27,8 +27,8 @@ from replaydiff.replay.model import (
     Lane,
     Message,
     Rule,
-    Sample,
     SampleItem,
+    SampleRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -101,7 +101,7 @@ def with_run(replay: Replay) -> Replay:
     made = items(6)
     with open_store(STORE) as con:
         write_traces(con, [trace(item.id, release="1.0" if n % 2 else "2.0") for n, item in enumerate(made)])
-        sample = Sample(
+        sample = SampleRecord(
             name="monthly",
             created_at=WHEN,
             month="2026-10",

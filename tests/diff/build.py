@@ -19,7 +19,7 @@ from replaydiff.replay.model import (
     Lane,
     Match,
     Rule,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -138,7 +138,7 @@ def filled(
         **fields,
     }
     with open_store(folder / "replay.duckdb") as con:
-        create_run(con, Run(id=RUN_ID, lanes=dict(chosen), **given), items)
+        create_run(con, RunRecord(id=RUN_ID, lanes=dict(chosen), **given), items)
         write_trials(con, done)
         write_grades(con, grades)
         yield con

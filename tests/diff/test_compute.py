@@ -19,8 +19,8 @@ from replaydiff.replay.model import (
     Item,
     Lane,
     Rule,
-    Sample,
     SampleItem,
+    SampleRecord,
     Status,
     ToolCall,
     Trial,
@@ -338,7 +338,7 @@ def test_the_month_is_estimated_by_weights(tmp_path: Path) -> None:
     """Nine of ten traces of the month are like `a`, one is like `b`; the sample has one of each."""
     items = [item("a", weight=90.0, stratum="common"), item("b", weight=10.0, stratum="rare")]
     done = [*trials("a", old="1", new="1"), *trials("b", old="1", new="0")]
-    drawn = Sample(
+    drawn = SampleRecord(
         name="oct",
         created_at=WHEN,
         month="2026-10",
@@ -367,7 +367,7 @@ def test_a_golden_set_stands_for_no_month(tmp_path: Path) -> None:
 
 def test_too_wide_an_interval_asks_for_a_larger_sample(tmp_path: Path) -> None:
     items = [item(f"t{n}") for n in range(20)]
-    drawn = Sample(
+    drawn = SampleRecord(
         name="oct",
         created_at=WHEN,
         month="2026-10",

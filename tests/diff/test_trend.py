@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from replaydiff.replay.cli import main
-from replaydiff.replay.model import Lane, Run, Sample, Trial
+from replaydiff.replay.model import Lane, RunRecord, SampleRecord, Trial
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.samples import write_sample
@@ -25,7 +25,7 @@ def _runs(folder: Path, rates: list[list[float]], trials: int = 3, *, samples: b
         for number, row in enumerate(rates):
             items = [item(f"{number if samples else 0}-{n}") for n in range(len(row))]
             at = WHEN + timedelta(hours=number)
-            run = Run(
+            run = RunRecord(
                 id=f"2026112{number}-000000-aaa{number}", created_at=at, finished_at=at, trials=trials, seed=1,
                 lanes={Lane.NEW: version()}, sample=f"month-{number}" if samples else None,
                 golden_path=None if samples else "cases/golden.jsonl",
@@ -33,7 +33,7 @@ def _runs(folder: Path, rates: list[list[float]], trials: int = 3, *, samples: b
             if samples:
                 write_sample(
                     con,
-                    Sample(
+                    SampleRecord(
                         name=f"month-{number}", created_at=at, month=None, where=None, by=(),
                         size=len(row), seed=1, population=len(row),
                     ),
@@ -150,7 +150,7 @@ def test_an_a_a_lane_tells_the_noise_of_single_trials(
         for number in range(2):
             at = WHEN + timedelta(hours=number)
             items = [item(f"i{place}") for place in range(20)]
-            run = Run(
+            run = RunRecord(
                 id=f"2026112{number}-000000-aaa{number}", created_at=at, finished_at=at, trials=1, seed=1,
                 lanes={lane: version() for lane in lanes}, golden_path="cases/golden.jsonl",
             )  # fmt: skip

@@ -13,7 +13,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.result import DiffResult, MissKind
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes
-from replaydiff.replay.model import Item, Lane, Rule, Sample, Status, ToolCall, Trial, Usage
+from replaydiff.replay.model import Item, Lane, Rule, SampleRecord, Status, ToolCall, Trial, Usage
 from replaydiff.replay.settings import DiffSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample
@@ -132,7 +132,7 @@ def test_items_are_cut_by_what_production_said_of_them_and_by_fields_of_the_user
 def test_the_month_has_an_interval_and_tells_what_its_weights_cost(tmp_path: Path) -> None:
     items = [item(f"i{number}", weight=9.0 if number < 10 else 1.0) for number in range(40)]
     done = [one for n, of in enumerate(items) for one in (trial(of, "old"), trial(of, "new", passed=n >= 10))]
-    drawn = Sample(
+    drawn = SampleRecord(
         name="oct", created_at=WHEN, month="2026-10", where=None, by=(), size=40, seed=7, population=120
     )
     with open_store(tmp_path / "replay.duckdb") as con:

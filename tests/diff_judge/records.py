@@ -18,7 +18,7 @@ from replaydiff.replay.model import (
     Lane,
     Message,
     Rule,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -71,7 +71,7 @@ def store(
         lane: Version(name=str(lane), kind=kind, args={"model": model})
         for lane in dict.fromkeys((Lane.OLD, Lane.NEW, Lane.OLD2, *(one.lane for one in trials)))
     }
-    run = Run(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")
+    run = RunRecord(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")
     with open_store(path) as con:
         create_run(con, run, items)
         write_trials(con, trials)

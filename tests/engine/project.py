@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from replaydiff.replay.model import Run, ToolCall, Trace, Trial
+from replaydiff.replay.model import RunRecord, ToolCall, Trace, Trial
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import get_run, latest_run, list_runs
@@ -126,14 +126,14 @@ class Project:
             assert time.monotonic() < deadline, "the agent was not called"
             time.sleep(0.01)
 
-    def run(self, run_id: str | None = None) -> Run:
+    def run(self, run_id: str | None = None) -> RunRecord:
         """A run of the store; the latest without an id."""
         with open_store(self.store, read_only=True) as con:
             found = latest_run(con) if run_id is None else get_run(con, run_id)
         assert found is not None
         return found
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunRecord]:
         with open_store(self.store, read_only=True) as con:
             return list_runs(con)
 

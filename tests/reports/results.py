@@ -32,7 +32,7 @@ from replaydiff.replay.model import (
     Lane,
     Message,
     Rule,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -265,7 +265,7 @@ def item(
     )
 
 
-def run(lanes: tuple[Lane, ...] = (Lane.OLD, Lane.NEW), **changes: object) -> Run:
+def run(lanes: tuple[Lane, ...] = (Lane.OLD, Lane.NEW), **changes: object) -> RunRecord:
     """A finished run of a sample."""
     fields: dict[str, object] = {
         "id": RUN,
@@ -276,7 +276,7 @@ def run(lanes: tuple[Lane, ...] = (Lane.OLD, Lane.NEW), **changes: object) -> Ru
         "seed": 0,
         "sample": "2026-10",
     }
-    return Run(**{**fields, **changes})  # type: ignore[arg-type]
+    return RunRecord(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def result(numbers: dict[Verdict, int], **changes: object) -> DiffResult:

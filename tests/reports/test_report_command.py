@@ -21,7 +21,7 @@ from replaydiff.replay.model import (
     Item,
     Lane,
     Rule,
-    Run,
+    RunRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -54,7 +54,7 @@ def write_run(store: Path, run_id: str = RUN, hour: int = 10) -> None:
     ]
     lanes = {lane: Version(name=str(lane), kind=VersionKind.PYTHON) for lane in (Lane.OLD, Lane.NEW)}
     when = datetime(2026, 11, 20, hour)
-    run = Run(id=run_id, created_at=when, lanes=lanes, trials=3, seed=0, golden_path=None)
+    run = RunRecord(id=run_id, created_at=when, lanes=lanes, trials=3, seed=0, golden_path=None)
     trials = [
         Trial(
             run_id=run_id,

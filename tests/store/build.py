@@ -8,7 +8,7 @@ from typing import Any
 from replaydiff.replay.model import (
     Item,
     Lane,
-    Run,
+    RunRecord,
     Step,
     StepKind,
     ToolCall,
@@ -79,7 +79,7 @@ def rich_trace(trace_id: str) -> Trace:
     )
 
 
-def run(run_id: str, **fields: Any) -> Run:
+def run(run_id: str, **fields: Any) -> RunRecord:
     """A run of one Python version against another."""
     lanes = {
         Lane.OLD: Version(
@@ -87,7 +87,7 @@ def run(run_id: str, **fields: Any) -> Run:
         ),
         Lane.NEW: Version(name="next", kind=VersionKind.PYTHON, args={"model": "m"}),
     }
-    return Run(**{"id": run_id, "created_at": WHEN, "lanes": lanes, "trials": 1, "seed": 3, **fields})
+    return RunRecord(**{"id": run_id, "created_at": WHEN, "lanes": lanes, "trials": 1, "seed": 3, **fields})
 
 
 def items(count: int) -> list[Item]:

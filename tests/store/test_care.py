@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.cli import main
-from replaydiff.replay.model import Action, Decision, GradeState, Lane, Sample, SampleItem, Trace, Vote
+from replaydiff.replay.model import Action, Decision, GradeState, Lane, SampleItem, SampleRecord, Trace, Vote
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.decisions import add_decision, decisions
 from replaydiff.replay.store.samples import write_sample
@@ -91,7 +91,7 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = _store(tmp_path / "s.duckdb", _trace("old", 5), _trace("drawn", 5), _trace("new", 10))
-    sample = Sample(
+    sample = SampleRecord(
         name="may", created_at=datetime(2026, 6, 1), month="2026-05", where=None, by=(), size=1, seed=1, population=2
     )  # fmt: skip
     with open_store(path) as con:

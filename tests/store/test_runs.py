@@ -21,8 +21,8 @@ from replaydiff.replay.model import (
     Item,
     Lane,
     Rule,
-    Sample,
     SampleItem,
+    SampleRecord,
     ServedCall,
     Status,
     ToolCall,
@@ -222,7 +222,7 @@ def test_decisions_are_appended_in_order(con: DuckDBPyConnection) -> None:
     assert decisions(con) == given
 
 
-SAMPLE = Sample(
+SAMPLE = SampleRecord(
     name="oct",
     created_at=WHEN,
     month="2026-10",

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from replaydiff.replay.engine.tally import running
-from replaydiff.replay.model import Lane, Run
+from replaydiff.replay.model import Lane, RunRecord
 from replaydiff.replay.terminal.plain import one_line
 from replaydiff.reports import format as fmt
 from replaydiff.reports.html import render
@@ -28,7 +28,7 @@ _PAGE = 25
 class Line:
     """A run of the list."""
 
-    run: Run
+    run: RunRecord
     what: str
     versions: str
     items: int
