@@ -5,15 +5,22 @@
 **Order within a stratum.** By the MD5 of seed and trace id: the same traces give the same order whatever
 the order of import, the number of threads or the version of DuckDB.
 
-**Seats.** A stratum's first trace comes before every second one, so that no rare kind is lost while there
-is room. Every further seat goes by the highest average (Sainte-Laguë): the j-th trace of a stratum of N
-has priority N / (2j - 1). That puts all traces in one order, and the sample of size n is its first n: a
-larger sample always holds the smaller one of the same seed. Webster's method and its house monotony:
-Balinski & Young, *Fair Representation*, 1982.
+**Order of the draw.** The j-th trace of a stratum of N has the position (j − u) / N, where u in [0, 1) is the
+stratum's own, from the MD5 of seed and stratum; traces are drawn by position. Up to position t a stratum has
+then ⌊t·N + u⌋ drawn traces, which is t·N rounded up or down: systematic sampling with a random start in each
+stratum (Cochran, *Sampling Techniques*, 1977, §8.1 and §8.5). Every trace has the same chance, however rare
+its kind. Every fifth draw (`RESERVE`) is a reserve for kinds that would be missed: it goes to the largest
+stratum without a drawn trace, and back to the order above where there is none. None of this depends on the
+size: a larger sample holds the smaller one of the same seed.
 
-**Weights.** A drawn trace stands for N / n traces: those of its stratum, shared among its n drawn ones. Where
-there are more strata than seats, the traces of the strata without a seat are shared evenly among the drawn
-traces of the smallest strata that have one. So the weights always add up to the population.
+**Weights.** A drawn trace stands for N / n traces of its cell. The largest strata are cells of their own,
+down to the first one without a drawn trace. The rarer ones below it hold no reserve draw, so their drawn
+traces stand for all of them alike: pooled by their set of tools (`{cancel_order, get_order_status}`) where
+the strata are made by tool path, and what is left as `{other}`. A pool without a drawn trace, or whose traces
+would weigh more than three times the average, joins `{other}`; where `{other}` itself is such a pool, all
+pools join it, then the smallest strata. An item's `stratum` names its cell. So the weights add up to the
+population. Since a fifth of the draws at the most goes to kinds that hardly count, the design effect stays
+near 1.25 or below (`effective_size`).
 
 **Who cannot be drawn.** Traces that came without content, and those that had not ended when they were
 recorded (`replay.model.TraceState`): there is nothing to replay, or half a recording. They are no part of the
@@ -22,8 +29,11 @@ population, and the draw says how many they are.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay import clock
@@ -36,6 +46,11 @@ if TYPE_CHECKING:
 
 MAX_SIZE = 999_999
 """DuckDB's limit on the n smallest of a group, and far beyond what anyone replays."""
+RESERVE = 5
+"""One draw of so many is kept for a stratum that has none yet."""
+OTHER = "{other}"
+_HEAVIEST = 3.0
+"""How many times the average weight the traces of a pool may weigh."""
 
 
 class Draw(NamedTuple):
@@ -69,20 +84,20 @@ def draw(
     """
     if not 1 <= size <= MAX_SIZE:
         raise InputError(f"the size of a sample must be between 1 and {MAX_SIZE}, not {size}")
-    seats, unfit = _seats(con, size, seed, by, month, where, exclude)
-    if not seats:
-        raise InputError(_nothing(month, where, exclude, unfit))
-    population = seats[0].population
-    weights = _weights(seats)
+    found = _candidates(con, size, seed, by, month, where, exclude)
+    if not found.by_size:
+        raise InputError(_nothing(month, where, exclude, found.unfit))
+    drawn = list(_drawn(found, min(size, found.population)))
+    cells = _cells(found, drawn)
     items = [
         SampleItem(
             sample=name,
-            trace_id=seat.trace_id,
+            trace_id=one.trace_id,
             position=position,
-            stratum=seat.stratum,
-            weight=weights[seat.stratum],
+            stratum=cells[one.stratum].name,
+            weight=cells[one.stratum].weight,
         )
-        for position, seat in enumerate(seats)
+        for position, one in enumerate(drawn)
     ]
     sample = SampleRecord(
         name=name,
@@ -92,39 +107,80 @@ def draw(
         by=tuple(by),
         size=size,
         seed=seed,
-        population=population,
+        population=found.population,
     )
-    return Draw(sample, items, [*_unfit(unfit), *_warnings(seats)])
+    return Draw(sample, items, [*_unfit(found.unfit), *_pooled(found, cells)])
 
 
-class _Seat(NamedTuple):
+def effective_size(items: Iterable[SampleItem]) -> float:
+    """Return (Σw)² / Σw²: how many equally weighted items tell as much (Kish 1965, §11.7)."""
+    weights = [item.weight for item in items]
+    return math.fsum(weights) ** 2 / math.fsum(weight * weight for weight in weights)
+
+
+class _Candidate(NamedTuple):
+    """A trace that may be drawn."""
+
     trace_id: str
     stratum: str
     traces: int
     """How many the stratum has."""
+    pool: str
+    """The pool its stratum belongs to where it is too rare for a cell of its own."""
+    pool_traces: int
+    """How many traces the pool's strata have together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidates:
+    """What a draw chooses from: as much of it as the size can reach."""
+
+    by_position: Sequence[_Candidate]
+    by_size: Sequence[_Candidate]
+    """The first trace of each stratum, the largest stratum first."""
     population: int
     strata: int
+    unfit: Mapping[str, int]
+    """State → number of the traces that fit but cannot be drawn."""
+
+    @property
+    def has_kinds(self) -> bool:
+        """Whether any two traces are of one stratum; otherwise none is rarer than another."""
+        return self.by_size[0].traces > 1
 
 
-_SEATS = """
-WITH strata AS (
-    SELECT stratum, count(*) AS traces, arg_min(trace_id, hash, {size}) AS ids
-    FROM (SELECT trace_id, {stratum} AS stratum, {hash} AS hash FROM {chosen} {without} AND {fit})
+_CANDIDATES = """
+WITH strata AS MATERIALIZED (
+    SELECT stratum, any_value(pool) AS pool, count(*) AS traces, arg_min(trace_id, hash, {size}) AS ids,
+        ('0x' || left(md5('{seed}:stratum:' || stratum), 13))::UBIGINT / pow(2, 52) AS start
+    FROM (SELECT trace_id, {stratum} AS stratum, {pool_value} AS pool, {hash} AS hash
+          FROM {chosen} {without} AND {fit})
     GROUP BY stratum
+), pooled AS MATERIALIZED (
+    SELECT *, sum(traces) OVER (PARTITION BY pool)::BIGINT AS pool_traces
+    FROM (SELECT * REPLACE ({pool} AS pool) FROM strata)
 ), candidates AS (
-    SELECT unnest(ids) AS trace_id, generate_subscripts(ids, 1) AS place, stratum, traces FROM strata
+    SELECT unnest(ids) AS trace_id, generate_subscripts(ids, 1) AS place, * FROM pooled
+), totals AS (
+    SELECT sum(traces)::BIGINT AS population, count(*) AS strata FROM strata
+), by_position AS (
+    SELECT row_number() OVER (ORDER BY (place - start) / traces, {hash}, trace_id) AS turn, *
+    FROM candidates ORDER BY turn LIMIT {size}
+), by_size AS (
+    SELECT row_number() OVER (ORDER BY traces DESC, {hash}, trace_id) AS turn, *
+    FROM (SELECT ids[1] AS trace_id, * FROM pooled) ORDER BY turn LIMIT {size}
 )
-SELECT trace_id, stratum, traces,
-    (SELECT sum(traces) FROM strata)::BIGINT, (SELECT count(*) FROM strata)
-FROM candidates
-ORDER BY CASE WHEN place = 1 THEN 'inf'::DOUBLE ELSE traces / (2 * place - 1) END DESC,
-    traces DESC, {hash}, trace_id
-LIMIT {size}
+SELECT listing, trace_id, stratum, traces, pool, pool_traces, population, strata
+FROM (SELECT 'position' AS listing, turn, trace_id, stratum, traces, pool, pool_traces FROM by_position
+      UNION ALL SELECT 'size', turn, trace_id, stratum, traces, pool, pool_traces FROM by_size), totals
+ORDER BY listing, turn
 """
 _FIT = f"state = '{TraceState.COMPLETE}'"
+_TOOL_PATH = "tool_path"
+_TOOL_SET = "'{{' || array_to_string(list_sort(list_distinct(string_split({path}, '>'))), ', ') || '}}'"
 
 
-def _seats(
+def _candidates(
     con: DuckDBPyConnection,
     size: int,
     seed: int,
@@ -132,53 +188,119 @@ def _seats(
     month: str | None,
     where: str | None,
     exclude: Collection[str],
-) -> tuple[list[_Seat], dict[str, int]]:
-    """The seats in order of the draw; and state → number of the traces that fit but cannot be drawn."""
+) -> _Candidates:
     fields = [f"coalesce(nullif({field_text(field)}, ''), '-')" for field in by]
+    # The set of tools is worked out once for each stratum, from the fields of one of its traces.
+    parts = [
+        _TOOL_SET.format(path=f"pool[{place}]") if field == _TOOL_PATH else f"pool[{place}]"
+        for place, field in enumerate(by, start=1)
+    ]
     with guarded(con, where) as cursor:
         chosen, values = selection(cursor, where, month)
         if exclude:
             values["exclude"] = sorted(exclude)
         without = "AND trace_id NOT IN (SELECT unnest($exclude::VARCHAR[]))" if exclude else ""
-        query = _SEATS.format(
+        query = _CANDIDATES.format(
             size=size,
+            seed=int(seed),
             stratum=" || ' | ' || ".join(fields) or "'-'",
+            pool_value=f"[{', '.join(fields)}]" if _TOOL_PATH in by else f"'{OTHER}'",
+            pool=" || ' | ' || ".join(parts) if _TOOL_PATH in by else "pool",
             hash=f"md5('{int(seed)}:' || trace_id)",
             chosen=chosen,
             without=without,
             fit=_FIT,
         )
-        seats = [_Seat(*row) for row in cursor.execute(query, values).fetchall()]
+        rows = cursor.execute(query, values).fetchall()
         unfit = cursor.execute(
             f"SELECT state, count(*) FROM {chosen} {without} AND NOT {_FIT} GROUP BY state", values
         ).fetchall()
-    return seats, dict(unfit)
+    listings: dict[str, list[_Candidate]] = {"position": [], "size": []}
+    for listing, *found, _, _ in rows:
+        listings[listing].append(_Candidate(*found))
+    population, strata = rows[0][-2:] if rows else (0, 0)
+    return _Candidates(
+        by_position=listings["position"],
+        by_size=listings["size"],
+        population=population,
+        strata=strata,
+        unfit=dict(unfit),
+    )
 
 
-def _weights(seats: Sequence[_Seat]) -> dict[str, float]:
-    """Stratum → how many traces one of its drawn ones stands for."""
-    drawn = Counter(seat.stratum for seat in seats)
-    traces = {seat.stratum: seat.traces for seat in seats}
-    smallest = min(traces.values())
-    last = {stratum for stratum, count in traces.items() if count == smallest}
-    unseated = seats[0].population - sum(traces.values())
-    share = unseated / sum(drawn[stratum] for stratum in last)
-    return {
-        stratum: count / drawn[stratum] + (share if stratum in last else 0.0)
-        for stratum, count in traces.items()
-    }
+def _drawn(found: _Candidates, size: int) -> Iterator[_Candidate]:
+    """Yield the traces in the order of the draw."""
+    drawn: set[str] = set()
+    strata: set[str] = set()
+    by_position, by_size = iter(found.by_position), iter(found.by_size)
+    for turn in range(1, size + 1):
+        one = None
+        if found.has_kinds and turn % RESERVE == 0:
+            one = next((first for first in by_size if first.stratum not in strata), None)
+        if one is None:
+            one = next(trace for trace in by_position if trace.trace_id not in drawn)
+        drawn.add(one.trace_id)
+        strata.add(one.stratum)
+        yield one
 
 
-def _warnings(seats: Sequence[_Seat]) -> list[str]:
-    traces = {seat.stratum: seat.traces for seat in seats}
-    strata, population = seats[0].strata, seats[0].population
-    unseated = population - sum(traces.values())
-    if strata <= len(traces):
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """Strata whose drawn traces stand for all their traces alike."""
+
+    name: str
+    traces: int
+    drawn: int
+
+    @property
+    def weight(self) -> float:
+        """How many traces a drawn one stands for; infinite where none is drawn."""
+        return self.traces / self.drawn if self.drawn else math.inf
+
+
+def _cells(found: _Candidates, drawn: Sequence[_Candidate]) -> Mapping[str, _Cell]:
+    """Return the cell of each stratum that has a drawn trace."""
+    counts = Counter(one.stratum for one in drawn)
+    heaviest = _HEAVIEST * found.population / len(drawn)
+    large = list(takewhile(lambda first: counts[first.stratum], found.by_size))
+    if not found.has_kinds and len(large) < found.strata:
+        large = []
+    named = {first.stratum for first in large}
+    rare = [one for one in drawn if one.stratum not in named]
+    named_traces: Counter[str] = Counter()
+    for first in large:
+        named_traces[first.pool] += first.traces
+    pools = [
+        _Cell(name, traces - named_traces[name], count)
+        for (name, traces), count in Counter((one.pool, one.pool_traces) for one in rare).items()
+        if name != OTHER
+    ]
+    pools = [pool for pool in pools if pool.weight <= heaviest]
+    traces = found.population - sum(named_traces.values())
+    other = _Cell(
+        OTHER,
+        traces - sum(pool.traces for pool in pools),
+        len(rare) - sum(pool.drawn for pool in pools),
+    )
+    if other.traces and other.weight > heaviest:
+        pools, other = [], _Cell(OTHER, traces, len(rare))
+    while large and other.traces and other.weight > heaviest:
+        last = large.pop()
+        other = _Cell(OTHER, other.traces + last.traces, other.drawn + counts[last.stratum])
+    cells = {first.stratum: _Cell(first.stratum, first.traces, counts[first.stratum]) for first in large}
+    by_pool = {pool.name: pool for pool in pools}
+    return {one.stratum: cells.get(one.stratum) or by_pool.get(one.pool, other) for one in drawn}
+
+
+def _pooled(found: _Candidates, cells: Mapping[str, _Cell]) -> list[str]:
+    named = {stratum: cell.traces for stratum, cell in cells.items() if cell.name == stratum}
+    if len(named) == found.strata:
         return []
+    rest = found.population - sum(named.values())
     return [
-        f"{strata - len(traces)} of {strata} strata, with {unseated} of {population} traces, have no trace "
-        "in the sample and are counted with the smallest strata that have one; "
-        "choose a larger --size or a coarser --by"
+        f"{found.strata - len(named)} of {found.strata} strata, with {rest} of {found.population} traces, "
+        "are too rare for weights of their own and are pooled; choose a larger --size or a coarser --by to "
+        "pool fewer"
     ]
 
 

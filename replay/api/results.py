@@ -118,6 +118,13 @@ class Sample:
         """How many traces it was drawn from."""
         return self.record.population
 
+    @property
+    def effective_size(self) -> float:
+        """How many equally weighted items tell as much as these."""
+        from replaydiff.replay.sampling import effective_size
+
+        return effective_size(self.items)
+
     def __len__(self) -> int:
         return len(self.items)
 
@@ -130,6 +137,7 @@ class Sample:
             **asdict(self.record),
             "created_at": self.record.created_at.isoformat(),
             "created": self.created,
+            "effective_size": self.effective_size,
             "warnings": list(self.warnings),
             "items": [
                 {

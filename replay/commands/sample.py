@@ -52,9 +52,11 @@ def sample(
 ) -> None:
     """Draw a stratified, reproducible sample of traces.
 
-    Every kind of trace (--by) is drawn once before any is drawn twice; further draws follow how many traces
-    a kind has. The same seed over the same traces draws the same sample, and a larger --size only adds to
-    it. Each drawn trace carries a weight: how many traces it stands for.
+    Each kind of trace (--by) is drawn as often as its share of the traces asks for; a fifth of the sample is
+    kept for the largest kinds that would have no trace otherwise. Kinds too rare for that are pooled, by
+    their set of tools, then as {other}. The same seed over the same traces draws the same sample, and a
+    larger --size only adds to it. Each drawn trace carries a weight: how many traces it stands for. The
+    effective size is how many traces of equal weight would tell as much.
 
     \b
     Examples:
@@ -89,7 +91,10 @@ def _show(drawn: Sample) -> None:
         rows.append((f"{len(ordered) - _SHOWN_STRATA} more strata", folded))
     where = f" where {one_line(sample.where, 60)}" if sample.where else ""
     month = f" of {sample.month}" if sample.month else ""
-    show(f"{sample.name}: {len(items)} of {sample.population} traces{month}{where}, seed {sample.seed}")
+    show(
+        f"{sample.name}: {len(items)} of {sample.population} traces{month}{where}, seed {sample.seed}; "
+        f"effective size {drawn.effective_size:.0f}"
+    )
     show(
         table(
             (

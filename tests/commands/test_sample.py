@@ -74,7 +74,7 @@ def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, 
         "next: replay run --sample 2026-10 --old OLD --new NEW\n"
     )
     assert result.out == (
-        "2026-10: 6 of 20 traces of 2026-10, seed 3\n"
+        "2026-10: 6 of 20 traces of 2026-10, seed 3; effective size 6\n"
         "TOOL_PATH             TRACES  DRAWN  WEIGHT\n"
         "a                          7      2     3.5\n"
         "a>b                        7      2     3.5\n"
@@ -96,10 +96,12 @@ def test_json_and_what_is_kept(replay: Replay, store: Path) -> None:
         "sept",
         "--json",
     )
-    assert (result.code, result.err.startswith("warning: 1 of 6 strata")) == (0, True)
+    assert (result.code, result.err.startswith("warning: 2 of 6 strata")) == (0, True)
     document = json.loads(result.out)
     items = document.pop("items")
     assert document.pop("created_at") == "2026-11-20T00:00:00"
+    weights = [item["weight"] for item in items]
+    assert document.pop("effective_size") == pytest.approx(sum(weights) ** 2 / sum(w * w for w in weights))
     assert document.pop("warnings") == [result.err.removeprefix("warning: ").rstrip("\n")]
     assert document == {
         "name": "sept",
@@ -119,7 +121,9 @@ def test_json_and_what_is_kept(replay: Replay, store: Path) -> None:
 
 def test_without_month_all_traces_are_meant(replay: Replay, store: Path) -> None:
     result = replay("sample", "--size", "63", "--where", "metadata.plan = 'gold'")
-    assert result.out.startswith("all: 31 of 31 traces where metadata.plan = 'gold', seed 0\n")
+    assert result.out.startswith(
+        "all: 31 of 31 traces where metadata.plan = 'gold', seed 0; effective size 31\n"
+    )
 
 
 def test_the_same_again_is_no_error_and_another_needs_a_name(replay: Replay, store: Path) -> None:

@@ -1,4 +1,4 @@
-"""The draw: reproducible, nested, fair to rare kinds, with weights that add up."""
+"""The draw: reproducible, nested, proportional with a reserve for rare kinds, with weights that add up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.sampling import Draw, draw
+from replaydiff.replay.sampling import OTHER, RESERVE, Draw, draw, effective_size
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.store.build import calls, trace
@@ -65,31 +65,30 @@ def test_what_holds_for_every_draw(strata: list[int], size: int, more: int, seed
     assert [item.trace_id for item in larger][: len(ids)] == ids, "a larger draw holds the smaller one"
     assert sum(item.weight for item in items) == pytest.approx(population)
     drawn = Counter(item.stratum for item in items)
-    if size >= len(strata):
-        assert len(drawn) == len(strata), "no rare kind is lost while there is room"
-        assert warnings == []
-        for item in items:
+    for item in items:
+        if item.stratum != OTHER:
             assert item.weight == pytest.approx(strata[int(item.stratum[1:])] / drawn[item.stratum])
-    else:
-        assert set(drawn.values()) == {1}
-        assert (
-            sorted((strata[int(kind[1:])] for kind in drawn), reverse=True)
-            == (sorted(strata, reverse=True)[:size])
-        ), "where there are too few seats the largest kinds get them"
-        assert len(warnings) == 1
+    # All that is not pooled is larger than all that is, or as large.
+    pooled = [count for kind, count in enumerate(strata) if f"m{kind}" not in drawn]
+    assert bool(warnings) == bool(pooled)
+    assert min((strata[int(kind[1:])] for kind in drawn if kind != OTHER), default=60) >= max(
+        pooled, default=0
+    )
+    assert max(item.weight for item in items) <= 3 * population / len(items) + 1e-9 or len(drawn) == 1
 
 
-@given(st.lists(st.integers(20, 400), min_size=2, max_size=6), st.integers(0, 5))
-@settings(max_examples=20, deadline=None)
-def test_seats_are_close_to_proportional(strata: list[int], seed: int) -> None:
+@given(st.lists(st.integers(1, 400), min_size=2, max_size=30), st.integers(10, 80), st.integers(0, 5))
+@settings(max_examples=40, deadline=None)
+def test_draws_are_proportional_but_for_the_reserve(strata: list[int], size: int, seed: int) -> None:
     with memory(strata) as con:
-        items = by_model(con, 60, seed).items
-    drawn = Counter(item.stratum for item in items)
-    population, size = sum(strata), min(60, sum(strata))
+        items = by_model(con, size, seed).items
+    drawn = Counter(int(item.trace_id.partition("-")[0]) for item in items)
+    population, size = sum(strata), len(items)
     for kind, count in enumerate(strata):
-        exact = size * count / population
-        # A first seat for every kind may take some from the others; beyond that the rounding is Webster's.
-        assert exact - len(strata) <= drawn[f"m{kind}"] <= max(exact + 1, 1)
+        # A fifth is reserved, and what is left is rounded up or down in each stratum on its own.
+        least = (size - size // RESERVE - len(strata)) * count / population - 1
+        most = (size + len(strata)) * count / population + 1
+        assert least <= drawn[kind] <= most
 
 
 def test_every_trace_is_drawn_about_as_often_as_its_stratum_says() -> None:
@@ -101,19 +100,78 @@ def test_every_trace_is_drawn_about_as_often_as_its_stratum_says() -> None:
     assert all(25 <= hits[f"{kind}-{n}"] <= 95 for kind, size in ((0, 30), (1, 10)) for n in range(size))
 
 
+def test_the_reserve_finds_the_largest_kinds_that_would_be_missed() -> None:
+    """A hundred kinds of one to a hundred traces beside one of ten thousand."""
+    strata = [10_000, *range(1, 101)]
+    with memory(strata) as con:
+        for seed in range(5):
+            items = by_model(con, 100, seed).items
+            kinds = {int(item.trace_id.partition("-")[0]) for item in items}
+            reserved = [int(item.trace_id.partition("-")[0]) for item in items[RESERVE - 1 :: RESERVE]]
+            assert {100, 99, 98, 97, 96, 95, 94, 93, 92, 91} <= kinds
+            assert len(kinds) > 30
+            assert reserved == sorted(reserved, key=lambda kind: -strata[kind]), "the largest first"
+            assert [item.weight for item in items if item.stratum == "m100"] == [100.0]
+
+
+def _zipf(paths: int, exponent: float, traces: int = 3000) -> list[int]:
+    shares = [1 / rank**exponent for rank in range(1, paths + 1)]
+    return [max(1, round(traces * share / sum(shares))) for share in shares]
+
+
+@pytest.mark.parametrize(("paths", "exponent"), [(137, 1.6), (300, 1.2), (600, 1.4)])
+def test_long_tails_cost_little(paths: int, exponent: float) -> None:
+    strata = _zipf(paths, exponent)
+    with memory(strata) as con:
+        for size in (50, 100, 200):
+            effects = [size / effective_size(by_model(con, size, seed).items) for seed in range(8)]
+            assert max(effects) <= 1.5, (size, effects)
+
+
+def test_weighted_means_find_the_truth_on_a_long_tail() -> None:
+    """The bias of a mean over the population is far below its error, for what sits in head, middle or tail."""
+    strata = _zipf(300, 1.2)
+    population, size, seeds = sum(strata), 50, 60
+    parts = {"head": (0, 1), "middle": (8, 30), "tail": (30, 300)}
+    truth = {name: sum(strata[low:high]) / population for name, (low, high) in parts.items()}
+    found: dict[str, list[float]] = {name: [] for name in parts}
+    with memory(strata) as con:
+        for seed in range(seeds):
+            items = by_model(con, size, seed).items
+            for name, (low, high) in parts.items():
+                inside = [i.weight for i in items if low <= int(i.trace_id.partition("-")[0]) < high]
+                found[name].append(sum(inside) / population)
+    for name, shares in found.items():
+        mean = sum(shares) / seeds
+        spread = math.sqrt(sum((share - mean) ** 2 for share in shares) / seeds)
+        simple = math.sqrt(truth[name] * (1 - truth[name]) / size)
+        assert abs(mean - truth[name]) < 0.02, (name, mean, truth[name])
+        assert math.hypot(spread, mean - truth[name]) < simple, "no worse than fifty drawn without strata"
+
+
 def in_words(strata: list[int], size: int, seed: int) -> list[str]:
     """The rule of the module's docstring, done by hand: nothing of DuckDB's own decides the draw."""
 
-    def digest(trace_id: str) -> str:
-        return hashlib.md5(f"{seed}:{trace_id}".encode(), usedforsecurity=False).hexdigest()
+    def digest(text: str) -> str:
+        return hashlib.md5(f"{seed}:{text}".encode(), usedforsecurity=False).hexdigest()
 
-    seats = []
-    for kind, count in enumerate(strata):
-        ordered = sorted((f"{kind}-{n}" for n in range(count)), key=digest)
-        for place, trace_id in enumerate(ordered, start=1):
-            priority = math.inf if place == 1 else count / (2 * place - 1)
-            seats.append((-priority, -count, digest(trace_id), trace_id))
-    return [trace_id for *_, trace_id in sorted(seats)[:size]]
+    ordered = {
+        kind: sorted((f"{kind}-{n}" for n in range(count)), key=digest) for kind, count in enumerate(strata)
+    }
+    waiting = sorted(
+        ((j - int(digest(f"stratum:m{kind}")[:13], 16) / 2**52) / len(ids), digest(trace_id), trace_id)
+        for kind, ids in ordered.items()
+        for j, trace_id in enumerate(ids, start=1)
+    )
+    missed = sorted(ordered, key=lambda kind: (-strata[kind], digest(ordered[kind][0])))
+    drawn: list[str] = []
+    while len(drawn) < min(size, sum(strata)):
+        missed = [kind for kind in missed if not set(drawn) & set(ordered[kind])]
+        if len(drawn) % 5 == 4 and missed and max(strata) > 1:
+            drawn.append(ordered[missed[0]][0])
+        else:
+            drawn.append(next(trace_id for *_, trace_id in waiting if trace_id not in drawn))
+    return drawn
 
 
 @given(STRATA, st.integers(1, 80), st.integers(-5, 5))
@@ -129,10 +187,27 @@ def test_where_all_are_different_each_weighs_the_same() -> None:
         sample, items, warnings = by_model(con, 8)
     assert {item.weight for item in items} == {5.0}
     assert warnings == [
-        "32 of 40 strata, with 32 of 40 traces, have no trace in the sample and are counted with the "
-        "smallest strata that have one; choose a larger --size or a coarser --by"
+        "40 of 40 strata, with 40 of 40 traces, are too rare for weights of their own and are pooled; choose a "
+        "larger --size or a coarser --by to pool fewer"
     ]
     assert sample.size == 8
+
+
+def test_rare_tool_paths_are_pooled_by_their_set_of_tools(tmp_path: Path) -> None:
+    """Sixty paths over a and b, each of its own length, beside a common path; and by a second field."""
+    common = [trace(f"c{n}", tool_calls=calls("x")) for n in range(200)]
+    rare = [trace(f"r{n}", tool_calls=calls(*["a", "b"] * (1 + n // 2), *["a"] * (n % 2))) for n in range(60)]
+    with open_store(tmp_path / "s.duckdb") as con:
+        write_traces(con, [*common, *rare])
+        items = draw(con, name="s", size=30, seed=0).items
+        cells = Counter(item.stratum for item in items)
+        assert cells["{a, b}"] >= 4
+        pooled = {item.weight for item in items if item.stratum == "{a, b}"}
+        assert len(pooled) == 1
+        alone = len([stratum for stratum in cells if ">" in stratum])
+        assert pooled.pop() * cells["{a, b}"] == pytest.approx(60 - alone)
+        both = draw(con, name="s", size=30, seed=0, by=("metadata.plan", "tool_path")).items
+        assert "- | {a, b}" in {item.stratum for item in both}
 
 
 @pytest.fixture(scope="module")
