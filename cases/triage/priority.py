@@ -53,6 +53,11 @@ class Entry:
     alike: tuple[ItemVerdict, ...] = field(default=())
     """Near-duplicates of the same class, which are not shown on their own."""
 
+    @property
+    def key(self) -> str:
+        """What a decision about the entry is stored under."""
+        return decision_key(self.item)
+
 
 def prioritised_entries(
     con: DuckDBPyConnection,

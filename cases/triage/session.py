@@ -213,7 +213,7 @@ class Session:
             "why does it need no case (Enter: back)", default="", show_default=False
         ).strip()
         if not reason:
-            click.echo("nothing was put aside")
+            click.echo("nothing was set aside")
             return
         items = [entry.item.item]
         if entry.alike and click.confirm(f"the {len(entry.alike)} alike too?", default=False):

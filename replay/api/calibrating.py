@@ -6,10 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.settings import Settings
+
+if TYPE_CHECKING:
+    from replaydiff.diff.judge.labels import LabelRow as LabelRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +41,76 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
         return self.document
+
+
+class LabelSheets:
+    """The label sheets of a run: everyone who labels fills a file of their own with the same rows."""
+
+    def __init__(self, store: Path, settings: Settings, run_id: str) -> None:
+        self._store, self._settings = store, settings
+        self.run_id = run_id
+
+    @classmethod
+    def of(cls, store: Path, settings: Settings, run: str) -> LabelSheets:
+        """Return the sheets of a run, by a unique beginning of its id.
+
+        Raises:
+            UnknownNameError: there is no such run.
+        """
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import get_run
+
+        with open_store(store, read_only=True) as con:
+            return cls(store, settings, get_run(con, run).id)
+
+    def paths(self) -> dict[str, Path]:
+        """Return the sheets that exist: the person's name as it is in the file's name, and the file."""
+        from replaydiff.diff.judge import labels
+
+        return {path.stem.partition(".")[2]: path for path in labels.sheets_of(self._settings, self.run_id)}
+
+    def path_of(self, person: str) -> Path:
+        """Return where this person's sheet is, or will be."""
+        from replaydiff.diff.judge import labels
+
+        return labels.own_sheet(self._settings, self.run_id, person)
+
+    def rows(self, person: str) -> list[LabelRow]:
+        """Return the rows of a person's sheet; empty where there is none.
+
+        Raises:
+            InputError: the file cannot be read, or is not a label sheet.
+        """
+        from replaydiff.diff.judge import labels
+
+        path = self.path_of(person)
+        return labels.read(path) if path.exists() else []
+
+    def draw(self, person: str, *, size: int) -> None:
+        """Write a person's sheet, unless it exists.
+
+        Raises:
+            InputError: the judge gave no response of the run a score.
+        """
+        from replaydiff.diff.judge import labels
+        from replaydiff.replay.store.connection import open_store
+
+        path = self.path_of(person)
+        if path.exists():
+            return
+        with open_store(self._store, read_only=True) as con:
+            drawn = labels.draw_sheet(con, self._settings, self.run_id, size=size)
+        labels.write_sheet(path, drawn)
+
+    def set_label(self, person: str, key: str, label: int | None, note: str = "") -> None:
+        """Put a label (None: none) and a note in one row of a person's sheet.
+
+        Raises:
+            InputError: there is no such sheet or row, or it cannot be written.
+        """
+        from replaydiff.diff.judge import labels
+
+        labels.set_label(self.path_of(person), key, label, note)
 
 
 def draw_sheet(store: Path, settings: Settings, run: str | None, path: Path, *, size: int, seed: int) -> int:

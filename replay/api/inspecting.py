@@ -38,13 +38,15 @@ EXPORTS = {
 """What can be exported, and the noun for one row of it."""
 
 
-def traces(store: Path, *, where: str | None, month: str | None, limit: int) -> tuple[list[Listed], int]:
+def traces(
+    store: Path, *, where: str | None, month: str | None, text: str | None, limit: int, offset: int
+) -> tuple[list[Listed], int]:
     """Return the newest traces that fit, and how many fit in all."""
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.listing import list_traces
 
     with open_store(store, read_only=True) as con:
-        return list_traces(con, where, month=month, limit=limit)
+        return list_traces(con, where, month=month, text=text, limit=limit, offset=offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,6 +355,18 @@ class StoreFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the store for writing: no other process writes meanwhile.
+
+        Raises:
+            StoreBusyError: another process holds it.
+        """
+        from replaydiff.replay.store.connection import open_store
+
+        with open_store(self.path):
+            yield
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
 
@@ -20,15 +20,18 @@ from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError, SettingsError
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.calibrating import Calibration
+    from replaydiff.diff.trend import TrendPoint
+    from replaydiff.replay.api.browsing import RunSummary, TrendSeries
+    from replaydiff.replay.api.calibrating import Calibration, LabelSheets
     from replaydiff.replay.api.golden import GoldenSet, PushResult
     from replaydiff.replay.api.importing import Display, LiveOptions
     from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
-    from replaydiff.replay.api.reviewing import Promotion
+    from replaydiff.replay.api.reviewing import Promotion, Reviewer
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.api.single_cases import StartedVersion
     from replaydiff.replay.engine.items import Source
-    from replaydiff.replay.model import Case, Trace
+    from replaydiff.replay.engine.tally import Told
+    from replaydiff.replay.model import Case, Trace, Trial
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.listing import Listed
     from replaydiff.replay.store.rejects import StoredReject
@@ -133,14 +136,65 @@ class Project:
     # --- look ---
 
     def traces(
-        self, *, where: str | None = None, month: str | None = None, limit: int = 20
+        self,
+        *,
+        where: str | None = None,
+        month: str | None = None,
+        text: str | None = None,
+        limit: int = 20,
+        offset: int = 0,
     ) -> tuple[list[Listed], int]:
-        """Return the newest traces that fit a condition, and how many fit in all."""
+        """Return the newest traces that fit, newest first, and how many fit in all.
+
+        Args:
+            where: a condition on traces, as of `replay traces --where`.
+            month: `YYYY-MM`.
+            text: only traces that contain it in their id, session, user, input, response, tools or error.
+            limit: the most traces to return.
+            offset: how many of the newest to leave out.
+
+        Raises:
+            InputError: the condition or the month cannot be used.
+        """
         from replaydiff.replay.api import inspecting
 
-        return inspecting.traces(self.store, where=where, month=month, limit=limit)
+        return inspecting.traces(self.store, where=where, month=month, text=text, limit=limit, offset=offset)
 
     atraces = in_thread(traces)
+
+    def trace(self, trace_id: str) -> Trace:
+        """Return the trace of this id.
+
+        Raises:
+            UnknownNameError: there is none.
+        """
+        from replaydiff.replay.api import browsing
+
+        return browsing.trace(self.store, trace_id)
+
+    def trace_months(self) -> list[tuple[str, int]]:
+        """Return each month that has traces, oldest first, with their number."""
+        from replaydiff.replay.api import browsing
+
+        return browsing.trace_months(self.store)
+
+    def runs(self) -> list[RunSummary]:
+        """Return the runs of the store, newest first."""
+        from replaydiff.replay.api import browsing
+
+        return browsing.runs(self.store)
+
+    def running(self) -> list[Told]:
+        """Return the runs in progress; reads no store, so it works while a run holds it."""
+        from replaydiff.replay.api import browsing
+
+        return browsing.running(self.store)
+
+    def pending_trials(self, run: str) -> list[Trial]:
+        """Return the trials of a run in progress that ended and are not in the store yet."""
+        from replaydiff.replay.api import browsing
+
+        return browsing.pending_trials(self.store, run)
 
     def find(
         self,
@@ -466,6 +520,24 @@ class Project:
 
     atrend = in_thread(trend)
 
+    def trend_series(self) -> list[TrendSeries]:
+        """Return the series of runs that a metric can be followed over, that of the latest run first."""
+        from replaydiff.replay.api import browsing
+
+        return browsing.trend_series(self.store)
+
+    def trend_points(
+        self, series: TrendSeries, metric: str, lane: str = "new", *, last: int = 12
+    ) -> list[TrendPoint]:
+        """Return a metric in a lane over the last runs of a series; empty where no run has it.
+
+        Raises:
+            UnknownNameError: there is no such lane.
+        """
+        from replaydiff.replay.api import browsing
+
+        return browsing.trend_points(self.store, self.settings, series, metric, lane, last=last)
+
     # --- cases ---
 
     def triage(self, run: str | None = None, *, everything: bool = False, again: bool = False) -> TriageQueue:
@@ -488,33 +560,15 @@ class Project:
 
     def review(self, queue: TriageQueue) -> None:
         """Go through a triage queue at the terminal, one key for each decision."""
-        from replaydiff.cases.promote import person
-        from replaydiff.cases.triage.decisions import Decisions
         from replaydiff.cases.triage.session import Session
 
-        desk = Decisions(self.store, self.settings.golden_path, person(self.settings.root))
-        Session(queue.queue, desk, self.settings).run()
+        Session(queue.queue, self.reviewer().decisions, self.settings).run()
 
-    def view(self, *, port: int = 0, opened: Callable[[str], None] = print) -> None:
-        """Serve the local web page until interrupted; `opened` gets its address.
+    def reviewer(self) -> Reviewer:
+        """Return the person who git says works here, to decide on items one by one."""
+        from replaydiff.replay.api.reviewing import Reviewer
 
-        Raises:
-            InputError: the port is taken.
-        """
-        from replaydiff.cases.promote import person
-        from replaydiff.cases.triage.decisions import Decisions
-        from replaydiff.reports.view.cache import StoreCache
-        from replaydiff.reports.view.live import LiveRuns
-        from replaydiff.reports.view.server import serve
-        from replaydiff.reports.view.site import Site
-
-        golden = self.settings.golden_path
-        desk = Decisions(self.store, golden, person(self.settings.root))
-        serve(
-            Site(self.settings, StoreCache(self.store, golden), desk, LiveRuns(self.store)),
-            port=port,
-            opened=opened,
-        )
+        return Reviewer(self.store, self.settings)
 
     def promote(
         self,
@@ -657,6 +711,16 @@ class Project:
         from replaydiff.replay.api import calibrating
 
         return calibrating.own_sheet(self.store, self.settings, run, size=size, seed=seed)
+
+    def label_sheets(self, run: str) -> LabelSheets:
+        """Return the label sheets of a run, one for each person who labels.
+
+        Raises:
+            UnknownNameError: there is no such run.
+        """
+        from replaydiff.replay.api.calibrating import LabelSheets
+
+        return LabelSheets.of(self.store, self.settings, run)
 
     def label_sheet(self, path: str | Path) -> tuple[int, int]:
         """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""

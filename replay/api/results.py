@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from replaydiff.cases.check.outcome import CheckResult
     from replaydiff.cases.triage.priority import Entry
     from replaydiff.cases.triage.queue import Queue
-    from replaydiff.diff.result import DiffResult, Gate, ItemVerdict, LaneSummary, MetricDelta
+    from replaydiff.diff.result import DiffResult as DiffResult
+    from replaydiff.diff.result import Gate, ItemVerdict, LaneSummary, MetricDelta
     from replaydiff.importers.ingest import Report
     from replaydiff.replay.api.project import Project
+    from replaydiff.replay.api.reviewing import Reviewer
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.model import Lane, SampleItem, SampleRecord, Status, Version
 
@@ -411,6 +413,24 @@ class TriageQueue:
     def entries(self) -> tuple[Entry, ...]:
         """Each with its reasons; near-duplicates are one entry."""
         return self.queue.entries
+
+    @property
+    def result(self) -> DiffResult:
+        """What changed in the run."""
+        return self.queue.result
+
+    def decided(self, reviewer: Reviewer) -> int:
+        """Return how many items are decided: before the queue was read, and by this reviewer since."""
+        from replaydiff.cases.triage.priority import decision_key
+
+        here = reviewer.decided() & {decision_key(item) for item in self.queue.result.items}
+        return self.queue.decided + len(here)
+
+    def title(self, entry: Entry) -> str:
+        """Return the class of an entry for people, such as `regressed`."""
+        from replaydiff.cases.triage.queue import kind
+
+        return kind(entry)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.errors import InputError, ReplayError, SettingsError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.cases.promote import FoundItem, Proposal
+    from replaydiff.cases.triage.priority import Entry as Entry
     from replaydiff.diff.judge.judge import Judge
-    from replaydiff.replay.model import Case
+    from replaydiff.replay.model import Case, Decision, RunRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,131 @@ class Promotion:
     """`recording`, `old` or `new`."""
     drafts: tuple[str, ...] = ()
     """Traits that a model drafted; they count once a person moves them to the expected ones."""
+
+
+class Reviewer:
+    """A person who decides on items of runs one by one; each decision can be taken back.
+
+    Each is one record in the store; a promotion is one line of the golden set as well. The store is opened
+    for each decision alone, so other processes can write between two.
+    """
+
+    def __init__(self, store: Path, settings: Settings) -> None:
+        from replaydiff.cases.promote import person
+        from replaydiff.cases.triage.decisions import Decisions
+
+        self.golden = settings.golden_path
+        self.person = person(settings.root)
+        """Git's user of the project's folder."""
+        self.decisions = Decisions(store, self.golden, self.person)
+
+    def decided(self) -> set[str]:
+        """Return the keys (`Entry.key`) of the items decided here; a label alone decides nothing."""
+        from replaydiff.replay.model import Action
+
+        return {one.item_id for one, _ in self.decisions.done if one.action is not Action.LABEL}
+
+    def label_of(self, entry: Entry) -> int | None:
+        """Return the label that was given here last; None without one."""
+        labels = [
+            one.label for one, _ in self.decisions.done if one.item_id == entry.key and one.label is not None
+        ]
+        return labels[-1] if labels else None
+
+    def expectations(self, entry: Entry) -> list[str]:
+        """Return what a case can expect: the recording, or a lane with a trial that ended well."""
+        from replaydiff.cases.promote import RECORDING
+        from replaydiff.replay.model import Lane, Status
+
+        return [
+            RECORDING,
+            *(
+                str(lane)
+                for lane in (Lane.OLD, Lane.NEW)
+                if any(graded.trial.status is Status.OK for graded in entry.item.lanes.get(lane, ()))
+            ),
+        ]
+
+    def better_expectation(self, entry: Entry) -> str:
+        """Return which of `expectations` to propose: the lane that did better, else the recording."""
+        from replaydiff.cases.promote import better
+
+        return better(entry.item)
+
+    def propose(self, entry: Entry, run: RunRecord, *, expect: str, traits: Sequence[str] = ()) -> Case:
+        """Return the case that an entry would become.
+
+        Raises:
+            InputError: the lane whose calls are to be expected has no trial that ended well.
+        """
+        from replaydiff.cases.golden import free_id
+        from replaydiff.cases.promote import propose
+
+        return propose(
+            entry.item.item,
+            case_id=free_id(self.golden, entry.item.item.id),
+            reviewer=self.person,
+            at=utc_now(),
+            run=run,
+            trials=tuple(graded.trial for lane in entry.item.lanes.values() for graded in lane),
+            expect=expect,
+            traits=tuple(traits),
+        ).case
+
+    def promote(self, entry: Entry, case: Case, *, force: bool = False) -> None:
+        """Add a case to the golden set.
+
+        Raises:
+            InputError: there is a case of that id.
+            DuplicateError: there is one like it (without `force`).
+        """
+        self.decisions.promote([(entry.item.item, case)], force=force)
+
+    def dismiss(self, entry: Entry, run_id: str, reason: str, *, alike: bool = False) -> None:
+        """Set an entry aside, with `alike` its near-duplicates too."""
+        items = [entry.item.item, *(item.item for item in entry.alike if alike)]
+        self.decisions.dismiss(items, run_id, reason)
+
+    def skip(self, entry: Entry, run_id: str) -> None:
+        """Leave an entry for later."""
+        self.decisions.skip(entry.item.item, run_id)
+
+    def label(self, entry: Entry, run_id: str, label: int) -> None:
+        """Label the new lane's response: 1 poor, 2 fair, 3 good."""
+        self.decisions.label(entry.item.item, run_id, label)
+
+    def undo(self) -> Decision | None:
+        """Take back the last decision made here; return it, None where there is none.
+
+        Raises:
+            InputError: the case was changed since.
+        """
+        return self.decisions.undo()
+
+
+def is_duplicate(error: ReplayError) -> bool:
+    """Return whether a case was refused because there is one like it: `force` adds it."""
+    from replaydiff.cases.similarity import DuplicateError
+
+    return isinstance(error, DuplicateError)
+
+
+def case_text(case: Case) -> str:
+    """Return a case as text to edit."""
+    from replaydiff.cases.edit import text_of
+
+    return text_of(case)
+
+
+def parse_case(text: str) -> Case:
+    """Return the case that an edited text is.
+
+    Raises:
+        EditError: it is none; the error has the line.
+    """
+    from replaydiff.cases.edit import read_case
+
+    return read_case(text)
 
 
 def promote(

@@ -27,6 +27,8 @@ def view(app: App, port: int, no_browser: bool) -> None:
     import webbrowser
 
     from replaydiff.replay.errors import StoreMissingError
+    from replaydiff.replay.view.server import serve
+    from replaydiff.replay.view.site import Site
 
     store = app.store_path
     if not store.exists():
@@ -42,7 +44,7 @@ def view(app: App, port: int, no_browser: bool) -> None:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     try:
-        app.project.view(port=port, opened=opened)
+        serve(Site.of(app.project), port=port, opened=opened)
     except KeyboardInterrupt:
         # This is how a person ends it.
         return

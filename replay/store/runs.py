@@ -131,6 +131,11 @@ def list_runs(con: DuckDBPyConnection) -> list[RunRecord]:
     return _runs(con, "ORDER BY created_at, run_id")
 
 
+def item_counts(con: DuckDBPyConnection) -> dict[str, int]:
+    """Return how many items each run has, by the run's id."""
+    return dict(con.execute("SELECT run_id, count(*) FROM run_items GROUP BY run_id").fetchall())
+
+
 def finish_run(con: DuckDBPyConnection, run_id: str, at: datetime) -> None:
     """Say that nothing of the run is missing any more."""
     con.execute("UPDATE runs SET finished_at = ? WHERE run_id = ?", [at, run_id])

@@ -14,7 +14,7 @@ import pytest
 
 from tests.demo.run import DemoRun
 from tests.reports.browser import Browser, browser, in_browser
-from tests.reports.test_view import serving
+from tests.view.test_view import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]
 
@@ -78,7 +78,7 @@ def test_a_run_is_read_triaged_and_labelled_with_the_keyboard_alone(
         tab.press("p")
         tab.until("document.activeElement.type === 'radio'")
         tab.press("r", "Enter")
-        tab.until("document.querySelector('.said')?.textContent === 'Promoted.'")
+        tab.until("document.querySelector('.done')?.textContent === 'Promoted.'")
         cases = [json.loads(line) for line in golden.read_text().splitlines()]
         assert len(cases) == before + 1
         assert [case["metadata"]["run"] for case in cases if case["metadata"].get("run")] == [run[6:]]
@@ -92,7 +92,7 @@ def test_a_run_is_read_triaged_and_labelled_with_the_keyboard_alone(
                 picture(tab, folder, "view-labels", 560)
                 tab.open(f"{server.base}{run}/labels", "document.querySelector('.labels')")
             tab.press("123"[done % 3])
-        tab.until("document.querySelector('.said')?.textContent.includes('Every response has a label')")
+        tab.until("document.querySelector('.done')?.textContent.includes('Every response has a label')")
 
         tab.reload()
         tab.until("document.querySelector('.where').textContent.includes('10 labelled')")

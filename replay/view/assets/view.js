@@ -138,7 +138,7 @@
         row(
           cell("td", "", cell("span", `chip ${trial.tone}`, trial.status)),
           cell("td", "", cell("span", "code", trial.item), cell("span", "excerpt", `${trial.lane}, trial ${trial.trial}`)),
-          cell("td", "", cell("span", "code", trial.path), cell("span", "excerpt", trial.said)),
+          cell("td", "", cell("span", "code", trial.path), cell("span", "excerpt", trial.detail)),
           cell("td", "n", `${trial.took} · ${trial.cost}`),
         ),
       ),

@@ -15,13 +15,11 @@ from starlette.responses import Response
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Json, ToolCall, Trace, TraceState
 from replaydiff.replay.terminal.plain import visible
+from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
-from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from replaydiff.replay.store.listing import Listed
+    from replaydiff.replay.api.browsing import Listed
 
 _PAGE = 50
 _MOST = 100_000
@@ -30,12 +28,12 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A step of a transcript: what somebody said, or a call with its answer."""
+    """A step of a transcript: a message, or a tool call with its result."""
 
     who: str
     text: str = ""
     call: str | None = None
-    """The tool's name; None for what was said."""
+    """The tool's name; None for a message."""
     args: tuple[tuple[str, str], ...] = ()
     result: str | None = None
     failed: bool = False
@@ -43,36 +41,28 @@ class Part:
 
 def listed(site: Site, request: Request) -> Response:
     """The traces that fit, newest first."""
-    asked = {name: request.query_params.get(name, "").strip() for name in ("text", "where", "month")}
+    query = {name: request.query_params.get(name, "").strip() for name in ("text", "where", "month")}
     page = request.query_params.get("page", "1")
     place = int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1
     wrong, status = "", 200
-    found = months = None
+    found = None
 
-    def find(con: DuckDBPyConnection) -> tuple[list[Listed], int]:
-        from replaydiff.replay.store.listing import list_traces
-
-        return list_traces(
-            con,
-            asked["where"] or None,
-            month=asked["month"] or None,
-            text=asked["text"] or None,
+    def find() -> tuple[list[Listed], int]:
+        return site.project.traces(
+            where=query["where"] or None,
+            month=query["month"] or None,
+            text=query["text"] or None,
             limit=_PAGE,
             offset=(place - 1) * _PAGE,
         )
 
-    def find_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
-        from replaydiff.replay.store.traces import trace_months
-
-        return trace_months(con)
-
-    months = site.shelf.read("months", None, find_months)
+    months = site.cache.read("months", None, site.project.trace_months)
     try:
-        found = site.shelf.read("traces", (*asked.values(), place), find)
+        found = site.cache.read("traces", (*query.values(), place), find)
     except InputError as error:
         wrong, status = str(error), 400
     rows, total = found.value if found else ([], 0)
-    kept = {name: text for name, text in asked.items() if text}
+    kept = {name: text for name, text in query.items() if text}
     return site.page(
         "traces.html.j2",
         *([found] if found else []),
@@ -82,7 +72,7 @@ def listed(site: Site, request: Request) -> Response:
         rows=rows,
         total=total,
         months=[month for month, _ in reversed(months.value)],
-        asked=asked,
+        query=query,
         wrong=wrong,
         first=(place - 1) * _PAGE,
         before=f"/traces?{urlencode(kept | {'page': str(place - 1)})}" if place > 1 else None,
@@ -97,12 +87,7 @@ def one(site: Site, request: Request) -> Response:
     if not trace_id:
         raise HTTPException(404)
 
-    def find(con: DuckDBPyConnection) -> Trace:
-        from replaydiff.replay.store.traces import get_trace
-
-        return get_trace(con, trace_id)
-
-    found = site.shelf.read("trace", trace_id, find)
+    found = site.cache.read("trace", trace_id, lambda: site.project.trace(trace_id))
     trace = found.value
     return site.page(
         "trace.html.j2",
@@ -115,7 +100,7 @@ def one(site: Site, request: Request) -> Response:
 
 
 def parts(trace: Trace) -> Iterator[Part]:
-    """The transcript: what was said, and each call beside its answer."""
+    """Yield the messages, and each call with its result."""
     calls = iter(trace.tool_calls)
     if trace.messages:
         for message in trace.messages:
@@ -123,8 +108,8 @@ def parts(trace: Trace) -> Iterator[Part]:
                 continue
             if message.text:
                 yield Part(who=visible(message.role), text=_cut(message.text))
-            for asked in message.tool_calls:
-                yield _call(next(calls, asked))
+            for call in message.tool_calls:
+                yield _call(next(calls, call))
     elif trace.input:
         yield Part(who="user", text=_cut(trace.input))
     yield from map(_call, calls)

@@ -1,7 +1,7 @@
-"""A run that goes on, read from the files it keeps beside the store: the store itself stays the run's own.
+"""A run in progress, read from the files it keeps beside the store: the run holds the store itself.
 
 A trial is in the journal before it is in the store, and the journal is emptied once a batch has been
-moved. What was seen there is kept here in short, so a page that was opened early shows all of it.
+moved. A short form of each trial is kept here, so a page that was opened early shows all of them.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.engine.journal import waiting
-from replaydiff.replay.engine.tally import Told, running
+from replaydiff.replay.api.project import Project
 from replaydiff.replay.model import Lane, Rule, Status, Trial
 from replaydiff.replay.terminal.plain import one_line
 from replaydiff.reports import format as fmt
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.browsing import Told
 
 _MOST_RUNS = 4
 _SHOWN = 60
@@ -34,7 +35,7 @@ class _TrialLine:
     lane: Lane
     index: int
     status: Status
-    said: str
+    detail: str
     path: str
     calls: int
     from_tape: int
@@ -49,35 +50,35 @@ class _SeenTrials:
 
 
 class LiveRuns:
-    """What was seen of the runs that go on."""
+    """The trials seen so far of the runs in progress."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
+    def __init__(self, project: Project) -> None:
+        self._project = project
         self._lock = threading.Lock()
         self._runs: dict[str, _SeenTrials] = {}
 
-    def told(self, run: str) -> Told | None:
-        """How far a run is; None where it does not go on now. The run by a unique beginning of its id."""
-        found = [one for one in running(self._store) if one.run.startswith(run)]
+    def find(self, run: str) -> Told | None:
+        """Return the progress of a run, by a unique beginning of its id; None where it is not running."""
+        found = [one for one in self._project.running() if one.run.startswith(run)]
         return found[0] if len(found) == 1 else None
 
-    def look(self, told: Told) -> dict[str, Any]:
-        """What a page shows of a run, as plain JSON values."""
+    def page_data(self, progress: Told) -> dict[str, Any]:
+        """Return what a page shows of a run, as plain JSON values."""
         with self._lock:
-            seen = self._runs.setdefault(told.run, _SeenTrials())
+            seen = self._runs.setdefault(progress.run, _SeenTrials())
             while len(self._runs) > _MOST_RUNS:
                 self._runs.pop(next(iter(self._runs)))
-            for trial in waiting(self._store, told.run):
+            for trial in self._project.pending_trials(progress.run):
                 key = (trial.item_id, trial.lane, trial.index)
                 if key not in seen.trials:
                     seen.trials[key] = _short(trial)
             trials = list(seen.trials.values())
         return {
-            "run": told.run,
-            "done": told.done,
-            "total": told.total,
-            "failed": told.failed,
-            "spent": fmt.dollars(told.spent_usd) if told.spent_usd else "",
+            "run": progress.run,
+            "done": progress.done,
+            "total": progress.total,
+            "failed": progress.failed,
+            "spent": fmt.dollars(progress.spent_usd) if progress.spent_usd else "",
             "seen": len(trials),
             "lanes": [
                 _lane(lane, trials)
@@ -93,7 +94,7 @@ def _short(trial: Trial) -> _TrialLine:
         lane=trial.lane,
         index=trial.index,
         status=trial.status,
-        said=one_line(trial.reason or trial.final_response or "", 160),
+        detail=one_line(trial.reason or trial.final_response or "", 160),
         path=one_line(" > ".join(served.call.name for served in trial.served), 120) or "–",
         calls=len(trial.served),
         from_tape=sum(served.rule is Rule.TAPE for served in trial.served),
@@ -129,7 +130,7 @@ def _row(one: _TrialLine) -> dict[str, str]:
         if one.status.is_error
         else "inconclusive",
         "path": one.path,
-        "said": one.said,
+        "detail": one.detail,
         "took": fmt.duration(one.latency_ms),
         "cost": fmt.dollars(one.cost_usd),
     }

@@ -9,42 +9,40 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from replaydiff.replay.engine.tally import running
-from replaydiff.replay.model import Lane, RunRecord
+from replaydiff.replay.api.browsing import RunSummary
+from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
 from replaydiff.reports.html import render
-from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from replaydiff.diff.result import DiffResult
+    from replaydiff.replay.api.results import DiffResult
 
 _PAGE = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RunRow:
     """A run of the list."""
 
-    run: RunRecord
-    what: str
+    summary: RunSummary
+    source: str
+    """The sample's name, or the golden set's path."""
     versions: str
-    items: int
 
 
 def listed(site: Site, request: Request) -> Response:
     """The runs, newest first. Their answers are computed, so the page asks for them one by one."""
-    found = site.shelf.read("runs", None, _lines)
+    found = site.cache.read("runs", None, site.project.runs)
     first = max(0, _number(request.query_params.get("from", "0")))
-    lines = found.value
+    rows = found.value
     return site.page(
         "runs.html.j2",
         found,
         area="runs",
-        lines=lines[first : first + _PAGE],
-        total=len(lines),
+        rows=[_row(summary) for summary in rows[first : first + _PAGE]],
+        total=len(rows),
         first=first,
         size=_PAGE,
         mark=_mark(site),
@@ -52,26 +50,30 @@ def listed(site: Site, request: Request) -> Response:
 
 
 def live(site: Site, request: Request) -> Response:
-    """How far the runs are that go on now, and whether the page is still as it was; asks files alone.
+    """Return the progress of the runs in progress, and a mark that changes with them; reads no store.
 
-    Of the run that is followed, what came of its trials, too.
+    Of the run that the page follows, its trials as well.
     """
-    told = [
+    running = [
         {"run": one.run, "done": one.done, "total": one.total, "failed": one.failed}
-        for one in running(site.shelf.store)
+        for one in site.project.running()
     ]
-    followed = site.follower.told(request.query_params.get("run") or "-")
+    followed = site.live.find(request.query_params.get("run") or "-")
     return JSONResponse(
-        {"running": told, "mark": _mark(site), "run": followed and site.follower.look(followed)}
+        {"running": running, "mark": _mark(site), "run": followed and site.live.page_data(followed)}
     )
 
 
 def report(site: Site, request: Request) -> Response:
-    """A run, as its HTML report shows it; while it goes on, how far it is and what came of its trials."""
-    told = site.follower.told(request.path_params["run"])
-    if told is not None:
+    """A run, as its HTML report shows it; while it is in progress, its trials so far."""
+    progress = site.live.find(request.path_params["run"])
+    if progress is not None:
         return site.page(
-            "live.html.j2", area="report", run=told.run, mark=_mark(site), seen=site.follower.look(told)
+            "live.html.j2",
+            area="report",
+            run=progress.run,
+            mark=_mark(site),
+            seen=site.live.page_data(progress),
         )
     found = site.result("report", request.path_params["run"], render.parts)
     return site.page("run.html.j2", found, area="report", run=found.value["result"].run.id, **found.value)
@@ -105,28 +107,22 @@ def _file(result: DiffResult) -> tuple[str, str]:
     return result.run.id, render.render(result, width=0, color=False)
 
 
-def _lines(con: DuckDBPyConnection) -> list[Line]:
-    from replaydiff.replay.store.runs import list_runs
-
-    items = dict(con.execute("SELECT run_id, count(*) FROM run_items GROUP BY run_id").fetchall())
-    return [
-        Line(
-            run=run,
-            what=run.sample or run.golden_path or "–",
-            versions=" → ".join(
-                fmt.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
-                for lane in (Lane.OLD, Lane.NEW)
-                if lane in run.lanes
-            ),
-            items=items.get(run.id, 0),
-        )
-        for run in reversed(list_runs(con))
-    ]
+def _row(summary: RunSummary) -> RunRow:
+    run = summary.record
+    return RunRow(
+        summary=summary,
+        source=run.sample or run.golden_path or "–",
+        versions=" → ".join(
+            fmt.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
+            for lane in (Lane.OLD, Lane.NEW)
+            if lane in run.lanes
+        ),
+    )
 
 
 def _mark(site: Site) -> str:
     """Other than before, once a run has begun or ended: the page is then read anew."""
-    ids = " ".join(one.run for one in running(site.shelf.store))
+    ids = " ".join(one.run for one in site.project.running())
     return hashlib.sha256(ids.encode()).hexdigest()[:12]
 
 

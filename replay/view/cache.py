@@ -1,7 +1,7 @@
-"""What the pages read: the store is opened for one question and closed again, never held while a page waits.
+"""Keep what the pages read from a project for as long as nobody writes to its store or golden set.
 
-What was found is kept for as long as nobody has written to the store or the golden set. Where another process
-holds the store, what was found last is shown, and that it may be old.
+The project opens the store for each answer and closes it again, so a page that waits holds nothing. Where
+another process holds the store, a page shows the last answer, and says that it may be old.
 """
 
 from __future__ import annotations
@@ -12,20 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from replaydiff.replay.api.project import Project
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import StoreBusyError
-from replaydiff.replay.store.connection import open_store
-
-if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
 
 T = TypeVar("T")
 _ROOM = {"report": 3, "file": 1, "queue": 3}
 _MOST = 200
-"""Findings of one kind that are kept, unless `_ROOM` says fewer: what holds a whole result is large."""
+"""Answers of one kind that are kept, unless `_ROOM` sets fewer: what holds a whole result is large."""
 
 _State = tuple[tuple[int, int], ...]
 
@@ -42,16 +38,17 @@ class Cached(Generic[T]):
 
 
 class StoreCache:
-    """A store, a golden set, and what was found in them. One thread at a time, since DuckDB opens one way."""
+    """The answers of a project, by kind and key. One thread at a time, since DuckDB opens a file one way."""
 
-    def __init__(self, store: Path, golden: Path) -> None:
-        self.store = store
-        self._watched = (store, store.with_name(store.name + ".wal"), golden)
+    def __init__(self, project: Project) -> None:
+        store = project.store
+        self._file = project.store_file()
+        self._watched = (store, store.with_name(store.name + ".wal"), project.settings.golden_path)
         self._lock = threading.Lock()
         self._kept: dict[str, OrderedDict[object, tuple[_State, Cached[Any]]]] = {}
 
-    def read(self, kind: str, key: object, find: Callable[[DuckDBPyConnection], T]) -> Cached[T]:
-        """What `find` finds; kept under a kind and a key.
+    def read(self, kind: str, key: object, find: Callable[[], T]) -> Cached[T]:
+        """Return the answer of `find`, kept under a kind and a key.
 
         Raises:
             StoreError: the store cannot be read, or is held by another process and nothing was found before.
@@ -64,8 +61,7 @@ class StoreCache:
                 kept.move_to_end(key)
                 return known
             try:
-                with open_store(self.store, read_only=True) as con:
-                    found = Cached(value=find(con), at=utc_now())
+                found = Cached(value=find(), at=utc_now())
             except StoreBusyError as error:
                 if known is None:
                     raise
@@ -77,7 +73,7 @@ class StoreCache:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """While a decision is written, which changes no finding: those that were fresh stay so.
+        """Write a decision, which changes no answer: those that were up to date stay so.
 
         The store is held for as long, so what another process wrote before is not taken for part of it.
 
@@ -85,7 +81,7 @@ class StoreCache:
             StoreError: the store cannot be written, or is held by another process; nothing was written.
         """
         with self._lock:
-            with open_store(self.store):
+            with self._file.held():
                 before = self._state()
                 yield
             after = self._state()
@@ -93,7 +89,7 @@ class StoreCache:
                 kept.update({key: (after, known) for key, (state, known) in kept.items() if state == before})
 
     def forget(self, kind: str) -> None:
-        """Let all findings of a kind go."""
+        """Drop all answers of a kind."""
         with self._lock:
             self._kept.pop(kind, None)
 

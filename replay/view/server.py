@@ -27,10 +27,10 @@ from replaydiff.replay.errors import (
     StoreMissingError,
     UnknownNameError,
 )
+from replaydiff.replay.view.access import AccessControl
+from replaydiff.replay.view.pages import labels, runs, traces, trends, triage
+from replaydiff.replay.view.site import Site, asset
 from replaydiff.reports.html import render
-from replaydiff.reports.view.access import AccessControl
-from replaydiff.reports.view.pages import labels, runs, traces, trends, triage
-from replaydiff.reports.view.site import Site, asset
 
 
 def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:

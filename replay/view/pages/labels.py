@@ -1,4 +1,4 @@
-"""Labels by hand, blind: a sheet of what the judge graded, without what it said, filled here a row at a time.
+"""Labels by hand: a sheet of the responses that the judge graded, without its grades, a row at a time.
 
 Everyone who labels has a sheet of their own with the same rows: the file that `replay calibrate` reads.
 """
@@ -14,18 +14,17 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from replaydiff.diff.judge import labels
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.terminal.plain import visible
-from replaydiff.reports.view.pages.triage import LABELS
-from replaydiff.reports.view.site import Site
+from replaydiff.replay.view.pages.triage import LABELS
+from replaydiff.replay.view.site import Site
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
-    from replaydiff.diff.judge.labels import JudgedResponse
+    from replaydiff.replay.api.calibrating import LabelRow, LabelSheets
 
 _LONGEST_NAME = 80
+_SIZE = 50
+"""Rows of a sheet unless the form has another number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +38,14 @@ class Labeller:
 
 
 def row(site: Site, request: Request) -> Response:
-    """The row that is asked for, else the first without a label; where there is no sheet, how to draw one."""
-    run, by = _run(site, request), _by(site, request.query_params)
-    path = labels.own_sheet(site.settings, run, by)
-    rows = labels.read(path) if path.exists() else []
+    """The requested row, else the first without a label; where there is no sheet, how to draw one."""
+    sheets, by = _sheets(site, request), _by(site, request.query_params)
+    run, rows = sheets.run_id, sheets.rows(by)
     keys = [one.key for one in rows]
     open_ = [one.key for one in rows if one.label is None]
-    asked = request.query_params.get("row")
-    place = keys.index(asked) if asked in keys else keys.index(open_[0]) if open_ else 0
-    people = _people(site, run)
+    wanted = request.query_params.get("row")
+    place = keys.index(wanted) if wanted in keys else keys.index(open_[0]) if open_ else 0
+    people = _people(sheets)
 
     def address(index: int) -> str | None:
         return _address(run, by, keys[index]) if 0 <= index < len(keys) else None
@@ -57,15 +55,15 @@ def row(site: Site, request: Request) -> Response:
         area="labels",
         run=run,
         by=by,
-        path=str(path),
-        size=max((one.total for one in people), default=labels.SIZE),
+        path=str(sheets.path_of(by)),
+        size=max((one.total for one in people), default=_SIZE),
         total=len(rows),
         labelled=len(rows) - len(open_),
         place=place,
         shown=_shown(rows[place]) if rows else None,
         labels=LABELS,
         people=people,
-        reads=" ".join(f"--read {_near(site, sheet)}" for sheet in labels.sheets_of(site.settings, run)),
+        reads=" ".join(f"--read {_near(site, path)}" for path in sheets.paths().values()),
         saved=f"/runs/{quote(run, safe='')}/labels/sheet?{urlencode({'by': by})}",
         address=address,
     )
@@ -73,8 +71,8 @@ def row(site: Site, request: Request) -> Response:
 
 def sheet(site: Site, request: Request) -> Response:
     """One person's sheet as a file, to send or keep."""
-    run, by = _run(site, request), _by(site, request.query_params)
-    path = labels.own_sheet(site.settings, run, by)
+    by = _by(site, request.query_params)
+    path = _sheets(site, request).path_of(by)
     if not path.exists():
         raise InputError(f"there is no sheet of {by!r} for this run; draw one first")
     name = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in path.name)
@@ -87,62 +85,52 @@ def sheet(site: Site, request: Request) -> Response:
 
 def draw(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Draw a sheet, once for everyone who labels."""
-    run, by = _run(site, request), _by(site, fields)
-    path = labels.own_sheet(site.settings, run, by)
-    size = fields.get("size", str(labels.SIZE))
+    sheets, by = _sheets(site, request), _by(site, fields)
+    size = fields.get("size", str(_SIZE))
     if not (size.isascii() and size.isdigit() and 0 < len(size) < 5 and int(size)):
-        raise InputError(f"{size[:20]!r} is no number of responses; say 1 to 9999")
-
-    def find(con: DuckDBPyConnection) -> list[JudgedResponse]:
-        return labels.draw_sheet(con, site.settings, run, size=int(size))
-
-    if not path.exists():
-        labels.write_sheet(path, site.shelf.read("sheet", (run, size), find).value)
-    return RedirectResponse(_address(run, by), status_code=303)
+        raise InputError(f"{size[:20]!r} is not a number of responses; use 1 to 9999")
+    sheets.draw(by, size=int(size))
+    return RedirectResponse(_address(sheets.run_id, by), status_code=303)
 
 
 def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
-    """Keep a label and go on to the next row that has none."""
-    run, by = _run(site, request), _by(site, fields)
-    path = labels.own_sheet(site.settings, run, by)
+    """Keep a label and show the next row that has none."""
+    sheets, by = _sheets(site, request), _by(site, fields)
     given = fields.get("label", "")
     if given not in ("", *LABELS):
         raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
     key = fields.get("row", "")
-    labels.set_label(path, key, int(given) if given else None, fields.get("note", ""))
-    rows = labels.read(path)
+    sheets.set_label(by, key, int(given) if given else None, fields.get("note", ""))
+    rows = sheets.rows(by)
     keys = [one.key for one in rows]
     open_ = {one.key for one in rows if one.label is None}
     place = keys.index(key)
     following = next((other for other in [*keys[place + 1 :], *keys[:place]] if other in open_), None)
-    return RedirectResponse(_address(run, by, following or key), status_code=303)
+    return RedirectResponse(_address(sheets.run_id, by, following or key), status_code=303)
 
 
-def _run(site: Site, request: Request) -> str:
-    """The run's full id, which names the file: never a text of the address alone."""
-    from replaydiff.replay.store.runs import get_run
-
-    asked = request.path_params["run"]
-    return site.shelf.read("run", asked, lambda con: get_run(con, asked)).value.id
+def _sheets(site: Site, request: Request) -> LabelSheets:
+    """The sheets of a run of the store: a file is named after its id, never after a text of the address."""
+    run = request.path_params["run"]
+    return site.cache.read("run", run, lambda: site.project.label_sheets(run)).value
 
 
 def _by(site: Site, fields: Mapping[str, str]) -> str:
-    """Who labels: as the address or the form says, else the person that git knows."""
-    person = site.desk.person
+    """Who labels: as the address or the form has it, else git's user."""
+    person = site.reviewer.person
     return fields.get("by", "").strip()[:_LONGEST_NAME] or person.partition("<")[0].strip() or person
 
 
-def _people(site: Site, run: str) -> list[Labeller]:
+def _people(sheets: LabelSheets) -> list[Labeller]:
     found = []
-    for path in labels.sheets_of(site.settings, run):
-        rows = labels.read(path)
-        name = path.stem.partition(".")[2]
+    for name in sheets.paths():
+        rows = sheets.rows(name)
         done = sum(one.label is not None for one in rows)
-        found.append(Labeller(name=name, done=done, total=len(rows), address=_address(run, name)))
+        found.append(Labeller(name=name, done=done, total=len(rows), address=_address(sheets.run_id, name)))
     return found
 
 
-def _shown(one: labels.LabelRow) -> dict[str, Any]:
+def _shown(one: LabelRow) -> dict[str, Any]:
     texts = ("key", "conversation", "tool_calls", "response", "expected", "note")
     return {"label": "" if one.label is None else str(one.label)} | {
         name: visible(getattr(one, name)) for name in texts
@@ -150,7 +138,8 @@ def _shown(one: labels.LabelRow) -> dict[str, Any]:
 
 
 def _near(site: Site, path: Path) -> str:
-    return str(path.relative_to(site.settings.root) if path.is_relative_to(site.settings.root) else path)
+    root = site.project.settings.root
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def _address(run: str, by: str, key: str | None = None) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
+import replaydiff as rd
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.replay.engine.journal import path_of
 from replaydiff.replay.engine.report import Progress
@@ -38,8 +39,8 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.decisions import decisions
 from replaydiff.replay.store.text import encode
 from replaydiff.replay.store.traces import write_traces
-from replaydiff.reports.view.cache import StoreCache
-from replaydiff.reports.view.pages.traces import parts
+from replaydiff.replay.view.cache import StoreCache
+from replaydiff.replay.view.pages.traces import parts
 from tests.diff import build
 from tests.diff.build import CALLS, RUN_ID, WHEN, item, judged, store, trial
 from tests.engine.project import two_revisions
@@ -345,22 +346,23 @@ def test_others_may_write_while_pages_are_open_and_pages_wait_while_others_write
         assert "the-new-one" in client.get("/traces").text
 
 
-def test_what_was_found_is_kept_until_somebody_else_writes(shop: Path) -> None:
-    path, cases = shop / ".replay" / "replay.duckdb", shop / "golden.jsonl"
-    shelf, desk, asked = StoreCache(path, cases), Decisions(path, cases, "Ada"), []
+def test_an_answer_is_kept_until_another_process_writes(shop: Path) -> None:
+    project = rd.open(shop)
+    path, cases = project.store, project.settings.golden_path
+    cache, decisions, calls = StoreCache(project), Decisions(path, cases, "Ada"), []
 
     def found() -> int:
-        def find(con: Any) -> int:
-            asked.append(con)
-            return len(asked)
+        def find() -> int:
+            calls.append(len(project.runs()))
+            return len(calls)
 
-        return shelf.read("queue", "x", find).value
+        return cache.read("queue", "x", find).value
 
     assert (found(), found()) == (1, 1)
-    with shelf.writing():
-        desk.skip(item("item-0"), RUN_ID)
+    with cache.writing():
+        decisions.skip(item("item-0"), RUN_ID)
     assert found() == 1
-    with pytest.raises(InputError), shelf.writing():
+    with pytest.raises(InputError), cache.writing():
         raise InputError("nothing was written")
     assert found() == 1
     with open_store(path) as con:
@@ -368,9 +370,10 @@ def test_what_was_found_is_kept_until_somebody_else_writes(shop: Path) -> None:
     assert found() == 2
     with open_store(path) as con:
         write_traces(con, [production("and one more")])
-    with shelf.writing():
-        desk.skip(item("item-1"), RUN_ID)
+    with cache.writing():
+        decisions.skip(item("item-1"), RUN_ID)
     assert found() == 3
+    cases.parent.mkdir(exist_ok=True)
     cases.write_text("")
     assert found() == 4
 
@@ -674,7 +677,7 @@ def test_where_no_judge_graded_an_entry_is_labelled_in_place_and_a_twin_is_added
         tab.press("l")
         tab.until("document.activeElement.textContent.includes('poor')")
         tab.press("3")
-        tab.until("document.querySelector('.said')?.textContent === 'Labelled.'")
+        tab.until("document.querySelector('.done')?.textContent === 'Labelled.'")
         assert tab.eval("document.querySelector('[name=item]').value") == first
         assert "Label (good)" in tab.text()
         # Nothing of it counts as decided, and there is nothing to take back.
@@ -691,7 +694,7 @@ def test_where_no_judge_graded_an_entry_is_labelled_in_place_and_a_twin_is_added
             tab.page.fill("[name=text]", json.dumps({**text, "id": name, "input": "the same question"}))
             tab.press("Control+Enter")
             if name == "twin":
-                tab.until("document.querySelector('.said')?.textContent === 'Promoted.'")
+                tab.until("document.querySelector('.done')?.textContent === 'Promoted.'")
         tab.until("document.querySelector('[name=force]')")
         assert len(golden(server.folder)) == 1
         tab.page.click("[name=force]")

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from replaydiff.diff.trend import TrendPoint, series_kind, trend
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.plain import visible
+from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
-from replaydiff.reports.view.site import Site
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from replaydiff.replay.api.browsing import TrendPoint
 
 WIDTH, HEIGHT = 1000.0, 240.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 20.0, 14.0, 34.0
@@ -55,23 +54,19 @@ def trends(site: Site, request: Request) -> Response:
     except UnknownNameError:
         lane = Lane.NEW
 
-    def find(con: DuckDBPyConnection) -> _Found:
-        from replaydiff.diff.compute import compute
-        from replaydiff.replay.store.runs import list_runs
-
-        runs = [run for run in list_runs(con) if run.finished_at is not None]
-        kinds = list(dict.fromkeys(series_kind(run) for run in reversed(runs)))
-        chosen = of if of in kinds else kinds[0] if kinds else ""
-        shown = [run for run in runs if series_kind(run) == chosen]
+    def find() -> _Found:
+        known = site.project.trend_series()
+        chosen = next((series for series in known if series.name == of), known[0] if known else None)
+        runs = () if chosen is None else chosen.runs
         return _Found(
-            kinds=kinds,
-            of=chosen,
-            points=trend(con, shown[-_LAST:], metric, lane, site.settings),
-            lanes=sorted({lane, *(known for run in shown for known in run.lanes)}, key=lambda one: one.order),
-            metrics=list(compute(con, shown[-1].id, site.settings).metrics) if shown else [],
+            kinds=[series.name for series in known],
+            of="" if chosen is None else chosen.name,
+            points=[] if chosen is None else site.project.trend_points(chosen, metric, str(lane), last=_LAST),
+            lanes=sorted({lane, *(one for run in runs for one in run.lanes)}, key=lambda one: one.order),
+            metrics=list(site.project.diff(runs[-1].id).metrics) if runs else [],
         )
 
-    found = site.shelf.read("trends", (of, metric, lane), find)
+    found = site.cache.read("trends", (of, metric, lane), find)
     points = found.value.points
     bottom, top = _reach(points)
     return site.page(

@@ -1,0 +1,250 @@
+"""Triage: one entry at a time, with the decisions that the terminal's triage has.
+
+A case can be edited before it is added; an error names its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from replaydiff.replay.api.results import TriageQueue
+from replaydiff.replay.api.reviewing import case_text, is_duplicate, parse_case
+from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
+from replaydiff.replay.model import Case, Lane
+from replaydiff.replay.view.cache import Cached
+from replaydiff.replay.view.site import Site
+from replaydiff.reports.html import render, transcripts
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.reviewing import Entry
+
+RECORDING = "recording"
+"""The expectation that every entry can have: what production recorded."""
+
+
+def entry(site: Site, request: Request) -> Response:
+    """The entry that is asked for by its item, else the first."""
+    again = request.query_params.get("again") == "1"
+    found = _queue(site, request.path_params["run"], again=again)
+    queue, entries = found.value, _open_entries(site, found.value)
+    run = queue.result.run.id
+    names = [one.item.item.id for one in entries]
+    wanted = request.query_params.get("item")
+    place = names.index(wanted) if wanted in names else 0
+    shown = entries[place] if entries else None
+
+    def address(index: int) -> str | None:
+        return _address(run, names[index], again=again) if 0 <= index < len(names) else None
+
+    return site.page(
+        "triage.html.j2",
+        found,
+        area="triage",
+        run=run,
+        again=again,
+        entries=entries,
+        place=place,
+        shown=shown,
+        kind=queue.title,
+        address=address,
+        decided=queue.decided(site.reviewer),
+        undoable=bool(site.reviewer.decided()),
+        expects=site.reviewer.expectations(shown) if shown else [],
+        better=site.reviewer.better_expectation(shown) if shown else RECORDING,
+        label=site.reviewer.label_of(shown) if shown else None,
+        judged="judge" in queue.result.metrics,
+        done=_DONE.get(request.query_params.get("done", "")),
+        labels=LABELS,
+        golden=str(site.reviewer.golden),
+        data=_script_data(queue, shown) if shown else "",
+    )
+
+
+def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Make the entry a case of the golden set."""
+    pass
+
+    queue, one, following = _requested_entry(site, request, fields)
+    case = _proposed_case(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
+    try:
+        with site.cache.writing():
+            site.reviewer.promote(one, case)
+    except InputError as error:
+        if not is_duplicate(error):
+            raise
+        return _edit_page(site, queue, one, fields, text=case_text(case), wrong=error)
+    return _redirect_to_next(queue, following, fields, "promoted")
+
+
+def _proposed_case(site: Site, queue: TriageQueue, one: Entry, expect: str, trait: str) -> Case:
+    """The case that an entry would become.
+
+    Raises:
+        InputError: the lane whose calls are to be expected has no trial that ended well.
+    """
+    traits = (trait.strip(),) if trait.strip() else ()
+    return site.reviewer.propose(one, queue.result.run, expect=expect, traits=traits)
+
+
+def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Set the entry aside, with a reason, and with `alike` its near-duplicates too."""
+    queue, one, following = _requested_entry(site, request, fields)
+    reason = fields.get("reason", "").strip()
+    if not reason:
+        raise InputError("nothing was set aside: a reason is required, in a few words")
+    with site.cache.writing():
+        site.reviewer.dismiss(one, queue.result.run.id, reason, alike=fields.get("alike") == "1")
+    return _redirect_to_next(queue, following, fields, "dismissed")
+
+
+def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Leave the entry for later."""
+    queue, one, following = _requested_entry(site, request, fields)
+    with site.cache.writing():
+        site.reviewer.skip(one, queue.result.run.id)
+    return _redirect_to_next(queue, following, fields, "skipped")
+
+
+def label(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Label the new lane's response, where no judge graded it; the entry remains."""
+    queue, one, _ = _requested_entry(site, request, fields)
+    given = fields.get("label", "")
+    if given not in LABELS:
+        raise InputError(f"a label is {', '.join(LABELS)}, not {given[:20]!r}")
+    if not one.item.lanes.get(Lane.NEW):
+        raise InputError("there is no new lane to label")
+    with site.cache.writing():
+        site.reviewer.label(one, queue.result.run.id, int(given))
+    return _redirect(queue.result.run.id, one.item.item.id, fields, "labelled")
+
+
+def undo(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Take back the last decision made here, and show its entry again."""
+    with site.cache.writing():
+        taken = site.reviewer.undo()
+    # It may have been decided before the queue was read.
+    site.cache.forget("queue")
+    run = (taken and taken.run_id) or request.path_params["run"]
+    found = _queue(site, run, again=fields.get("again") == "1").value
+    back = [one.item.item.id for one in found.entries if taken and one.key == taken.item_id]
+    return _redirect(run, back[0] if back else None, fields, "undone" if taken else "nothing")
+
+
+LABELS = {"1": "poor", "2": "fair", "3": "good"}
+_DONE = {
+    "labelled": "Labelled.",
+    "promoted": "Promoted.",
+    "dismissed": "Set aside.",
+    "skipped": "Left for later.",
+    "undone": "Undone.",
+    "nothing": "There is nothing to undo.",
+}
+"""What a form did → the sentence on the next page."""
+
+
+def _queue(site: Site, run: str, *, again: bool) -> Cached[TriageQueue]:
+    return site.cache.read("queue", (run, again), lambda: site.project.triage(run, again=again))
+
+
+def _open_entries(site: Site, queue: TriageQueue) -> list[Entry]:
+    """The entries that were not decided since the queue was read."""
+    decided = site.reviewer.decided()
+    return [one for one in queue.entries if one.key not in decided]
+
+
+def _requested_entry(
+    site: Site, request: Request, fields: Mapping[str, str]
+) -> tuple[TriageQueue, Entry, str | None]:
+    """The queue, the entry a form is about, and the item of the entry after it."""
+    queue = _queue(site, request.path_params["run"], again=fields.get("again") == "1").value
+    entries = _open_entries(site, queue)
+    names = [one.item.item.id for one in entries]
+    if fields.get("item") not in names:
+        raise InputError("this entry was decided already, or is none of this run's; go back to the queue")
+    place = names.index(fields["item"])
+    following = names[place + 1] if place + 1 < len(names) else names[place - 1] if place else None
+    return queue, entries[place], following
+
+
+def _redirect_to_next(
+    queue: TriageQueue, following: str | None, fields: Mapping[str, str], done: str
+) -> Response:
+    """Show the entry after the one that was decided."""
+    return _redirect(queue.result.run.id, following, fields, done)
+
+
+def _redirect(run: str, item: str | None, fields: Mapping[str, str], done: str) -> Response:
+    return RedirectResponse(_address(run, item, again=fields.get("again") == "1", done=done), status_code=303)
+
+
+def _address(run: str, item: str | None, *, again: bool, done: str | None = None) -> str:
+    pairs = {"item": item, "again": "1" if again else None, "done": done}
+    query = urlencode({name: value for name, value in pairs.items() if value is not None})
+    return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
+
+
+def _script_data(queue: TriageQueue, one: Entry) -> str:
+    """What the script of the report draws: this item alone, with long texts."""
+    result = queue.result
+    check = Lane.OLD not in result.lanes
+    return render.embedded({"check": check, "cases": [transcripts.case(result, one.item, transcripts.MOST)]})
+
+
+def edit_form(site: Site, request: Request) -> Response:
+    """The case that an entry would become, as a text."""
+    fields = dict(request.query_params)
+    queue, one, _ = _requested_entry(site, request, fields)
+    expect = fields.get("expect") or site.reviewer.better_expectation(one)
+    expect = expect if expect in site.reviewer.expectations(one) else RECORDING
+    case = _proposed_case(site, queue, one, expect, fields.get("trait", ""))
+    return _edit_page(site, queue, one, fields, text=case_text(case), expect=expect)
+
+
+def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Add the case as it was edited; where it is not valid, show the text again with the error."""
+    queue, one, following = _requested_entry(site, request, fields)
+    text = fields.get("text", "").replace("\r\n", "\n")
+    try:
+        case = parse_case(text)
+        with site.cache.writing():
+            site.reviewer.promote(one, case, force=fields.get("force") == "1")
+    except (InputError, StoreBusyError) as error:
+        return _edit_page(site, queue, one, fields, text=text, wrong=error, line=getattr(error, "line", None))
+    return _redirect_to_next(queue, following, fields, "promoted")
+
+
+def _edit_page(
+    site: Site,
+    queue: TriageQueue,
+    one: Entry,
+    fields: Mapping[str, str],
+    *,
+    text: str,
+    expect: str | None = None,
+    wrong: ReplayError | None = None,
+    line: int | None = None,
+) -> Response:
+    item, skipped = one.item.item.id, fields.get("again") == "1"
+    kept = {"item": item} | ({"again": "1"} if skipped else {})
+    duplicate = wrong is not None and is_duplicate(wrong)
+    return site.page(
+        "edit.html.j2",
+        status=200 if wrong is None else 400 if isinstance(wrong, InputError) else 503,
+        area="triage",
+        run=queue.result.run.id,
+        item=item,
+        again=skipped,
+        expect=expect,
+        expects=[(name, urlencode(kept | {"expect": name})) for name in site.reviewer.expectations(one)],
+        back=urlencode(kept),
+        text=text,
+        wrong=None if wrong is None else str(wrong).partition("; --force")[0],
+        duplicate=duplicate,
+        line=line,
+        golden=str(site.reviewer.golden),
+    )

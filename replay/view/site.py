@@ -1,0 +1,58 @@
+"""What every page gets, and how a response is made from a template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.responses import HTMLResponse
+
+from replaydiff.replay.api.project import Project
+from replaydiff.replay.view.cache import Cached, StoreCache
+from replaydiff.replay.view.live import LiveRuns
+from replaydiff.reports.html.render import environment
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.results import DiffResult
+    from replaydiff.replay.api.reviewing import Reviewer
+
+T = TypeVar("T")
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A project, the person who reviews it, and what the pages keep of both."""
+
+    project: Project
+    reviewer: Reviewer
+    cache: StoreCache
+    live: LiveRuns
+
+    @classmethod
+    def of(cls, project: Project) -> Site:
+        """Return the site of a project."""
+        return cls(project, project.reviewer(), StoreCache(project), LiveRuns(project))
+
+    def page(
+        self, template: str, *found: Cached[Any], status: int = 200, area: str = "", **values: Any
+    ) -> HTMLResponse:
+        """Return a page; `found` are the answers it shows, `area` the part of the site it belongs to."""
+        old = next((one for one in found if one.busy), None)
+        text = (
+            environment(_HERE / "templates")
+            .get_template(template)
+            .render(area=area, old=old, running=self.project.running(), **values)
+        )
+        return HTMLResponse(text, status_code=status)
+
+    def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Cached[T]:
+        """Return what `make` makes of a run's result, kept under a kind; the run by a beginning of its id."""
+        return self.cache.read(kind, run, lambda: make(self.project.diff(run).result))
+
+
+def asset(name: str) -> str:
+    """A style or script of the site."""
+    return (_HERE / "assets" / name).read_text(encoding="utf-8")
