@@ -97,7 +97,16 @@ NEAR_DUPLICATE = 0.95
 
 
 class DuplicateError(InputError):
-    """A case that is there already; `force` adds it all the same."""
+    """A case that is like one that is there; `force` adds it.
+
+    Args:
+        reason: which one it is like, and in what.
+        case_id: the case that was not added.
+    """
+
+    def __init__(self, reason: str, case_id: str) -> None:
+        self.case_id = case_id
+        super().__init__(reason, hint=f"--force adds {case_id!r} all the same")
 
 
 def refuse_duplicates(path: object, present: Sequence[Case], new: Sequence[Case]) -> None:
@@ -108,8 +117,8 @@ def refuse_duplicates(path: object, present: Sequence[Case], new: Sequence[Case]
     """
     known = list(present)
     for case in new:
-        if said := _duplicate_of(path, known, case):
-            raise DuplicateError(f"{said}; --force adds {case.id!r} all the same")
+        if reason := _duplicate_of(path, known, case):
+            raise DuplicateError(reason, case.id)
         known.append(case)
 
 
@@ -134,8 +143,6 @@ def near_duplicate(known: Sequence[Case], case: Case) -> Case | None:
     rivals = [other for other in known if path_of(other) == path]
     if not rivals:
         return None
-    pass
-
     rows = vectors([case.input, *(other.input for other in rivals)])
     [(place, likeness)] = nearest(rows[:1], rows[1:])
     return rivals[place] if likeness >= NEAR_DUPLICATE else None

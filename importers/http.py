@@ -27,7 +27,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from replaydiff.importers.base import Told
 from replaydiff.replay.clock import as_utc, utc_now
-from replaydiff.replay.errors import CredentialsError, InputError, SettingsError
+from replaydiff.replay.errors import CredentialsError, ExitCode, InputError, KeyRefusedError, SettingsError
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 from replaydiff.replay.terminal.plain import one_line
@@ -60,13 +60,27 @@ _SHOWN_CHARACTERS = 200
 class HttpError(InputError):
     """No answer that can be used.
 
-    `status` is that of the answer, None where there was none. `heavy` says that a smaller question may fare
-    better: it took too long, broke off or was too much.
+    Args:
+        reason: the request and what came of it.
+        status: that of the answer, None where there was none.
+        heavy: a smaller question may fare better: it took too long, broke off or was too much.
+        passing: the same request may succeed later.
+        hint: what to do.
     """
 
-    def __init__(self, text: str, *, status: int | None = None, heavy: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        status: int | None = None,
+        heavy: bool = False,
+        passing: bool = False,
+        hint: str = "",
+    ) -> None:
         self.status, self.heavy = status, heavy
-        super().__init__(text)
+        super().__init__(reason, hint=hint)
+        if passing:
+            self.exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,18 +225,20 @@ class JsonClient:
                 return found.value
             where = f"{self._service} at {_address(self._base)}"
             if found.status in (401, 403):
-                raise CredentialsError(
-                    f"{where} refuses the keys (HTTP {found.status}); check {self._keys}, and that they "
-                    "belong to this address"
+                refused = KeyRefusedError if self.answers else CredentialsError
+                raise refused(
+                    f"{where} refuses the keys (HTTP {found.status})",
+                    hint=f"check {self._keys}, and that they belong to this address",
                 )
             if found.wait is not None:
                 waits += 1
                 wait = found.wait
                 if wait > LONGEST_ASKED_WAIT_S or waits > MOST_ASKED_WAITS:
                     raise HttpError(
-                        f"{where} asks to wait {wait:.0f} more seconds (HTTP {found.status}); run the same "
-                        "command again later: it goes on where it stopped",
+                        f"{where} asks to wait {wait:.0f} more seconds (HTTP {found.status})",
                         status=found.status,
+                        passing=True,
+                        hint="run the same command again later: it continues where it stopped",
                     )
             else:
                 tries += 1
@@ -233,6 +249,7 @@ class JsonClient:
                         f"{where} {found.text} (asked{tried} for {path})",
                         status=found.status,
                         heavy=found.heavy,
+                        passing=found.again,
                     )
                 wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1)  # noqa: S311
             if self._told and wait >= TELL_WAIT_S:

@@ -37,7 +37,8 @@ from replaydiff.importers.base import (
     divided,
 )
 from replaydiff.replay import clock
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import AlreadyRunningError, InputError
+from replaydiff.replay.files import private_folder
 from replaydiff.replay.locks import locked
 from replaydiff.replay.model import JsonObject, Trace, TraceState
 from replaydiff.replay.store import rejects
@@ -192,7 +193,7 @@ def ingest_live(
         before = begun(folder)
         if before is None:
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
+            private_folder(folder)
             (folder / _QUERY).write_bytes(msgspec.json.encode(query))
         query = before or query
         with closing(_live(importer, query, folder, told)) as items:
@@ -220,13 +221,13 @@ def _after(first: Item | None, others: Iterable[Item]) -> Iterable[Item]:
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """What a source answers goes to `folder` from one process at a time."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(folder.parent)
     with ExitStack() as stack:
         try:
             stack.enter_context(locked(folder.parent / f"{folder.name}.lock", wait=False, remove=True))
         except BlockingIOError:
-            raise InputError(
-                "the same import is running in another process; wait until it has ended"
+            raise AlreadyRunningError(
+                "the same import is running in another process", hint="wait until it has ended"
             ) from None
         yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,7 +12,14 @@ from typing import NoReturn
 import click
 
 from replaydiff.replay.commands.options import App, common_options
-from replaydiff.replay.errors import ExitCode, Interrupted, ReplayError
+from replaydiff.replay.errors import (
+    ExitCode,
+    InternalError,
+    Interrupted,
+    ReplayError,
+    masked,
+    refused_by_system,
+)
 from replaydiff.replay.version import VERSION
 
 COMMANDS: dict[str, dict[str, str]] = {
@@ -102,31 +110,64 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         result = cli.main(args=args, prog_name="replay", standalone_mode=False, obj=app)
         code = int(result) if isinstance(result, int) else ExitCode.OK
-    except ReplayError as error:
-        code = _fail(error, app, error.exit_code)
     except click.ClickException as error:
         error.show()
         code = ExitCode.WRONG_INPUT
-    except (click.Abort, KeyboardInterrupt):
-        code = _fail(Interrupted("interrupted"), app, ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader of stdout went away (`replay traces | head`); Python would complain once more at exit.
         sys.stderr.close()
         code = ExitCode.OK
-    except OSError as error:
-        if app.debug:
-            raise
-        place = f" ({error.filename})" if error.filename else ""
-        code = _fail(
-            ReplayError(f"the system refused: {error.strerror or error}{place}"), app, ExitCode.WRONG_INPUT
-        )
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort
+        code = _report(_explained(error), app)
     sys.exit(code)
 
 
-def _fail(error: ReplayError, app: App, code: ExitCode) -> ExitCode:
+def _explained(error: BaseException) -> ReplayError:
+    """Return the error that a person is shown for whatever ended a command."""
+    if isinstance(error, ReplayError):
+        return error
+    if isinstance(error, click.Abort | KeyboardInterrupt):
+        return Interrupted("interrupted")
+    if isinstance(error, OSError):
+        return refused_by_system(error)
+    if "duckdb" in sys.modules:
+        from replaydiff.replay.store.connection import explained
+
+        if (of_store := explained(error)) is not None:
+            return of_store
+    return _internal(error)
+
+
+def _internal(error: BaseException) -> InternalError:
+    """Write a bug's details to a file that its owner alone may read, and name that file."""
+    import platform
+    import tempfile
+    import traceback
+
+    about = f"replaydiff {VERSION}, Python {platform.python_version()}, {platform.platform()}"
+    details = masked(f"{about}\n{shlex.join(sys.argv)}\n\n{''.join(traceback.format_exception(error))}")
+    reason = f"a bug in replaydiff ({type(error).__name__})"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="replay-error-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(details)
+    except OSError:
+        return InternalError(reason, hint="please report it with what --debug prints")
+    return InternalError(
+        f"{reason}, the details are in {file.name}",
+        hint="please report it with that file; read it first, it may quote your data",
+    )
+
+
+def _report(error: ReplayError, app: App) -> ExitCode:
+    """Print an error, with the traceback where --debug asks for it, and return its exit code."""
     if app.debug:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"error: {error}" if code != ExitCode.INTERRUPTED else str(error), err=True)
-    return code
+    from replaydiff.replay.terminal.plain import visible
+
+    text = visible(masked(str(error)))
+    click.echo(text if isinstance(error, Interrupted) else f"error: {text}", err=True)
+    return error.exit_code

@@ -1,30 +1,40 @@
 """Every error a person can meet, and the exit code it ends the command with.
 
-    ReplayError                 2  the command or its input was wrong; nothing was changed
-    ├── SettingsError              replay.toml, an environment variable or a flag
-    ├── UnknownNameError           a name that is not known; lists the valid ones and the nearest
-    ├── StoreError                 the DuckDB file
-    │   ├── StoreMissingError      there is none yet
-    │   ├── StoreBusyError         another process holds it
-    │   └── StoreVersionError      written by a newer replaydiff, or not a store at all
-    ├── InputError                 a file or record that cannot be used at all
-    ├── VersionError               an agent version that cannot be resolved or started
-    └── CredentialsError           a key that is needed is not set
-    Interrupted               130  stopped by the person; resumable
+    ReplayError                  2  the command or its input was wrong; nothing was changed
+    ├── SettingsError               replay.toml, an environment variable or a flag
+    ├── UnknownNameError            a name that is not known; lists the valid ones and the nearest
+    ├── StoreError                  the DuckDB file
+    │   ├── StoreMissingError       there is none yet
+    │   ├── StoreVersionError       written by a newer replaydiff, or not a store at all
+    │   ├── StoreDamagedError       parts of the file are missing or were changed
+    │   ├── StoreBusyError      75  another process holds it
+    │   └── StoreWriteError     75  the disk is full or does not take what is written
+    ├── InputError                  a file or record that cannot be used at all
+    ├── VersionError                an agent version that cannot be resolved or started
+    ├── CredentialsError            a key that is needed is not set, or is refused at the first request
+    │   └── KeyRefusedError     75  a key is refused in the middle of the work
+    ├── AlreadyRunningError     75  another process does the same work
+    ├── UnavailableError        75  a service that is needed does not answer
+    ├── NoSpaceError            75  a file cannot be written: no space, or too many open files
+    ├── InternalError           70  a bug
+    └── Interrupted            130  stopped by the person; resumable
 
-An error is one sentence: what is wrong, where, and what to do next. A failure of the tested agent is
-not an error: it is data (`replay.model.trial.Status`).
+An error is one sentence, made of its parts: where, what is wrong, and what to do next. A failure of the
+tested agent is not an error: it is data (`replay.model.trial.Status`).
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every command. Where several apply: 2, then 1, then 4, then 3."""
+    """Exit codes of every command."""
 
     OK = 0
     """Done, and any gate held."""
@@ -36,16 +46,22 @@ class ExitCode(IntEnum):
     """Done, but some items errored or some records were rejected; what succeeded is kept."""
     CANNOT_TELL = 4
     """A gate could not be decided."""
+    INTERNAL = 70
+    """A bug; the details are in a file that the message names."""
+    TRY_AGAIN = 75
+    """Not possible now; nothing is lost, and the same command (or the resume it names) may succeed later."""
     INTERRUPTED = 130
     """Stopped by the person; resumable."""
 
 
 def worst_exit(codes: Iterable[ExitCode]) -> ExitCode:
-    """The code a command ends with where several apply: 2, then 1, then 4, then 3, else 0."""
+    """Return the code a command ends with where several apply: 130, 70, 2, 75, 1, 4, 3, else 0."""
     present = set(codes)
     order = (
         ExitCode.INTERRUPTED,
+        ExitCode.INTERNAL,
         ExitCode.WRONG_INPUT,
+        ExitCode.TRY_AGAIN,
         ExitCode.GATE_FAILED,
         ExitCode.CANNOT_TELL,
         ExitCode.PARTIAL,
@@ -54,9 +70,21 @@ def worst_exit(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 class ReplayError(Exception):
-    """An error a person can mend. Its text is one sentence: what, where, what to do next."""
+    """An error a person can mend. Its text is one sentence: where, what is wrong, what to do next.
+
+    Args:
+        reason: what is wrong.
+        where: the file and line, the field or the item it is about; it begins the sentence.
+        hint: what to do next; it ends the sentence.
+    """
 
     exit_code: ExitCode = ExitCode.WRONG_INPUT
+
+    def __init__(self, reason: str, *, where: str = "", hint: str = "") -> None:
+        self.reason, self.where, self.hint = reason, where, hint
+        start = f"{where}: {reason}" if where else reason
+        # After a question ("did you mean 'sample'?") a semicolon would look like a slip.
+        super().__init__(f"{start}{' ' if start.endswith('?') else '; '}{hint}" if hint else start)
 
 
 class SettingsError(ReplayError):
@@ -73,16 +101,14 @@ class UnknownNameError(ReplayError):
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
         names = sorted(known)
         self.kind, self.name, self.known = kind, name, names
-        text = f"there is no {kind} {name!r}"
+        reason = f"there is no {kind} {name!r}"
         near = difflib.get_close_matches(name, names, n=1)
         if near:
-            text += f"; did you mean {near[0]!r}?"
+            reason += f"; did you mean {near[0]!r}?"
         elif names:
             shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-            text += f"; there are: {shown}"
-        if hint:
-            text += ("; " if not text.endswith("?") else " ") + hint
-        super().__init__(text)
+            reason += f"; there are: {shown}"
+        super().__init__(reason, hint=hint)
 
 
 class StoreError(ReplayError):
@@ -93,16 +119,28 @@ class StoreMissingError(StoreError):
     """There is no store file yet."""
 
 
+class StoreVersionError(StoreError):
+    """The file was written by a newer replaydiff, or is not a store."""
+
+
+class StoreDamagedError(StoreError):
+    """Parts of the store's file are missing or were changed by something else than DuckDB."""
+
+
 class StoreBusyError(StoreError):
     """Another process holds the store. `pid` is None where it could not be read."""
 
-    def __init__(self, text: str, pid: int | None) -> None:
+    exit_code = ExitCode.TRY_AGAIN
+
+    def __init__(self, reason: str, pid: int | None, *, hint: str = "") -> None:
         self.pid = pid
-        super().__init__(text)
+        super().__init__(reason, hint=hint)
 
 
-class StoreVersionError(StoreError):
-    """The file was written by a newer replaydiff, or is not a store."""
+class StoreWriteError(StoreError):
+    """The disk does not take what is written: it is full, say. What was committed before is kept."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class InputError(ReplayError):
@@ -114,10 +152,78 @@ class VersionError(ReplayError):
 
 
 class CredentialsError(ReplayError):
-    """A key that this command needs is not in the environment."""
+    """A key that this command needs is not in the environment, or is refused at the first request."""
+
+
+class KeyRefusedError(CredentialsError):
+    """A key is refused in the middle of the work: it was revoked, or the account is to be paid first."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class AlreadyRunningError(ReplayError):
+    """Another process does the same work."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class UnavailableError(ReplayError):
+    """A service that is needed cannot be reached, or fails again and again."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class NoSpaceError(ReplayError):
+    """A file cannot be written for want of something that may be there later: space, or open files."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class InternalError(ReplayError):
+    """A bug of replaydiff."""
+
+    exit_code = ExitCode.INTERNAL
 
 
 class Interrupted(ReplayError):  # noqa: N818 - an event, not a fault
     """The person stopped the command."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+SHORT_OF = frozenset(
+    (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EROFS,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EAGAIN,
+    )
+)
+"""What the system says where it could not now, and may be able to later."""
+
+
+def refused_by_system(error: OSError) -> ReplayError:
+    """Return what an error of the system means for a command that did not expect it."""
+    reason = f"the system refused: {error.strerror or error}" + (
+        f" ({error.filename})" if error.filename else ""
+    )
+    if error.errno in SHORT_OF:
+        return NoSpaceError(reason, hint="make room, then run the same command again")
+    return ReplayError(reason)
+
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
+_SHORTEST_SECRET = 8
+"""Characters; a shorter value ("1", "basic") would be masked within ordinary words."""
+
+
+def masked(text: str) -> str:
+    """Return the text without the values of environment variables whose names say that they are secret."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
+            text = text.replace(value, f"[{name}]")
+    return text

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import SHORT_OF, InputError, NoSpaceError
+
+DATA_FOLDER = ".replay"
+"""The folder of the store and of whatever else is kept between commands, beside replay.toml."""
+
+
+def private_folder(path: Path) -> None:
+    """Create a folder that its owner alone may look into, with its parents; ours is made so where it is not.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    with contextlib.suppress(FileExistsError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
+        return
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if path.name == DATA_FOLDER and path.stat().st_mode & 0o077:
+        with contextlib.suppress(PermissionError):
+            path.chmod(0o700)
 
 
 def check_target(path: Path, example: str = "report.html") -> None:
@@ -34,7 +55,8 @@ def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
     replaced; into a pipe or device (`/dev/stdout`) the finished file is copied.
 
     Raises:
-        InputError: the folder cannot be written, or there is no room.
+        InputError: the folder cannot be written.
+        NoSpaceError: there is no room.
     """
     check_target(path, example)
     # The path as it is: what /dev/stdout resolves to is no name of a pipe.
@@ -60,9 +82,10 @@ def replacing(path: Path, example: str = "report.html") -> Iterator[Path]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror}; make its folder writable, or name another file"
-        ) from None
+        reason = f"{path} cannot be written: {error.strerror}"
+        if error.errno in SHORT_OF:
+            raise NoSpaceError(reason, hint="make room, or name another file") from None
+        raise InputError(reason, hint="make its folder writable, or name another file") from None
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
@@ -73,7 +96,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
         content: bytes, or text, which becomes UTF-8 (lone surrogates become `?`).
 
     Raises:
-        InputError: the folder cannot be written, or there is no room.
+        InputError: the folder cannot be written.
+        NoSpaceError: there is no room.
     """
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(content if isinstance(content, bytes) else content.encode("utf-8", errors="replace"))

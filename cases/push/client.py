@@ -35,7 +35,16 @@ class RecordRefused(Exception):  # noqa: N818 - a record's fate, not a fault of 
 
 
 class PushStopped(Exception):  # noqa: N818
-    """Nothing more will come through; the text says why."""
+    """Nothing more will come through; the text says why.
+
+    Args:
+        reason: why.
+        passing: it may come through later.
+    """
+
+    def __init__(self, reason: str, *, passing: bool = False) -> None:
+        self.passing = passing
+        super().__init__(reason)
 
 
 class LangfuseClient:
@@ -67,7 +76,7 @@ class LangfuseClient:
         except ApiError as error:
             raise self._sorted(error) from None
         except httpx.HTTPError as error:
-            raise PushStopped(f"Langfuse cannot be reached ({type(error).__name__})") from None
+            raise PushStopped(f"Langfuse cannot be reached ({type(error).__name__})", passing=True) from None
         except ValidationError:
             # After a 2xx: the answers of other versions of the server differ in a field or two.
             return None
@@ -94,7 +103,7 @@ class LangfuseClient:
         if status < 400:
             return PushStopped("what answers there is no Langfuse; check LANGFUSE_BASE_URL")
         if status in (408, 429) or (status >= 500 and status not in _MISSING):
-            return PushStopped(f"Langfuse answered HTTP {status}, {RETRIES + 1} times in a row")
+            return PushStopped(f"Langfuse answered HTTP {status}, {RETRIES + 1} times in a row", passing=True)
         return RecordRefused(f"HTTP {status}{self._reason(error.body)}")
 
     def _reason(self, body: Any) -> str:

@@ -27,7 +27,7 @@ from replaydiff.cases.push.records import (
     trial_trace,
 )
 from replaydiff.diff.result import DiffResult
-from replaydiff.replay.errors import CredentialsError, ReplayError
+from replaydiff.replay.errors import CredentialsError, ReplayError, UnavailableError
 from replaydiff.replay.model import Lane
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def push(
 
     Raises:
         CredentialsError: the keys are refused.
-        ReplayError: nothing at all could be sent.
+        UnavailableError: nothing at all could be sent, but it may be later.
+        ReplayError: nothing can be sent there.
     """
     pushed = Pushed()
     try:
@@ -82,7 +83,8 @@ def push(
         elif isinstance(stop, CredentialsError):
             raise
         else:
-            raise ReplayError(f"{stop}; nothing was sent") from None
+            kind = UnavailableError if stop.passing else ReplayError
+            raise kind(str(stop), hint="nothing was sent") from None
     return pushed
 
 

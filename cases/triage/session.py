@@ -200,7 +200,7 @@ class Session:
         try:
             self._desk.promote([(item, case)])
         except DuplicateError as error:
-            click.echo(str(error).partition("; --force")[0])
+            click.echo(error.reason)
             if not click.confirm("add it all the same?", default=False):
                 click.echo("nothing was added")
                 return

@@ -130,7 +130,7 @@ def _keys() -> Iterator[Diagnosis]:
 
 
 def _store(path: Path) -> Iterator[Diagnosis]:
-    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.connection import open_store, verify
     from replaydiff.replay.store.traces import count_traces
 
     if not path.exists():
@@ -139,6 +139,7 @@ def _store(path: Path) -> Iterator[Diagnosis]:
     try:
         with open_store(path, read_only=True) as con:
             traces = count_traces(con)
+            verify(con)
     except StoreError as error:
         yield Diagnosis("store", State.WRONG, str(error))
         return

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from replaydiff.replay.errors import StoreError
+from replaydiff.replay.errors import StoreWriteError
 from replaydiff.replay.model import ModelCall, Trial
 from replaydiff.replay.store import bulk
 from replaydiff.replay.store.connection import settle
@@ -57,7 +57,7 @@ class Journal:
         self._con = con
         self._path = path_of(store, run_id)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         self._waiting: list[Trial] = []
         self._calls: list[ModelCall] = []
         for trial, calls in _left_in(self._path):
@@ -73,7 +73,7 @@ class Journal:
         Once this returns, the death of this process cannot lose it.
 
         Raises:
-            StoreError: it cannot be written: the disk is full, say. What was kept before stays kept.
+            StoreWriteError: it cannot be written: the disk is full, say. What was kept before stays kept.
         """
         line = b"".join(b"%b%b}\n" % (_CALL, encode(call).encode()) for call in calls)
         line += encode(trial).encode() + b"\n"
@@ -82,9 +82,9 @@ class Journal:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError as error:
-            raise StoreError(
-                f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost: "
-                f"mend that, then `replay run --resume {trial.run_id}`"
+            raise StoreWriteError(
+                f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",
+                hint=f"correct that, then `replay run --resume {trial.run_id}`",
             ) from error
         self._waiting.append(trial)
         self._calls += calls

@@ -33,12 +33,12 @@ from replaydiff.replay.engine.schedule import Pace, provider_of
 from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
 from replaydiff.replay.engine.tally import Tally
 from replaydiff.replay.engine.versions import changes, resolve
-from replaydiff.replay.errors import InputError, Interrupted, StoreError, VersionError
+from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, VersionError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
 from replaydiff.replay.model import Item, JsonObject, Lane, Mode, RunRecord, Status, Version, VersionKind
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.store.connection import give_back, open_store, settle
+from replaydiff.replay.store.connection import explained, give_back, open_store, settle
 from replaydiff.replay.store.model_calls import count_model_calls
 from replaydiff.replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
 from replaydiff.replay.store.trials import (
@@ -186,10 +186,12 @@ def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, RunRecord], Non
             f"interrupted; what had finished is kept: go on with `replay run --resume {batch.run.id}`"
         ) from None
     except duckdb.Error as error:
+        if explained(error) is None:
+            raise
         reason = str(error).splitlines()[0]
-        raise StoreError(
-            f"the store {batch.store} cannot be written: {reason}; no finished trial is lost: mend that, "
-            f"then `replay run --resume {batch.run.id}`"
+        raise StoreWriteError(
+            f"the store {batch.store} cannot be written: {reason}; no finished trial is lost",
+            hint=f"correct that, then `replay run --resume {batch.run.id}`",
         ) from error
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
 from replaydiff.replay.llm.base import ModelFailure, ModelReply, ModelRequest, Stop
@@ -257,13 +257,17 @@ def _usage(usage: Any) -> Usage:
 def _refuse(status: int, said: str, model: str, purpose: Purpose) -> NoReturn:
     """A status that no further try would change: of everything, or of this call."""
     if status == 401:
-        raise CredentialsError(
-            f"the model's API does not accept the key ({said}); set {KEYS[0]} to a valid one"
+        raise KeyRefusedError(
+            f"the model's API does not accept the key ({said})", hint=f"set {KEYS[0]} to a valid one"
         )
     if status == 402:
-        raise ReplayError(f"the model's API wants to be paid first ({said}); see to the account's billing")
+        raise KeyRefusedError(
+            f"the model's API wants to be paid first ({said})", hint="see to the account's billing"
+        )
     if status == 403:
-        raise CredentialsError(f"the key may not use {model} ({said}); use a key that may, or another model")
+        raise KeyRefusedError(
+            f"the key may not use {model} ({said})", hint="use a key that may, or another model"
+        )
     if status == 404:
         raise SettingsError(f"the model's API does not know {model} ({said}); mend {purpose.place}")
     raise ModelFailure(f"the request was refused: {said}", passing=False)

@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
-from replaydiff.replay.errors import CredentialsError, ReplayError, SettingsError
+from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
 from replaydiff.replay.llm.backoff import PASSING, RETRIES, Backoff, retry_after
@@ -239,14 +239,16 @@ class OpenAICompatibleModel:
     def _refuse(self, status: int, said: str, model: str) -> NoReturn:
         """A status that no further try would change: of everything, or of this call."""
         if status == 401:
-            raise CredentialsError(
-                f"{self._place} does not accept the key ({said}); set {KEY} to a valid one"
+            raise KeyRefusedError(
+                f"{self._place} does not accept the key ({said})", hint=f"set {KEY} to a valid one"
             )
         if status in (402, 429):
-            raise ReplayError(f"{self._place} wants to be paid first ({said}); see to the account's billing")
+            raise KeyRefusedError(
+                f"{self._place} wants to be paid first ({said})", hint="see to the account's billing"
+            )
         if status == 403:
-            raise CredentialsError(
-                f"the key may not use {model} ({said}); use a key that may, or another model"
+            raise KeyRefusedError(
+                f"the key may not use {model} ({said})", hint="use a key that may, or another model"
             )
         if status in (404, 405) or status < 400:
             raise SettingsError(

@@ -24,7 +24,6 @@ from replaydiff.replay.settings.sections import (
     VersionEntry,
 )
 from replaydiff.replay.settings.whole import (
-    DATA_FOLDER,
     FILE_NAME,
     NAMED_TABLES,
     STORE_NAME,
@@ -33,7 +32,6 @@ from replaydiff.replay.settings.whole import (
 )
 
 __all__ = [
-    "DATA_FOLDER",
     "FILE_NAME",
     "NAMED_TABLES",
     "STORE_NAME",

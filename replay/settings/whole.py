@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from replaydiff.replay.files import DATA_FOLDER
 from replaydiff.replay.settings.sections import (
     Agent,
     CasesSection,
@@ -26,7 +27,6 @@ from replaydiff.replay.settings.sections import (
 )
 
 FILE_NAME = "replay.toml"
-DATA_FOLDER = ".replay"
 STORE_NAME = "replay.duckdb"
 
 

@@ -17,7 +17,15 @@ from pathlib import Path
 import duckdb
 from duckdb import DuckDBPyConnection
 
-from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
+from replaydiff.replay.errors import (
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreMissingError,
+    StoreVersionError,
+    StoreWriteError,
+)
+from replaydiff.replay.files import private_folder
 from replaydiff.replay.store import migrate
 from replaydiff.replay.version import VERSION
 
@@ -36,6 +44,13 @@ _UNWRITTEN = re.compile(
     re.IGNORECASE,
 )
 """What DuckDB says of a disk that takes no more, whatever class its error has."""
+_DAMAGED = re.compile(
+    r"Corrupt database file|checksum|Could not read enough bytes|Failed to deserialize|"
+    r"Failed to load metadata|metadata pointer|corrupted",
+    re.IGNORECASE,
+)
+"""What DuckDB says of a file that is cut off or was written to by something else."""
+_RESTORE = "restore it from a copy, or move it away and import again (golden sets are files of their own)"
 _within: set[int] = set()
 """Connections with an open transaction: DuckDB gives one up where another is begun within it."""
 _SQLITE_MAGIC = b"SQLite format 3\x00"
@@ -63,6 +78,10 @@ def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = 
     if not read_only:
         _make_folder(path.parent)
     con = _connect(path, read_only, export_to)
+    if not read_only:
+        # DuckDB creates files that everyone may read; one that belongs to another user stays as it is.
+        with suppress(PermissionError):
+            path.chmod(0o600)
     try:
         present = _version(con, path)
         if present < migrate.known()[-1].version:
@@ -72,8 +91,10 @@ def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = 
                 return open_store(path, read_only=True, export_to=export_to)
             migrate.migrate(con, present)
         con.execute("SET GLOBAL TimeZone = 'UTC'")
-    except BaseException:
+    except BaseException as error:
         con.close()
+        if (of_store := explained(error)) is not None:
+            raise of_store from None
         raise
     return con
 
@@ -94,7 +115,8 @@ def transaction(con: DuckDBPyConnection) -> Iterator[None]:
     """All that is written within is there, or none of it. Within another one it is a part of that.
 
     Raises:
-        StoreError: the disk is full, or cannot be written for another reason.
+        StoreWriteError: the disk is full, or cannot be written for another reason.
+        StoreDamagedError: parts of the file are missing or were changed.
     """
     if id(con) in _within:
         yield
@@ -108,14 +130,51 @@ def transaction(con: DuckDBPyConnection) -> Iterator[None]:
         # Where the disk is full, DuckDB has rolled back by itself.
         with suppress(duckdb.Error):
             con.rollback()
-        if isinstance(error, duckdb.Error) and (unwritten := _UNWRITTEN.search(str(error))):
-            raise StoreError(
-                f"the store could not be written ({unwritten[0]}); what was committed before is kept: make "
-                "room, or name another place with --db, and do the same again"
-            ) from None
+        if (of_store := explained(error)) is not None:
+            raise of_store from None
         raise
     finally:
         _within.discard(id(con))
+
+
+def explained(error: BaseException) -> StoreError | None:
+    """Return what an error of DuckDB means for the store; None where it is another error, such as a bug."""
+    if not isinstance(error, duckdb.Error):
+        return None
+    text = str(error)
+    if unwritten := _UNWRITTEN.search(text):
+        return StoreWriteError(
+            f"the store could not be written ({unwritten[0]}); what was committed before is kept",
+            hint="make room, or name another place with --db, and do the same again",
+        )
+    if _DAMAGED.search(text):
+        return StoreDamagedError(
+            f"the store is damaged: {_first_line(text)}",
+            hint=_RESTORE,
+        )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return StoreError(
+            f"the store needs more memory than it has: {_first_line(text)}",
+            hint="`replay doctor` finds out whether it is damaged; else ask for less at once",
+        )
+    return None
+
+
+def verify(con: DuckDBPyConnection) -> None:
+    """Read every value of the store once.
+
+    Raises:
+        StoreDamagedError: parts of the file are missing or were changed.
+    """
+    try:
+        for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            con.execute(f"SELECT bit_xor(hash(whole)) FROM {table} whole").fetchone()
+    except duckdb.Error as error:
+        raise StoreDamagedError(f"the store is damaged: {_first_line(str(error))}", hint=_RESTORE) from None
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0].removeprefix("IO Error: ")
 
 
 def _version(con: DuckDBPyConnection, path: Path) -> int:
@@ -156,7 +215,7 @@ def _refuse_foreign(path: Path) -> None:
 
 def _make_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as error:
         raise StoreError(
             f"the folder {folder} for the store cannot be made: {error.strerror}; "
@@ -200,11 +259,15 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
         found = re.search(r"\(PID (\d+)\)", problem)
         pid = int(found[1]) if found else None
         return StoreBusyError(
-            f"the store {path} is in use by {_holder(pid)}; wait until it has ended, then try again", pid
+            f"the store {path} is in use by {_holder(pid)}",
+            pid,
+            hint="wait until it has ended, then try again",
         )
     if "different configuration" in problem:
         return StoreBusyError(
-            f"this process already has the store {path} open in another mode; close it first", os.getpid()
+            f"this process already has the store {path} open in another mode",
+            os.getpid(),
+            hint="close it first",
         )
     if "not a valid DuckDB" in problem:
         return StoreVersionError(f"{path} is not a DuckDB database; name another file with --db")
@@ -214,13 +277,20 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
             "upgrade replaydiff (`pip install -U replaydiff duckdb`)"
         )
     if "replaying WAL" in problem:
-        return StoreError(
-            f"the store {path} cannot be opened, its last writes in {path.name}.wal are damaged; restore "
-            "both files from a copy, or move the .wal file away to go on without those writes"
+        return StoreDamagedError(
+            f"the store {path} cannot be opened, its last writes in {path.name}.wal are damaged",
+            hint="restore both files from a copy, or move the .wal file away to do without those writes",
+        )
+    if _DAMAGED.search(problem):
+        return StoreDamagedError(
+            f"the store {path} is damaged: {_first_line(problem)}",
+            hint=_RESTORE,
         )
     what = "read" if read_only else "opened for writing"
-    reason = problem.splitlines()[0].removeprefix("IO Error: ").replace(f' "{path}"', "")
-    return StoreError(f"the store {path} cannot be {what}: {reason}; check its permissions, or use --db")
+    reason = _first_line(problem).replace(f' "{path}"', "")
+    return StoreError(
+        f"the store {path} cannot be {what}: {reason}", hint="check its permissions, or use --db"
+    )
 
 
 def _holder(pid: int | None) -> str:

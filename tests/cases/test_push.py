@@ -352,7 +352,7 @@ def test_a_server_that_never_answers_is_not_waited_for_for_ever(
     langfuse.silent = True
     began = time.monotonic()
     code, out, err = push("--cases", str(golden))
-    assert (code, out) == (2, "")
+    assert (code, out) == (75, "")
     assert "Langfuse cannot be reached (ReadTimeout); nothing was sent" in err
     assert time.monotonic() - began < 5
 
@@ -364,7 +364,7 @@ def test_no_server_at_all_is_a_sentence(
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("LANGFUSE_BASE_URL", f"http://user:{SECRET}@127.0.0.1:{taken.getsockname()[1]}")
         code, out, err = push("--cases", str(golden))
-    assert (code, out) == (2, "")
+    assert (code, out) == (75, "")
     assert "Langfuse cannot be reached (ConnectError); nothing was sent" in err
 
 

@@ -95,9 +95,9 @@ def test_a_full_disk_loses_no_finished_trial(project: Project) -> None:
     failed = subprocess.run(
         [sys.executable, "-c", limited, *command], cwd=project.folder, capture_output=True, text=True
     )
-    assert failed.returncode == 2
+    assert failed.returncode == 75
     run_id = project.run().id
-    assert f"no finished trial is lost: mend that, then `replay run --resume {run_id}`" in failed.stderr
+    assert f"no finished trial is lost; correct that, then `replay run --resume {run_id}`" in failed.stderr
     assert "Traceback" not in failed.stderr
     resumed = resume(project)
     assert resumed.code == 0, resumed.err
@@ -233,6 +233,6 @@ def test_a_second_process_is_told_who_holds_the_store(project: Project) -> None:
     process = project.start(*begin(), SECONDS_A_TRIAL="0.2")
     project.wait_for_calls(1)
     done = project.replay(*begin())
-    assert done.code == 2
+    assert done.code == 75
     assert f"is in use by process {process.pid}" in done.err
     ended(process, signal.SIGINT)

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from replaydiff.replay.cli import main
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import NoSpaceError
 from replaydiff.replay.files import write_whole
 from replaydiff.replay.model import (
     Item,
@@ -205,7 +205,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(InputError, match="cannot be written: No space left on device"):
+    with pytest.raises(NoSpaceError, match="cannot be written: No space left on device"):
         write_whole(target, "new")
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

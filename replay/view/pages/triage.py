@@ -243,7 +243,7 @@ def _edit_page(
         expects=[(name, urlencode(kept | {"expect": name})) for name in site.reviewer.expectations(one)],
         back=urlencode(kept),
         text=text,
-        wrong=None if wrong is None else str(wrong).partition("; --force")[0],
+        wrong=None if wrong is None else wrong.reason if duplicate else str(wrong),
         duplicate=duplicate,
         line=line,
         golden=str(site.reviewer.golden),

@@ -50,7 +50,7 @@ def test_a_limit_that_lasts_ends_the_try_and_nothing_is_lost(tmp_path: Path) -> 
     with reading(rows=_rows(3)) as stand_in:
         stand_in.faults = lambda number, path, _query: "429 long" if path == "/v3/scores" else None
         done = ask(tmp_path, stand_in, *OCTOBER)
-        assert done.code == 2
+        assert done.code == 75
         assert "asks to wait 3600 more seconds" in done.err
         assert "run the same command again later" in done.err
         before = len(stand_in.asked)
@@ -66,6 +66,16 @@ def test_keys_that_are_refused(generation: str, tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "")
     assert f"Langfuse at {stand_in.url}/api/public refuses the keys (HTTP 401)" in done.err
     assert "LANGFUSE_SECRET_KEY" in done.err
+
+
+def test_keys_that_are_revoked_on_the_way_say_to_try_again(tmp_path: Path) -> None:
+    with reading(rows=_rows(3)) as stand_in:
+        stand_in.faults = lambda _number, path, _query: "403" if path == "/v3/scores" else None
+        done = ask(tmp_path, stand_in, *OCTOBER)
+        assert (done.code, done.out) == (75, "")
+        assert "refuses the keys (HTTP 403); check LANGFUSE_PUBLIC_KEY" in done.err
+        stand_in.faults = lambda _number, _path, _query: None
+        assert ask(tmp_path, stand_in, *OCTOBER).out.startswith("3 traces")
 
 
 def test_keys_that_are_missing(tmp_path: Path) -> None:
@@ -100,7 +110,7 @@ def test_the_older_name_of_the_address_and_one_where_nobody_listens(tmp_path: Pa
         done = ask(tmp_path, stand_in, *OCTOBER, LANGFUSE_BASE_URL="", LANGFUSE_HOST=f"{stand_in.url}/")
         assert done.out.startswith("1 trace from langfuse")
         done = ask(tmp_path, stand_in, *OCTOBER, LANGFUSE_BASE_URL=f"http://127.0.0.1:{port}")
-    assert done.code == 2
+    assert done.code == 75
     assert f"Langfuse at http://127.0.0.1:{port}/api/public cannot be reached" in done.err
 
 

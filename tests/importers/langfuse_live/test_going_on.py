@@ -119,7 +119,7 @@ def test_the_store_is_free_while_a_month_is_asked_for(tmp_path: Path) -> None:
         assert stored(tmp_path) == {}
         second = ask(tmp_path, stand_in, *OCTOBER)
         out, _ = running.communicate()
-    assert second.code == 2
+    assert second.code == 75
     assert "the same import is running in another process" in second.err
     assert out.startswith("31 traces from langfuse: 31 new")
     assert len(stored(tmp_path)) == 31

@@ -1,0 +1,193 @@
+"""Exit codes and error messages of the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from replaydiff.replay.api.project import Project
+from replaydiff.replay.errors import (
+    ExitCode,
+    NoSpaceError,
+    ReplayError,
+    UnknownNameError,
+    refused_by_system,
+    worst_exit,
+)
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import write_traces
+from tests.commands.conftest import Replay
+from tests.store.build import trace
+
+SECRET = "sk-9f8e7d6c5b4a"
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Put a bug into `replay traces`."""
+
+    def traces(*_args: Any, **_options: Any) -> NoReturn:
+        raise KeyError(f"{SECRET} of nobody")
+
+    monkeypatch.setattr(Project, "traces", traces)
+    monkeypatch.setenv("ACME_API_KEY", SECRET)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_bug_is_one_sentence_that_names_a_private_file_with_the_details(
+    replay: Replay, tmp_path: Path
+) -> None:
+    done = replay("traces")
+    [details] = (tmp_path / "tmp").iterdir()
+    assert (done.code, done.out) == (70, "")
+    assert done.err == (
+        f"error: a bug in replaydiff (KeyError), the details are in {details}; please report it with that file; "
+        "read it first, it may quote your data\n"
+    )
+    assert _mode(details) == 0o600
+    text = details.read_text()
+    assert re.search(r"Traceback .*KeyError: '\[ACME_API_KEY\] of nobody'", text, re.DOTALL)
+    assert SECRET not in text
+
+
+@pytest.mark.usefixtures("broken")
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(replay: Replay) -> None:
+    done = replay("--debug", "traces")
+    assert done.code == 70
+    assert "Traceback" in done.err
+    assert "KeyError" in done.err
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_bug_without_room_for_its_details_is_reported_all_the_same(replay: Replay, tmp_path: Path) -> None:
+    (tmp_path / "tmp").rmdir()
+    done = replay("traces")
+    assert done.code == 70
+    assert done.err.endswith("please report it with what --debug prints\n")
+
+
+@pytest.mark.parametrize("debug", [(), ("--debug",)])
+def test_an_error_of_the_system_has_an_exit_code_of_its_own(
+    replay: Replay, tmp_path: Path, debug: tuple[str, ...]
+) -> None:
+    (tmp_path / "replay.toml").mkdir()
+    done = replay(*debug, "traces")
+    assert done.code == 2
+    assert ("Traceback" in done.err) == bool(debug)
+
+
+@pytest.mark.parametrize(("number", "code"), [(28, 75), (24, 75), (122, 75), (13, 2), (2, 2)])
+def test_what_may_be_there_later_says_to_try_again(number: int, code: int) -> None:
+    error = refused_by_system(OSError(number, os.strerror(number), "f"))
+    assert error.exit_code == code
+    assert isinstance(error, NoSpaceError) == (code == 75)
+    assert str(error).startswith(f"the system refused: {os.strerror(number)} (f)")
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from replaydiff.replay.store.connection import open_store
+with open_store(Path(sys.argv[1])):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_store_in_use_says_to_try_again(replay: Replay, tmp_path: Path) -> None:
+    store = tmp_path / ".replay" / "replay.duckdb"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        done = replay("traces")
+    finally:
+        holder.communicate()
+    assert done.code == 75
+    assert f"is in use by process {holder.pid}" in done.err
+    assert done.err.endswith("; wait until it has ended, then try again\n")
+
+
+@pytest.mark.parametrize("share", [0.1, 0.55])
+def test_a_store_that_was_cut_off_is_diagnosed(replay: Replay, tmp_path: Path, share: float) -> None:
+    store = tmp_path / ".replay" / "replay.duckdb"
+    with open_store(store) as con:
+        write_traces(con, [trace(f"t{n}", input=os.urandom(800).hex()) for n in range(500)])
+    os.truncate(store, int(store.stat().st_size * share))
+    for command in ("traces", "doctor"):
+        done = replay(command)
+        assert done.code == 2
+        assert "Traceback" not in done.err
+        assert re.search(r"store .*is damaged: .*; restore it from a copy", done.out + done.err)
+
+
+def test_damage_where_no_command_looked_is_found_by_doctor(replay: Replay, tmp_path: Path) -> None:
+    store = tmp_path / ".replay" / "replay.duckdb"
+    with open_store(store) as con:
+        write_traces(con, [trace(f"t{n}", input=os.urandom(2000).hex()) for n in range(500)])
+    whole = store.read_bytes()
+    with open_store(store, read_only=True) as con:
+        blocks = con.execute(
+            "SELECT DISTINCT block_id FROM pragma_storage_info('traces') WHERE column_name = 'input' AND block_id >= 0"
+        ).fetchall()
+    for (block,) in blocks:
+        # The file begins with three headers of 4 KiB; blocks of 256 KiB follow.
+        at = 3 * 4096 + block * 262144 + 1000
+        store.write_bytes(whole[:at] + bytes(255 - byte for byte in whole[at : at + 64]) + whole[at + 64 :])
+        assert replay("traces").code in (0, 2)
+        done = replay("doctor")
+        assert (done.code, "the store is damaged: " in done.out) == (2, True)
+
+
+def test_the_store_and_its_folder_are_private(replay: Replay, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        '{"trace_id": "a", "input": "q", "started_at": "2026-10-01T00:00:00Z"}\n'
+    )
+    before = os.umask(0o022)
+    try:
+        (tmp_path / ".replay").mkdir(mode=0o755)
+        assert replay("import", "jsonl", "t.jsonl").code == 0
+        assert replay("import", "--db", "elsewhere/own.duckdb", "jsonl", "t.jsonl").code == 0
+    finally:
+        os.umask(before)
+    assert _mode(tmp_path / ".replay") == 0o700
+    assert _mode(tmp_path / ".replay" / "replay.duckdb") == 0o600
+    assert _mode(tmp_path / "elsewhere") == 0o700
+    assert _mode(tmp_path / "elsewhere" / "own.duckdb") == 0o600
+
+
+def test_no_control_character_reaches_the_terminal_through_an_error(replay: Replay) -> None:
+    done = replay("show", "\x1b[31mno\rsuch")
+    assert done.code == 2
+    assert "\x1b" not in done.err
+    assert "\r" not in done.err
+
+
+def test_where_several_codes_apply_the_gravest_counts() -> None:
+    order = [130, 70, 2, 75, 1, 4, 3, 0]
+    for first, code in enumerate(order):
+        assert worst_exit(ExitCode(one) for one in reversed(order[first:])) == code
+
+
+def test_an_error_carries_its_parts() -> None:
+    error = ReplayError("no size", where="replay.toml: [sample]", hint="set one")
+    assert (error.reason, error.where, error.hint) == ("no size", "replay.toml: [sample]", "set one")
+    assert str(error) == "replay.toml: [sample]: no size; set one"
+    asked = UnknownNameError("sample", "octobr", ["october"], "see replay sample")
+    assert str(asked) == "there is no sample 'octobr'; did you mean 'october'? see replay sample"
+    assert asked.hint == "see replay sample"
