@@ -30,7 +30,7 @@ def _one(change: Change, rng: np.random.Generator, n: int, k: int) -> tuple[bool
     """Whether one interval holds the truth, and how wide it is."""
     truth = change.draw(rng, n)
     metric = diffed(truth, simulate(rng, truth, k), seed=int(rng.integers(2**31))).metrics[METRIC]
-    ci = metric.ci if truth.weight is None else metric.month_ci
+    ci = metric.ci
     assert ci is not None
     return ci[0] <= change.mean <= ci[1], ci[1] - ci[0]
 

@@ -4,13 +4,14 @@ Over the gated metrics (those named in `[gate]`, else all that may decide; an un
 
 HOLD        a metric's interval lies wholly below 0 and its delta is below −tolerance (and, where several
             metrics decide, its p-value survives Holm over them); or more items regressed beyond the noise
-            than `max_regressed`
-SHIP        every metric's interval ends no lower than −tolerance, no more items regressed than
-            `max_regressed`, and trials without a score could not move a metric by more than tolerance
+            than `max_regressed` allows
+SHIP        every metric's interval ends no lower than −tolerance, and no more items regressed beyond the
+            noise than allowed
 CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.divergence`)
 
-A regression whose noise is unknown (single trials, no A/A lane) never holds and is never waved through. With
-one lane alone (`replay check`) the share of items that meet their expectation is held against `threshold`,
+The interval covers the worst that trials without a score could have been (`diff.comparison`). Where nothing
+was tried twice the noise of an item is unknown, so no item counts as regressed and the interval decides. With
+a single lane (`replay check`) the share of items that meet their expectation is held against `threshold`,
 that of the items with a tag against the tag's own; items in quarantine do not count (`diff.expectations`).
 """
 
@@ -21,11 +22,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
-from replaydiff.diff.statistics import noise, paired
+from replaydiff.diff.statistics import noise
 from replaydiff.diff.verdicts import combine
-from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
+from replaydiff.replay.model import Lane, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
@@ -36,8 +38,7 @@ _GRAVEST = (Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP)
 class Evidence:
     """What the answer is given on."""
 
-    run: RunRecord
-    sample: SampleRecord | None
+    comparison: Comparison
     metrics: Mapping[str, MetricDelta]
     unknown_noise: frozenset[str]
     """Metrics on which nothing was tried twice."""
@@ -48,8 +49,11 @@ class Evidence:
     gate: GateSection
     cases: CasesSection
     """What must pass where there is one lane."""
-    candidates: int = 1
-    """New lanes of the run: so many comparisons with the same old one, whose intervals hold together."""
+
+    @property
+    def run(self) -> RunRecord:
+        """The run that is answered for."""
+        return self.comparison.run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,49 +99,67 @@ def _nothing(run: RunRecord) -> Conclusion:
 
 def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion:
     gate = evidence.gate
-    beyond = _beyond_chance(gated, gate.confidence, evidence.candidates)
+    beyond = _beyond_chance(gated, evidence.comparison.confidence)
     for name, metric in gated.items():
         if name not in beyond or metric.ci is None or metric.delta is None:
             continue
         if metric.ci[1] < 0 and metric.delta < -gate.tolerance:
             reason = f"{_figures(name, metric, evidence)}: worse by more than {gate.tolerance:g}"
             return Conclusion(answer=Answer.HOLD, reason=reason, next=_show(evidence))
-    certain = _regressed(evidence.items, [name for name in gated if name not in evidence.unknown_noise])
-    if len(certain) > gate.max_regressed:
-        reason = (
-            f"{_items(len(certain))} regressed beyond the noise ({_names(certain)}), "
-            f"and {gate.max_regressed or 'none'} may"
-        )
-        return Conclusion(answer=Answer.HOLD, reason=reason, next=_show(evidence))
-    doubtful = _regressed(evidence.items, list(gated))
-    if len(doubtful) > gate.max_regressed:
-        figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
-        return _cannot(
-            f"{_items(len(doubtful))} fell on single trials, where the noise is unknown ({figures})",
-            _more_trials(evidence),
+    certain = [name for name in gated if name not in evidence.unknown_noise]
+    fell = _with_verdict(evidence.items, certain, Verdict.REGRESSED)
+    rose = _with_verdict(evidence.items, certain, Verdict.IMPROVED)
+    allowed = gate.allowed_regressions(evidence.counts.compared)
+    if len(fell) > allowed:
+        return Conclusion(
+            answer=Answer.HOLD, reason=_too_many(fell, rose, allowed, evidence), next=_show(evidence)
         )
     for name, metric in gated.items():
         if metric.ci is None or metric.delta is None:
             return _cannot(f"{name} has fewer than two items with a score in both lanes", _show(evidence))
-        if metric.bounds and metric.delta - metric.bounds[0] > gate.tolerance:
-            return _cannot(
-                f"trials without a score leave {name} anywhere from {metric.bounds[0]:+.2f} to "
-                f"{metric.bounds[1]:+.2f} (headline {metric.delta:+.2f})",
-                _show(evidence),
-            )
         if metric.ci[0] < -gate.tolerance:
-            return _cannot(
-                f"{_figures(name, metric, evidence)}: "
-                f"a loss of more than {gate.tolerance:g} cannot be excluded",
-                _more_items(evidence, metric),
-            )
+            return _loss_not_excluded(name, metric, evidence)
     figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
-    fell = _items(len(doubtful)) if doubtful else "no item"
-    reason = f"{figures}; {fell} regressed{_elsewhere(evidence)}"
+    reason = f"{figures}; {_balance(fell, rose)}{_elsewhere(evidence)}"
     return Conclusion(answer=Answer.SHIP, reason=reason, next=_after_ship(evidence))
 
 
-def _beyond_chance(gated: Mapping[str, MetricDelta], confidence: float, candidates: int) -> set[str]:
+def _too_many(
+    fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict], allowed: int, evidence: Evidence
+) -> str:
+    """More items regressed than may, and whether as many improved."""
+    if len(fell) == len(rose):
+        return (
+            f"no net change: {len(rose)} better, {len(fell)} worse ({_names(fell)}), and "
+            f"{allowed or 'none'} may regress ([gate] max_regressed = {evidence.gate.max_regressed!r})"
+        )
+    return f"{_items(len(fell))} regressed beyond the noise ({_names(fell)}), and {allowed or 'none'} may"
+
+
+def _balance(fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict]) -> str:
+    if not fell:
+        return "no item regressed"
+    if len(fell) == len(rose):
+        return f"no net change: {len(rose)} better, {len(fell)} worse"
+    return f"{_items(len(fell))} regressed"
+
+
+def _loss_not_excluded(name: str, metric: MetricDelta, evidence: Evidence) -> Conclusion:
+    """CAN'T TELL, and whether it is trials without a score that leave it open."""
+    tolerance = evidence.gate.tolerance
+    if metric.delta is not None and metric.bounds and metric.delta - metric.bounds[0] > tolerance:
+        return _cannot(
+            f"trials without a score leave {name} anywhere from {metric.bounds[0]:+.2f} to "
+            f"{metric.bounds[1]:+.2f} (headline {metric.delta:+.2f})",
+            _show(evidence),
+        )
+    return _cannot(
+        f"{_figures(name, metric, evidence)}: a loss of more than {tolerance:g} cannot be excluded",
+        _more_items(evidence, metric),
+    )
+
+
+def _beyond_chance(gated: Mapping[str, MetricDelta], confidence: float) -> set[str]:
     """The metrics whose change is not what one of several shows by chance.
 
     Where one decides, its interval tells. Where several do, one of their intervals leaves out 0 more often by
@@ -150,18 +172,18 @@ def _beyond_chance(gated: Mapping[str, MetricDelta], confidence: float, candidat
     }
     if len(changed) < 2:
         return set(gated)
-    level = 1 - paired.simultaneous(confidence, candidates)
-    return {name for name, p in zip(changed, noise.holm([*changed.values()]), strict=True) if p <= level}
+    corrected = noise.holm([*changed.values()])
+    return {name for name, p in zip(changed, corrected, strict=True) if p <= 1 - confidence}
 
 
 def _elsewhere(evidence: Evidence) -> str:
     """Regressions on metrics that do not decide, so that SHIP never hides them."""
-    told = [
+    others = [
         f"{name}, which does not decide, counts {metric.regressed}"
         for name, metric in evidence.metrics.items()
         if metric.regressed and not metric.gated
     ]
-    return f" ({'; '.join(told)})" if told else ""
+    return f" ({'; '.join(others)})" if others else ""
 
 
 def _single_lane(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion:
@@ -195,13 +217,14 @@ def _cannot(reason: str, next_: str) -> Conclusion:
     return Conclusion(answer=Answer.CANNOT_TELL, reason=reason, next=next_)
 
 
-def _regressed(items: Iterable[ItemVerdict], metrics: Sequence[str]) -> list[ItemVerdict]:
-    """Items that regressed on these metrics together (not mixed)."""
+def _with_verdict(
+    items: Iterable[ItemVerdict], metrics: Sequence[str], verdict: Verdict
+) -> list[ItemVerdict]:
+    """Items that have this verdict on these metrics together."""
     return [
         item
         for item in items
-        if combine(item.metrics[name].verdict for name in metrics if name in item.metrics)
-        is Verdict.REGRESSED
+        if combine(item.metrics[name].verdict for name in metrics if name in item.metrics) is verdict
     ]
 
 
@@ -215,12 +238,11 @@ def _why_not(evidence: Evidence, name: str) -> str:
 def _figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.delta is None or metric.old is None or metric.new is None:
         return f"{name} has no figure"
-    count = metric.improved + metric.regressed + metric.unchanged + metric.inconclusive
-    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {_items(count)}"
+    text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {_items(metric.n)}"
     if metric.ci is None:
         return text
     low, high = metric.ci
-    several = "simultaneous " if evidence.candidates > 1 else ""
+    several = "simultaneous " if evidence.comparison.candidates > 1 else ""
     return f"{text} ({several}{evidence.gate.confidence:.0%} interval {low:+.2f} to {high:+.2f})"
 
 
@@ -276,7 +298,7 @@ def _more_trials(evidence: Evidence) -> str:
 
 def _more_items(evidence: Evidence, metric: MetricDelta) -> str:
     """What narrows an interval: trials while they are few, then items."""
-    sample = evidence.sample
+    sample = evidence.comparison.sample
     if evidence.run.trials < _ENOUGH_TRIALS or sample is None or metric.ci is None:
         return _more_trials(evidence)
     half = (metric.ci[1] - metric.ci[0]) / 2

@@ -10,13 +10,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff import answer as answers
 from replaydiff.diff import divergence, expectations
 from replaydiff.diff import gate as gates
+from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.expectations import case_groups
 from replaydiff.diff.graders import tool_calls
@@ -32,7 +32,7 @@ from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Lane, RunRecord, VersionKind
+from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, Settings
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.samples import get_sample
@@ -87,120 +87,96 @@ def compute(
     run = get_run(con, run_id)
     if lane is not None:
         run = replace(run, lanes={lane: run.lanes[lane]})
-    expected = _cases(run, settings)
     stored = StoredGrades.read(con, run, versions_of(settings))
+    if gate is None and "gate" in settings.given:
+        gate = (gates.DEFAULT,)
+    asked = _Asked(
+        sample=get_sample(con, run.sample) if run.sample else None,
+        stored=stored,
+        judge=judge_status(settings, stored),
+        settings=settings,
+        cases=_cases(run, settings),
+        metrics=metrics,
+        gate=gate,
+    )
     read = read_blocks(con, run, settings, stored)
     new = [found for found in run.lanes if found.is_new]
     if candidate is not None and candidate not in new:
         raise UnknownNameError("new lane", str(candidate), map(str, new), f"in run {run.id}")
     if new in ([], [Lane.NEW]):
-        return _result(con, run, read, stored, settings, expected, metrics, gate)
+        return _result(asked, run, read)
     results = {
-        found: _result(
-            con,
-            *with_candidate_as_new(run, read, found),
-            stored,
-            settings,
-            expected,
-            metrics,
-            gate,
-            candidates=len(new),
-        )
-        for found in new
+        found: _result(asked, *with_candidate_as_new(run, read, found), candidates=len(new)) for found in new
     }
     return ranked(results, candidate) if len(new) > 1 else results[new[0]]
 
 
-def _result(
-    con: DuckDBPyConnection,
-    run: RunRecord,
-    read: RunData,
-    stored: StoredGrades,
-    settings: Settings,
-    expected: CasesSection,
-    metrics: Sequence[str],
-    gate: Sequence[str] | None,
-    candidates: int = 1,
-) -> DiffResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What every comparison of a run is computed with."""
+
+    sample: SampleRecord | None
+    stored: StoredGrades
+    judge: JudgeStatus
+    settings: Settings
+    cases: CasesSection
+    metrics: Sequence[str]
+    gate: Sequence[str] | None
+
+
+def _result(asked: _Asked, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
-    held = partial(_held, con, run, stored=stored, settings=settings, expected=expected)
+    confidence = asked.settings.gate.confidence
     read, aside = expectations.split_quarantined(run, read)
-    result = held(read=read, metrics=metrics, gate=gate, candidates=candidates)
-    return (
-        result
-        if aside is None
-        else expectations.with_quarantined(result, held(read=aside, metrics=(), gate=()))
-    )
+
+    def compared(blocks: RunData) -> Comparison:
+        return Comparison.of(run, asked.sample, blocks, confidence=confidence, candidates=candidates)
+
+    result = _compared(asked, compared(read))
+    if aside is None:
+        return result
+    quarantined = _compared(replace(asked, metrics=(), gate=()), compared(aside))
+    return expectations.with_quarantined(result, quarantined)
 
 
-def _held(
-    con: DuckDBPyConnection,
-    run: RunRecord,
-    read: RunData,
-    stored: StoredGrades,
-    settings: Settings,
-    expected: CasesSection,
-    metrics: Sequence[str],
-    gate: Sequence[str] | None,
-    candidates: int = 1,
-) -> DiffResult:
-    """The same over these blocks, whether they are in quarantine or not."""
-    names = metric_names(run, read.blocks, metrics, settings)
-    judge_standing = judge_status(settings, stored)
-    several = count_varying(names, read.blocks)
-    worked = {
-        name: compute_metric(
-            name,
-            run,
-            read.blocks,
-            settings,
-            _may_gate(name, settings, stored, judge_standing),
-            candidates=candidates,
-            metrics=several,
-        )
+def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
+    """The result over these items, whether they are in quarantine or not."""
+    run, read, settings = comparison.run, comparison.read, asked.settings
+    names = metric_names(run, read.blocks, asked.metrics, settings)
+    varying = count_varying(names, read.blocks)
+    found = {
+        name: compute_metric(name, comparison, settings, _may_gate(name, asked), metrics=varying)
         for name in names
     }
-    for name in stored.judges & worked.keys():
-        metric = worked[name]
-        delta = replace(
-            metric.delta,
-            calibration=judge_standing.document,
-            split=split_variance(
-                [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in read.blocks]
-            ),
-        )
-        worked[name] = replace(metric, delta=delta)
+    for name in asked.stored.judges & found.keys():
+        found[name] = _with_labels(name, found[name], asked, read)
 
-    items = _verdicts(run, read.blocks, worked, expected.case_threshold)
+    items = _verdicts(run, read.blocks, found, asked.cases.case_threshold)
     counts = _counts(read.items, items)
-    deltas = {name: metric.delta for name, metric in worked.items()}
+    deltas = {name: metric.delta for name, metric in found.items()}
     summaries = {
         lane: tally.summary(run.lanes[lane], read.witnesses[lane]) for lane, tally in read.tallies.items()
     }
-    unknown = frozenset(name for name, metric in worked.items() if metric.null is None)
+    unknown = frozenset(name for name, metric in found.items() if metric.null is None)
     distrust = divergence.distrust_reason(run, read.witnesses)
     given = answers.decide(
         answers.Evidence(
-            run=run,
-            sample=get_sample(con, run.sample) if run.sample else None,
+            comparison=comparison,
             metrics=deltas,
             unknown_noise=unknown,
             items=items,
             counts=counts,
             distrust=distrust,
             gate=settings.gate,
-            cases=expected,
-            candidates=candidates,
+            cases=asked.cases,
         )
     )
     errors = sum(tally.errors for tally in read.tallies.values())
-    if gate is None and "gate" in settings.given:
-        gate = (gates.DEFAULT,)
-    kind = _noise(run, len(unknown) < len(worked))
+    kind = _noise(run, len(unknown) < len(found))
     warnings = [
         *([distrust] if distrust else []),
         *divergence.divergence_warnings(run, read.witnesses),
-        *_warnings(run, counts, deltas, kind, errors, settings, judge_standing, stored),
+        *_warnings(asked, comparison, counts, deltas, kind, errors),
     ]
     return DiffResult(
         answer=given.answer,
@@ -212,13 +188,13 @@ def _held(
         counts=counts,
         metrics=deltas,
         items=items,
-        usage=usage(run, read.blocks, settings.gate.confidence),
+        usage=usage(comparison),
         slices=slices(
             items, [name for name, delta in deltas.items() if delta.gated] or names, settings.diff.slice_by
         ),
-        groups=case_groups(items, expected.thresholds) if len(run.lanes) == 1 else (),
+        groups=case_groups(items, asked.cases.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
-            gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
+            asked.gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
         ),
         warnings=tuple(warnings),
         confidence=settings.gate.confidence,
@@ -226,11 +202,19 @@ def _held(
     )
 
 
-def _may_gate(name: str, settings: Settings, stored: StoredGrades, judge: JudgeStatus) -> bool:
-    if settings.gate.metrics and name not in settings.gate.metrics:
+def _with_labels(name: str, metric: MetricResult, asked: _Asked, read: RunData) -> MetricResult:
+    """The judge's metric with its calibration, and where its uncertainty comes from."""
+    votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in read.blocks]
+    delta = replace(metric.delta, calibration=asked.judge.document, split=split_variance(votes))
+    return replace(metric, delta=delta)
+
+
+def _may_gate(name: str, asked: _Asked) -> bool:
+    wanted = asked.settings.gate.metrics
+    if wanted and name not in wanted:
         return False
     # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
-    return name != PAIRWISE and (name not in stored.judges or judge.may_gate)
+    return name != PAIRWISE and (name not in asked.stored.judges or asked.judge.may_gate)
 
 
 def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
@@ -247,23 +231,23 @@ def _cases(run: RunRecord, settings: Settings) -> CasesSection:
 
 
 def _verdicts(
-    run: RunRecord, blocks: Sequence[Block], worked: dict[str, MetricResult], case_threshold: float | None
+    run: RunRecord, blocks: Sequence[Block], found: dict[str, MetricResult], case_threshold: float | None
 ) -> tuple[ItemVerdict, ...]:
     items = []
     for block in blocks:
         metrics = {
             name: metric.by_item[block.item.id]
-            for name, metric in worked.items()
+            for name, metric in found.items()
             if block.item.id in metric.by_item
         }
         verdict = combine(m.verdict for m in metrics.values()) if metrics else Verdict.INCONCLUSIVE
-        parted = find_divergence(
+        divided = find_divergence(
             {lane: [one.trial for one in graded] for lane, graded in block.lanes.items()}
         )
-        if parted is not None and (told := metrics.get(tool_calls.NAME)) is not None:
-            metrics[tool_calls.NAME] = replace(told, reason=f"{told.reason}; {parted.sentence}")
+        if divided is not None and (calls := metrics.get(tool_calls.NAME)) is not None:
+            metrics[tool_calls.NAME] = replace(calls, reason=f"{calls.reason}; {divided.sentence}")
         item = ItemVerdict(
-            item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, parting=parted
+            item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, parting=divided
         )
         if len(run.lanes) == 1 and metrics:
             item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
@@ -296,21 +280,25 @@ def _noise(run: RunRecord, known: bool) -> Noise:
 
 
 def _warnings(
-    run: RunRecord,
+    asked: _Asked,
+    comparison: Comparison,
     counts: Counts,
     deltas: dict[str, MetricDelta],
     kind: Noise,
     errors: int,
-    settings: Settings,
-    judge: JudgeStatus,
-    stored: StoredGrades,
 ) -> Iterator[str]:
     """What a reader must know before the figures, the gravest first."""
+    run, settings = comparison.run, asked.settings
     left_out = counts.total - counts.compared
     if left_out:
         observed = any(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
         why = "have no trace in an observed lane, or are unfinished" if observed else "are unfinished"
         yield f"{left_out} of {counts.total} items {why} and are left out of every figure"
+    if comparison.merged:
+        yield (
+            f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
+            f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
+        )
     if errors:
         yield f"{errors} trials ended in an error and have no score; they stand in the bounds"
     for name, delta in deltas.items():
@@ -326,10 +314,9 @@ def _warnings(
             "one trial a lane and no A/A lane: how much a single trial varies is unknown, so verdicts "
             "on items may be noise"
         )
-    if stored.judges & deltas.keys():
-        if judge.complaint:
-            yield judge.complaint
-        if kin := self_preference_warning(
-            stored.judge_model or "", [version.model for version in run.lanes.values()]
-        ):
-            yield kin
+    if asked.stored.judges & deltas.keys():
+        if asked.judge.complaint:
+            yield asked.judge.complaint
+        models = [version.model for version in run.lanes.values()]
+        if preference := self_preference_warning(asked.stored.judge_model or "", models):
+            yield preference

@@ -5,7 +5,7 @@ is `FIGURE OP NUMBER` with OP one of <= >= < > == !=, and FIGURE one of
 
     regressed improved mixed unchanged inconclusive total compared     items by verdict
     errors                                                             trials that ended in an error
-    METRIC.old .new .delta .se .p .mde .noise .month                   a metric over the run
+    METRIC.old .new .delta .se .p .mde .noise .n .sample_delta         a metric over the run
     METRIC.ci_low .ci_high .bounds_low .bounds_high
     METRIC.improved .regressed .unchanged .inconclusive
     fidelity.LANE cost.LANE latency_p50.LANE latency_p95.LANE          a lane (old, new, old2); USD and ms
@@ -47,7 +47,8 @@ _PLAIN = (
     "p",
     "mde",
     "noise",
-    "month",
+    "n",
+    "sample_delta",
     "improved",
     "regressed",
     "unchanged",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from replaydiff.diff.causes import normalise_reason
+from replaydiff.diff.comparison import Comparison, estimate
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.result import Block, ItemMetric, MetricDelta, Verdict, scores_of
-from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import (
     ItemScores,
@@ -20,10 +19,9 @@ from replaydiff.diff.verdicts import (
     item_verdicts,
     null_model,
     single_lane_verdict,
-    without_rounding,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Item, Lane, RunRecord, Status
+from replaydiff.replay.model import Lane, RunRecord, Status
 from replaydiff.replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
@@ -88,6 +86,7 @@ def _item_scores(name: str, block: Block) -> ItemScores:
         again=scores.get(Lane.OLD2, ()),
         old_unscored=unscored.get(Lane.OLD, 0),
         new_unscored=unscored.get(Lane.NEW, 0),
+        again_unscored=unscored.get(Lane.OLD2, 0),
     )
 
 
@@ -101,30 +100,20 @@ def _varies(name: str, block: Block) -> bool:
 
 
 def compute_metric(
-    name: str,
-    run: RunRecord,
-    blocks: Sequence[Block],
-    settings: Settings,
-    gated: bool,
-    *,
-    candidates: int = 1,
-    metrics: int = 1,
+    name: str, comparison: Comparison, settings: Settings, gated: bool, *, metrics: int = 1
 ) -> MetricResult:
-    """One metric over the items it applies to.
-
-    It is one of `metrics` on which anything varies, in one of `candidates` comparisons with one old lane.
-    """
+    """One metric over the items it applies to. It is one of `metrics` on which anything varies."""
     gate = settings.gate
-    held = [block for block in blocks if _applies(name, block, settings)]
+    held = [block for block in comparison.read.blocks if _applies(name, block, settings)]
     samples = [_item_scores(name, block) for block in held]
-    scale = Scale.of(score for sample in samples for score in (*sample.old, *sample.new, *sample.again))
+    scale = Scale.of(score for sample in samples for score in (*sample.before, *sample.new))
     null = null_model(samples, scale)
-    if all(lane in run.lanes for lane in _SIDES):
+    if comparison.has_both_lanes:
         judged = item_verdicts(
             samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence, metrics=metrics
         )
     else:
-        alone = Lane.NEW if Lane.NEW in run.lanes else Lane.OLD
+        alone = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
         passes = _outcomes(name, held, alone)
         judged = [
             single_lane_verdict(passed, len(block.lanes[alone]) - len(passed))
@@ -136,68 +125,29 @@ def compute_metric(
             new=sample.new_mean,
             delta=sample.delta,
             verdict=verdict.verdict,
-            reason=_reason(block, sample, verdict, said),
-            cause=normalise_reason(_undecided_reason(name, block, verdict) or said),
+            reason=_reason(block, sample, verdict, failure),
+            cause=normalise_reason(_undecided_reason(name, block, verdict) or failure),
         )
         for block, sample, verdict in zip(held, samples, judged, strict=True)
-        for said in (_failure_reason(name, block, verdict),)
+        for failure in (_failure_reason(name, block, verdict),)
     }
-    return MetricResult(
-        delta=_delta(name, run, held, samples, scale, null, judged, settings, gated, candidates),
-        by_item=by_item,
-        null=null,
-    )
-
-
-def _delta(
-    name: str,
-    run: RunRecord,
-    held: Sequence[Block],
-    samples: Sequence[ItemScores],
-    scale: Scale,
-    null: noise.Null | None,
-    judged: Sequence[ScoredVerdict],
-    settings: Settings,
-    gated: bool,
-    candidates: int,
-) -> MetricDelta:
-    one_lane = not all(lane in run.lanes for lane in _SIDES)
-    pairs = [
-        (block.item, sample, delta)
-        for block, sample in zip(held, samples, strict=True)
-        if (delta := sample.delta) is not None
-    ]
-    deltas = [delta for _, _, delta in pairs]
-    grouped = paired.clusters(deltas, [cluster(item) for item, _, _ in pairs])
-    confidence, reach = paired.simultaneous(settings.gate.confidence, candidates), scale.reach
-    se = paired.standard_error(grouped)
-    bounds = [pair for sample in samples if (pair := sample.delta_bounds(scale.low, scale.high)) is not None]
+    found = estimate(comparison, [block.item for block in held], samples, scale, null)
     verdicts = [one.verdict for one in judged]
     by_id = sorted(held, key=lambda block: block.item.id)
-    outcomes = {lane: _outcomes(name, by_id, lane) for lane in run.lanes}
-    counted = samples if one_lane else [sample for _, sample, _ in pairs]
-    return MetricDelta(
-        old=_mean([value for sample in counted if (value := sample.old_mean) is not None]),
-        new=_mean([value for sample in counted if (value := sample.new_mean) is not None]),
-        delta=without_rounding(grouped.mean) if deltas else None,
-        se=se,
-        ci=paired.interval(grouped, confidence=confidence, reach=reach, seed=run.seed),
-        p=paired.sign_flip(grouped, seed=run.seed),
-        mde=paired.smallest_effect(
-            se,
-            len(grouped.sums),
-            trials_se=0.0 if null is None else _trials_se([sample for _, sample, _ in pairs], null) * reach,
-            confidence=confidence,
-            reach=reach,
-        ),
-        noise=None if null is None else null.noise * reach,
-        bounds=None
-        if not bounds
-        else (
-            math.fsum(low for low, _ in bounds) / len(bounds),
-            math.fsum(high for _, high in bounds) / len(bounds),
-        ),
-        **(_month(pairs, confidence, reach, run.seed) if run.sample else {"month": None}),
+    outcomes = {lane: _outcomes(name, by_id, lane) for lane in comparison.run.lanes}
+    delta = MetricDelta(
+        n=found.n,
+        old=found.old,
+        new=found.new,
+        delta=found.delta,
+        sample_delta=found.sample_delta,
+        se=found.se,
+        ci=found.ci,
+        p=found.p,
+        mde=found.mde,
+        noise=None if null is None else null.noise * scale.reach,
+        bounds=found.bounds,
+        design_effect=found.design_effect,
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         unchanged=verdicts.count(Verdict.UNCHANGED),
@@ -206,29 +156,7 @@ def _delta(
         pass_at_k={lane: paired.pass_at_k(trials) for lane, trials in outcomes.items()},
         gated=gated,
     )
-
-
-def _trials_se(samples: Sequence[ItemScores], null: noise.Null) -> float:
-    """What the noise of trials alone makes of the mean change's standard error, on the scale 0 to 1."""
-    spread = math.fsum(1 / len(sample.old) + 1 / len(sample.new) for sample in samples)
-    return null.noise * math.sqrt(spread) / len(samples) if samples else 0.0
-
-
-def _month(
-    pairs: Sequence[tuple[Item, ItemScores, float]], confidence: float, reach: float, seed: int
-) -> dict[str, Any]:
-    """The fields of a `MetricDelta` that speak for the population the sample was drawn from."""
-    weights = [item.weight for item, _, _ in pairs]
-    grouped = paired.weighted_clusters(
-        [delta for _, _, delta in pairs], weights, [cluster(item) for item, _, _ in pairs]
-    )
-    return {
-        "month": paired.weighted_mean([delta for _, _, delta in pairs], weights),
-        "month_old": paired.weighted_mean([sample.old_mean or 0.0 for _, sample, _ in pairs], weights),
-        "month_new": paired.weighted_mean([sample.new_mean or 0.0 for _, sample, _ in pairs], weights),
-        "month_ci": paired.interval(grouped, confidence=confidence, reach=reach, seed=seed),
-        "design_effect": paired.design_effect(weights),
-    }
+    return MetricResult(delta=delta, by_item=by_item, null=null)
 
 
 def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
@@ -242,19 +170,25 @@ def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
     ]
 
 
-def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, said: str) -> str:
+def _reason(block: Block, sample: ItemScores, judged: ScoredVerdict, failure: str) -> str:
     """`old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
     parts = []
     for lane, scores, unscored in (
         (Lane.OLD, sample.old, sample.old_unscored),
+        *[(Lane.OLD2, sample.again, sample.again_unscored)] * _repeat_differs(sample),
         (Lane.NEW, sample.new, sample.new_unscored),
     ):
         if lane in block.lanes:
             parts.append(f"{lane} {_passes(scores, unscored)}")
     text = ", ".join(parts)
-    if said:
-        text += f": {said}"
+    if failure:
+        text += f": {failure}"
     return f"{text} ({judged.note})" if judged.note else text
+
+
+def _repeat_differs(sample: ItemScores) -> bool:
+    """Whether the old version's repeat did something else than its first lane."""
+    return bool(sample.again) and sorted(sample.again) != sorted(sample.old)
 
 
 def _failure_reason(name: str, block: Block, judged: ScoredVerdict) -> str:
@@ -305,7 +239,3 @@ def _lane_failure(name: str, block: Block, lane: Lane) -> str | None:
             why = f" ({trial.trial.reason})" if trial.trial.reason else ""
             return f"{lane} ended in {trial.trial.status.value}{why}"
     return None
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None

@@ -22,8 +22,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import DiffResult, scores_of
-from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.noise import pooled_within
 from replaydiff.diff.statistics.paired import POWER, smallest_effect
@@ -95,7 +95,8 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     centre = _mean(deltas)
     spread = math.fsum((delta - centre) ** 2 for delta in deltas) / (len(deltas) - 1)
     shared = math.fsum(1 / len(found[Lane.OLD]) + 1 / len(found[Lane.NEW]) for _, found in both) / len(both)
-    grouped = paired.clusters(deltas, [cluster(item.item) for item, _ in both])
+    clusters = clusters_of(item.item for item, _ in both)
+    grouped = paired.clusters(deltas, [clusters[item.item.id] for item, _ in both])
     se, plain = paired.standard_error(grouped), math.sqrt(spread / len(deltas))
     return NoiseEstimate(
         metric=metric,

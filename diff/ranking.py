@@ -21,8 +21,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import Answer, Candidate, DiffResult, ItemVerdict, MetricDelta, RankedMetric
-from replaydiff.diff.slices import cluster
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.replay.model import Lane
 
@@ -119,7 +119,12 @@ def _behind(
     ]
     if not pairs:
         return None, None
-    grouped = paired.clusters([gap for _, gap in pairs], [cluster(item.item) for item, _ in pairs])
+    clusters = clusters_of(item.item for item, _ in pairs)
+    grouped = paired.weighted_clusters(
+        [gap for _, gap in pairs],
+        [item.item.weight if result.run.sample else 1.0 for item, _ in pairs],
+        [clusters[item.item.id] for item, _ in pairs],
+    )
     ci = paired.interval(
         grouped,
         confidence=paired.simultaneous(result.confidence, candidates * (candidates - 1) // 2),

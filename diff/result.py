@@ -119,10 +119,16 @@ class MetricDelta:
     old: float | None
     new: float | None
     delta: float | None
-    """Paired: mean over items of mean(new trials) − mean(old trials)."""
+    """The mean change of an item, new − old: over a golden set, or over the population a sample stands for
+    (weighted). The old version's repeat counts as the old version."""
+    sample_delta: float | None
+    """The plain mean over the items, unweighted."""
+    n: int
+    """Items with a score in both lanes (of a single lane, in that)."""
     se: float | None
-    """Standard error of `delta`, clustered by session."""
+    """Standard error of `delta`: by trials over a golden set, by clusters of items over a sample."""
     ci: tuple[float, float] | None
+    """Interval of `delta`, with every trial without a score at its worst for either end."""
     p: float | None
     mde: float | None
     """The smallest true change this size would have shown with 80 % power."""
@@ -130,15 +136,8 @@ class MetricDelta:
     """Standard deviation of one trial around its item's mean, pooled over items."""
     bounds: tuple[float, float] | None
     """`delta` with all errors counted as failures of the new lane, and with all as passes."""
-    month: float | None
-    """`delta` weighted to the population the sample was drawn from; None for a golden set."""
-    month_old: float | None = None
-    """`old` weighted so; likewise `month_new`."""
-    month_new: float | None = None
-    month_ci: tuple[float, float] | None = None
-    """Interval of `month`."""
     design_effect: float | None = None
-    """By how much the unequal weights inflate the variance of `month`; 1 where all weigh the same."""
+    """By how much the unequal weights of a sample inflate the variance of `delta`; None for a golden set."""
     improved: int
     regressed: int
     unchanged: int

@@ -8,8 +8,9 @@ Holm over every slice and metric tested, so that cutting often enough finds noth
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import ItemVerdict, Slice, Verdict
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.replay.model import Item, Json, tool_path
@@ -38,11 +39,6 @@ def slices(
     corrected = noise.holm([1.0 if part.p is None else part.p for part in found])
     found = [_with_p(part, p) for part, p in zip(found, corrected, strict=True)]
     return tuple(sorted(found, key=lambda part: (part.delta or 0.0, part.metric, part.by, part.value)))
-
-
-def cluster(item: Item) -> Hashable:
-    """Items of one session are one cluster; an item without a session is its own."""
-    return ("session", item.session_id) if item.session_id else ("item", item.id)
 
 
 def _keys(item: Item, fields: Sequence[str]) -> Iterable[tuple[str, str]]:
@@ -79,7 +75,8 @@ def _field(item: Item, name: str) -> str | None:
 
 def _slice(by: str, value: str, metric: str, group: Sequence[ItemVerdict]) -> Slice:
     deltas = [delta for item in group if (delta := item.metrics[metric].delta) is not None]
-    grouped = paired.clusters(deltas, [cluster(item.item) for item in group])
+    clusters = clusters_of(item.item for item in group)
+    grouped = paired.clusters(deltas, [clusters[item.item.id] for item in group])
     verdicts = [item.metrics[metric].verdict for item in group]
     return Slice(
         by=by,

@@ -11,28 +11,29 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from replaydiff.diff.result import Block, GradedTrial, UsageDelta
-from replaydiff.diff.slices import cluster
+from replaydiff.diff.comparison import Comparison
+from replaydiff.diff.result import GradedTrial, UsageDelta
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes
-from replaydiff.replay.model import Lane, RunRecord, Status
+from replaydiff.replay.model import Lane, Status
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 _FIGURES = ("cost_usd", "latency_ms", "input_tokens", "output_tokens")
 
 
-def usage(run: RunRecord, blocks: Sequence[Block], confidence: float) -> dict[str, UsageDelta]:
+def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     """Every figure that is known of both lanes in some item; nothing where one lane is alone."""
-    if not {Lane.OLD, Lane.NEW} <= run.lanes.keys():
+    if not comparison.has_both_lanes:
         return {}
+    confidence, seed = comparison.confidence, comparison.run.seed
     found: dict[str, UsageDelta] = {}
-    for name, (keys, old, new) in _known(blocks).items():
+    for name, (keys, old, new) in _known(comparison).items():
         if not keys:
             continue
-        found[name] = _mean_change(keys, old, new, confidence, run.seed)
+        found[name] = _mean_change(keys, old, new, confidence, seed)
         if name == "latency_ms":
             shares = list(PERCENTILES.values())
-            changes = quantile_changes(old, new, keys, shares, confidence=confidence, seed=run.seed)
+            changes = quantile_changes(old, new, keys, shares, confidence=confidence, seed=seed)
             for percentile, change in zip(PERCENTILES, changes, strict=True):
                 found[percentile] = UsageDelta(
                     old=change.old,
@@ -52,11 +53,11 @@ class _Known(NamedTuple):
     new: list[list[float]]
 
 
-def _known(blocks: Sequence[Block]) -> dict[str, _Known]:
-    """Every figure over the items, in one walk."""
+def _known(comparison: Comparison) -> dict[str, _Known]:
+    """Every figure over the items, in one pass."""
     found = {name: _Known([], [], []) for name in _FIGURES}
-    for block in blocks:
-        key = cluster(block.item)
+    for block in comparison.read.blocks:
+        key = comparison.clusters[block.item.id]
         old, new = (list(zip(*map(_took, block.lanes[lane]), strict=True)) for lane in (Lane.OLD, Lane.NEW))
         for known, before, after in zip(found.values(), old, new, strict=False):
             early = [value for value in before if value is not None]

@@ -50,11 +50,17 @@ class ItemScores:
     old_unscored: int = 0
     """Trials of the old lane that have no score: errors, divergence, abstention."""
     new_unscored: int = 0
+    again_unscored: int = 0
+
+    @property
+    def before(self) -> tuple[float, ...]:
+        """The scores of the old version: those of its repeat are as good as its own."""
+        return (*self.old, *self.again)
 
     @property
     def old_mean(self) -> float | None:
-        """Mean of the old lane's scores; None without any."""
-        return _mean(self.old)
+        """Mean of the old version's scores; None without any."""
+        return _mean(self.before)
 
     @property
     def new_mean(self) -> float | None:
@@ -67,24 +73,29 @@ class ItemScores:
         old, new = self.old_mean, self.new_mean
         return None if old is None or new is None else without_rounding(new - old)
 
-    def delta_bounds(self, low: float, high: float) -> tuple[float, float] | None:
+    @property
+    def scored(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The scores of both versions, of the trials that have one."""
+        return self.before, self.new
+
+    def delta_bounds(self, scale: Scale) -> tuple[float, float] | None:
         """The delta with every unscored trial at the new lane's disadvantage, and at its advantage.
 
         None where a lane has no trial at all.
         """
-        old_worst = _mean((*self.old, *[high] * self.old_unscored))
-        old_best = _mean((*self.old, *[low] * self.old_unscored))
-        new_worst = _mean((*self.new, *[low] * self.new_unscored))
-        new_best = _mean((*self.new, *[high] * self.new_unscored))
-        if old_worst is None or old_best is None or new_worst is None or new_best is None:
-            return None
-        return new_worst - old_worst, new_best - old_best
+        ends = []
+        for sign in (1, -1):
+            before, after = map(_mean, self.against(sign, scale))
+            if before is None or after is None:
+                return None
+            ends.append(without_rounding(after - before))
+        return ends[0], ends[1]
 
     def against(self, sign: int, scale: Scale) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Scores of both versions with every unscored trial speaking against a change to this side."""
         old, new = (scale.low, scale.high) if sign < 0 else (scale.high, scale.low)
         return (
-            (*self.old, *[old] * self.old_unscored, *self.again),
+            (*self.before, *[old] * (self.old_unscored + self.again_unscored)),
             (*self.new, *[new] * self.new_unscored),
         )
 
@@ -126,7 +137,7 @@ def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None
     """The noise of one metric: fitted to every item and version that was tried at least twice."""
     groups = []
     for sample in samples:
-        groups.append(scale.unit((*sample.old, *sample.again)))
+        groups.append(scale.unit(sample.before))
         groups.append(scale.unit(sample.new))
     return noise.fit([group for group in groups if group])
 
@@ -159,7 +170,7 @@ def single_lane_verdict(passes: Sequence[bool], unscored: int) -> ScoredVerdict:
         return ScoredVerdict(verdict=Verdict.REGRESSED)
     if passed == len(passes) and not unscored:
         return ScoredVerdict(verdict=Verdict.UNCHANGED)
-    note = _unscored(unscored, len(passes) + unscored, "") if unscored else "passes come and go"
+    note = _unscored(unscored, len(passes), "") if unscored else "passes come and go"
     return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=note)
 
 
@@ -193,11 +204,14 @@ def _verdict(
     sample: ItemScores, scale: Scale, unknown: bool, beyond: bool, min_delta: float
 ) -> ScoredVerdict:
     delta = sample.delta
-    old_total, new_total = len(sample.old) + sample.old_unscored, len(sample.new) + sample.new_unscored
-    gap = _unscored(sample.old_unscored, old_total, "old") or _unscored(sample.new_unscored, new_total, "new")
+    gap = (
+        _unscored(sample.old_unscored, len(sample.old), "old")
+        or _unscored(sample.new_unscored, len(sample.new), "new")
+        or _unscored(sample.again_unscored, len(sample.again), "old2")
+    )
     if delta is None:
         return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=gap or "a lane has no trial")
-    bounds = sample.delta_bounds(scale.low, scale.high) or (delta, delta)
+    bounds = sample.delta_bounds(scale) or (delta, delta)
     if abs(delta) < min_delta - _TIE:
         if gap and max(-bounds[0], bounds[1]) >= min_delta - _TIE:
             return ScoredVerdict(verdict=Verdict.INCONCLUSIVE, note=gap)
@@ -213,8 +227,8 @@ def _verdict(
     return ScoredVerdict(verdict=verdict, note=gap)
 
 
-def _unscored(count: int, total: int, lane: str) -> str:
-    return f"{count} of {total}{' ' + lane if lane else ''} trials have no score" if count else ""
+def _unscored(count: int, scored: int, lane: str) -> str:
+    return f"{count} of {count + scored}{' ' + lane if lane else ''} trials have no score" if count else ""
 
 
 def without_rounding(delta: float) -> float:

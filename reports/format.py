@@ -317,8 +317,11 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
         notes.append(f"noise of one trial {score(metric.noise)}")
     if metric.split is not None and metric.split.buy is not None:
         notes.append(_split(metric.split))
-    if metric.month is not None:
-        notes.append(_population_estimate(metric))
+    if metric.design_effect is not None and metric.design_effect >= _WORTH_SAYING:
+        notes.append(
+            f"weighted to the population; on these items alone {change(metric.sample_delta)}, and weights "
+            f"cost {score(metric.design_effect)} times the items"
+        )
     if metric.bounds is not None and metric.bounds != (metric.delta, metric.delta):
         low, high = metric.bounds
         notes.append(f"errors as failures {change(low)}, as passes {change(high)}")
@@ -365,16 +368,6 @@ def _calibration(metric: MetricDelta) -> str:
         text += f": agrees with {share(float(agreement))}"
         if isinstance(labels, int):
             text += f" of {count(labels)} labels"
-    return text
-
-
-def _population_estimate(metric: MetricDelta) -> str:
-    """The estimate for what the sample was drawn from, and what unequal weights cost."""
-    text = f"over the population {change(metric.month)}"
-    if metric.month_ci is not None:
-        text += f" {interval(metric.month_ci)}"
-    if metric.design_effect is not None and metric.design_effect >= _WORTH_SAYING:
-        text += f", where weights cost {score(metric.design_effect)} times the items"
     return text
 
 

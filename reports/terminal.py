@@ -75,7 +75,14 @@ def show(result: DiffResult, *, width: int | None = None) -> None:
     terminal = sys.stdout.isatty()
     columns = width or (shutil.get_terminal_size().columns if terminal else PIPED_WIDTH)
     color = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    sys.stdout.write(encodable(render(result, width=columns, color=color), sys.stdout.encoding))
+    text = render(result, width=columns, color=color)
+    plain = encodable(text, sys.stdout.encoding)
+    if plain != text:
+        # A sign that is written with two characters must not make a line too long.
+        pairs = zip(plain.split("\n"), text.split("\n"), strict=True)
+        longer = max(len(shown) - len(line) for shown, line in pairs)
+        plain = encodable(render(result, width=columns - longer, color=color), sys.stdout.encoding)
+    sys.stdout.write(plain)
 
 
 def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:

@@ -50,6 +50,9 @@ class Source(Protocol):
     def recorded(self, item_id: str, trace: Trace) -> Trace:
         """What production did for the item, of the trace that is paired with it."""
 
+    def merged(self, con: DuckDBPyConnection, field: str) -> Source:
+        """The same with one item for every value of a field, where items are drawn."""
+
     def keep(self, con: DuckDBPyConnection) -> None:
         """Write what must be in the store before a run of it."""
 
@@ -63,6 +66,7 @@ class SampleSource:
         """Items of the sample called `name`; `unsaved` is the sample where it was drawn and not kept yet."""
         self.sample = name
         self._items = {item.trace_id: item for item in items}
+        self._drawn = items
         self._unsaved = unsaved
 
     def ids(self) -> list[str]:
@@ -95,10 +99,28 @@ class SampleSource:
         """A trace of the sample, with its stratum and weight."""
         return self._items[trace_id]
 
+    def merged(self, con: DuckDBPyConnection, field: str) -> SampleSource:
+        """One item for every value of a field: the trace drawn first, with the weight of all that share it.
+
+        Recorded lanes give an item every trace of its value, so several items of one value would be the same
+        observation counted several times. A trace without a value stays as it is.
+        """
+        values = self.values(con, field)
+        first: dict[str, str] = {}
+        items: dict[str, SampleItem] = {}
+        for trace_id, item in self._items.items():
+            value = values.get(trace_id)
+            owner = trace_id if value is None else first.setdefault(value, trace_id)
+            known = items.get(owner)
+            items[owner] = item if known is None else replace(known, weight=known.weight + item.weight)
+        found = SampleSource(self.sample, self._drawn, self._unsaved)
+        found._items = items
+        return found
+
     def keep(self, con: DuckDBPyConnection) -> None:
         """The sample itself, where it was drawn for this run."""
         if self._unsaved is not None:
-            drawn = [replace(item, sample=self.sample) for item in self._items.values()]
+            drawn = [replace(item, sample=self.sample) for item in self._drawn]
             write_sample(con, self._unsaved, drawn)
 
 
@@ -134,6 +156,10 @@ class GoldenSource:
     def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002
         """All of it."""
         return trace
+
+    def merged(self, con: DuckDBPyConnection, field: str) -> GoldenSource:  # noqa: ARG002
+        """Every case is an item of its own."""
+        return self
 
     def keep(self, con: DuckDBPyConnection) -> None:
         """A golden set is not in the store."""

@@ -99,7 +99,8 @@ def execute(
         StoreError: the store cannot be used.
         Interrupted: by a signal. What had finished is kept, and `resume` goes on.
     """
-    pairings = _pair(store, source, lanes, pair_by)
+    drawn = len(source.ids())
+    source, pairings = _pair(store, source, lanes, pair_by)
     rules = rules_of(settings)
     if settings.run.replay_model is not None:
         rules["replay_model"] = recorded_run(store, settings.run.replay_model)
@@ -119,6 +120,7 @@ def execute(
             "concurrency": settings.run.concurrency,
             "retries": settings.run.retries,
             "pair_by": pair_by,
+            "merged": drawn - len(source.ids()),
             "observed": {str(lane): _counted(source, pairing) for lane, pairing in pairings.items()},
             "replaydiff": VERSION,
             **({} if source.golden_path is None else {"cases": _held_against(settings)}),
@@ -410,16 +412,23 @@ class _Batch:
 
 def _pair(
     store: Path, source: Source, lanes: Mapping[Lane, Version], pair_by: str | None
-) -> dict[Lane, Pairing]:
-    """The traces of the observed lanes. Opens the store to read, which also says early if it is in use."""
+) -> tuple[Source, dict[Lane, Pairing]]:
+    """The items, one for each value that pairs them, and the traces of the observed lanes.
+
+    Opens the store to read, which also says early if it is in use.
+    """
     recorded = {lane: version for lane, version in lanes.items() if version.kind is VersionKind.OBSERVED}
     if not recorded:
         if pair_by is not None:
             raise InputError("--pair-by pairs recorded traces with items, and no version here is observed")
         if not store.exists():
-            return {}
+            return source, {}
     with open_store(store, read_only=True) as con:
-        return {lane: observed.pair(con, version, source, pair_by) for lane, version in recorded.items()}
+        if pair_by is not None and any(version.condition is not None for version in recorded.values()):
+            source = source.merged(con, pair_by)
+        return source, {
+            lane: observed.pair(con, version, source, pair_by) for lane, version in recorded.items()
+        }
 
 
 def _counted(source: Source, pairing: Pairing) -> JsonObject:

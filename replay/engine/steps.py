@@ -136,6 +136,10 @@ class StepSource:
             scores={},
         )
 
+    def merged(self, con: DuckDBPyConnection, field: str) -> StepSource:  # noqa: ARG002
+        """Every decision is an item of its own."""
+        return self
+
     def keep(self, con: DuckDBPyConnection) -> None:
         """The sample itself, where it was drawn for this run."""
         self._inner.keep(con)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from replaydiff.replay.model.case import ToolMatch
 from replaydiff.replay.model.json import JsonObject
+
+_PERCENT = re.compile(r"\d+(\.\d+)?\s*%")
 
 
 def _at_least(section: object, least: int, *names: str) -> None:
@@ -283,7 +287,8 @@ class GateSection:
     """Metrics that decide; empty: every metric that may (an uncalibrated judge may not)."""
     tolerance: float = 0.05
     """How much worse a metric's mean may be."""
-    max_regressed: int = 0
+    max_regressed: int | str = 0
+    """How many items may regress beyond the noise: a number, or a share of the items compared (`"5%"`)."""
     min_delta: float = 0.1
     """The smallest change of an item's mean that is called a change."""
     confidence: float = 0.95
@@ -294,7 +299,20 @@ class GateSection:
 
     def __post_init__(self) -> None:
         _share(self, "tolerance", "min_delta", "confidence", "agreement")
-        _at_least(self, 0, "max_regressed", "labels")
+        _at_least(self, 0, "labels")
+        if isinstance(self.max_regressed, int):
+            _at_least(self, 0, "max_regressed")
+        elif not _PERCENT.fullmatch(self.max_regressed) or float(self.max_regressed.rstrip(" %")) > 100:
+            raise ValueError(
+                f"max_regressed must be a number of items, or a share of them as in '5%', not "
+                f"{self.max_regressed!r}"
+            )
+
+    def allowed_regressions(self, items: int) -> int:
+        """How many of so many items may regress."""
+        if isinstance(self.max_regressed, int):
+            return self.max_regressed
+        return math.floor(float(self.max_regressed.rstrip(" %")) / 100 * items + 1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,18 +38,66 @@ def test_fifty_items_that_stayed_the_same_ship(tmp_path: Path) -> None:
     result = answered(tmp_path, [SAME] * 50)
     assert result.answer.value == "SHIP"
     assert (
-        result.reason == "tool_calls 1.00 → 1.00 on 50 items (95% interval -0.05 to +0.04); no item regressed"
+        result.reason == "tool_calls 1.00 → 1.00 on 50 items (95% interval -0.02 to +0.02); no item regressed"
     )
     assert result.next == f"replay report {RUN_ID} --format html -o report.html"
 
 
-def test_twenty_items_that_stayed_the_same_show_too_little(tmp_path: Path) -> None:
-    result = answered(tmp_path, [SAME] * 20)
+@pytest.mark.parametrize(("outcomes", "interval"), [("1", "-0.12 to +0.12"), ("11", "-0.09 to +0.08")])
+def test_twenty_items_that_stayed_the_same_show_too_little(
+    tmp_path: Path, outcomes: str, interval: str
+) -> None:
+    result = answered(tmp_path, [{"old": outcomes, "new": outcomes}] * 20)
     assert result.answer.value == "CAN'T TELL"
     assert result.reason == (
-        "tool_calls 1.00 → 1.00 on 20 items (95% interval -0.12 to +0.12): "
+        f"tool_calls 1.00 → 1.00 on 20 items (95% interval {interval}): "
         "a loss of more than 0.05 cannot be excluded"
     )
+
+
+def test_of_fixed_cases_only_the_noise_of_trials_counts(tmp_path: Path) -> None:
+    """One of eight cases improved for sure: that the other seven did not is no reason to doubt it."""
+    result = answered(tmp_path, [BETTER] + [SAME] * 7, cases=True)
+    assert result.answer.value == "SHIP"
+    low, high = result.metrics["tool_calls"].ci or (0, 0)
+    assert -0.05 < low < 0.125 < high
+
+
+def test_as_many_better_as_worse_is_no_net_change(tmp_path: Path) -> None:
+    lanes = [WORSE] * 6 + [BETTER] * 6 + [SAME] * 38
+    result = answered(tmp_path, lanes, cases=True)
+    assert result.answer.value == "HOLD"
+    assert result.reason == (
+        "no net change: 6 better, 6 worse (t0, t1, t2, …), and none may regress ([gate] max_regressed = 0)"
+    )
+    (tmp_path / "share").mkdir()
+    gate = GateSection(max_regressed="12%")
+    lenient = answered(tmp_path / "share", lanes, cases=True, gate=gate)
+    assert lenient.answer.value == "SHIP"
+    assert lenient.reason.endswith("; no net change: 6 better, 6 worse")
+
+
+def test_hidden_failures_are_in_the_interval_that_decides(tmp_path: Path) -> None:
+    """Nine of 200 items where the new version has no score: had it failed there, the loss would be 0.057."""
+    lanes = [{"old": "111", "new": "EEE"}] * 9 + [{"old": "111", "new": "110"}] * 7 + [SAME] * 184
+    result = answered(tmp_path, lanes, cases=True)
+    metric = result.metrics["tool_calls"]
+    assert result.answer.value == "CAN'T TELL"
+    assert metric.n == 191
+    assert metric.bounds is not None
+    assert metric.ci is not None
+    assert metric.ci[0] < metric.bounds[0] < -0.05 < (metric.delta or 0)
+
+
+def test_what_could_be_a_gain_is_not_held(tmp_path: Path) -> None:
+    """Worse on what could be scored; but the items that have no score may all have got better."""
+    lanes = [{"old": "000", "new": "EEE"}] * 28 + [{"old": "110", "new": "100"}] * 42 + [SAME] * 30
+    result = answered(tmp_path, lanes, cases=True)
+    metric = result.metrics["tool_calls"]
+    assert (metric.delta or 0) < -0.1
+    assert metric.ci is not None
+    assert metric.ci[1] > 0
+    assert result.answer.value == "CAN'T TELL"
 
 
 def test_what_got_better_is_to_be_kept(tmp_path: Path) -> None:

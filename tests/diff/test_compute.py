@@ -148,7 +148,7 @@ def test_the_repeat_of_the_old_version_tells_the_noise(tmp_path: Path) -> None:
     assert list(result.lanes) == [Lane.OLD, Lane.NEW, Lane.OLD2]
 
 
-def test_regressions_on_single_trials_neither_hold_nor_ship(tmp_path: Path) -> None:
+def test_of_single_trials_the_interval_decides(tmp_path: Path) -> None:
     items = [case(f"c{n}") for n in range(40)]
     done = [
         t
@@ -160,8 +160,8 @@ def test_regressions_on_single_trials_neither_hold_nor_ship(tmp_path: Path) -> N
     assert (result.counts.improved, result.counts.regressed) == (6, 6)
     assert result.answer is Answer.CANNOT_TELL
     assert result.reason == (
-        "6 items fell on single trials, where the noise is unknown "
-        "(tool_calls 0.85 → 0.85 on 40 items (95% interval -0.18 to +0.18))"
+        "tool_calls 0.85 → 0.85 on 40 items (95% interval -0.18 to +0.18): "
+        "a loss of more than 0.05 cannot be excluded"
     )
     assert result.next == "replay run --cases cases/golden.jsonl --old prod --new candidate --trials 3 --aa"
     assert "single trial: noise unknown" in result.items[0].metrics["tool_calls"].reason
@@ -355,14 +355,15 @@ def test_the_month_is_estimated_by_weights(tmp_path: Path) -> None:
     with open_store(tmp_path / "replay.duckdb") as con:
         write_sample(con, drawn, members)
     metric = diffed(tmp_path, items, done, sample="oct", golden_path=None).metrics["tool_calls"]
-    assert (metric.delta, metric.month) == (-0.5, -0.1)
+    assert (metric.delta, metric.sample_delta) == (-0.1, -0.5)
+    assert (metric.old, metric.new) == (1.0, pytest.approx(0.9))
 
 
-def test_a_golden_set_stands_for_no_month(tmp_path: Path) -> None:
+def test_a_golden_set_stands_for_itself(tmp_path: Path) -> None:
     result = diffed(
         tmp_path, [case("a"), case("b")], [*trials("a", old="1", new="1"), *trials("b", old="1", new="1")]
     )
-    assert result.metrics["tool_calls"].month is None
+    assert result.metrics["tool_calls"].design_effect is None
 
 
 def test_too_wide_an_interval_asks_for_a_larger_sample(tmp_path: Path) -> None:

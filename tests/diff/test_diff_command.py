@@ -60,7 +60,7 @@ def test_json_is_the_whole_of_stdout(replay: Replay, regressed: Path) -> None:
     assert document["cases"][0]["lanes"]["new"]["trials"][0]["served"] == {"tape": 1, "miss": 0}
 
 
-@pytest.mark.parametrize(("gate", "code"), [("default", 1), ("regressed<=1", 0), ("tool_calls.month>0", 4)])
+@pytest.mark.parametrize(("gate", "code"), [("default", 1), ("regressed<=1", 0), ("cost.new>0", 4)])
 def test_the_gate_is_the_exit_code(replay: Replay, regressed: Path, gate: str, code: int) -> None:
     done = replay("diff", "--gate", gate, "--json", "--db", str(regressed))
     assert done.returncode == code

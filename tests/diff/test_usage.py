@@ -129,22 +129,22 @@ def test_items_are_cut_by_what_production_said_of_them_and_by_fields_of_the_user
     }
 
 
-def test_the_month_has_an_interval_and_tells_what_its_weights_cost(tmp_path: Path) -> None:
+def test_the_population_decides_and_tells_what_its_weights_cost(tmp_path: Path) -> None:
     items = [item(f"i{number}", weight=9.0 if number < 10 else 1.0) for number in range(40)]
     done = [one for n, of in enumerate(items) for one in (trial(of, "old"), trial(of, "new", passed=n >= 10))]
     drawn = SampleRecord(
-        name="oct", created_at=WHEN, month="2026-10", where=None, by=(), size=40, seed=7, population=120
+        name="oct", created_at=WHEN, month="2026-10", where=None, by=(), size=40, seed=7, population=12_000
     )
     with open_store(tmp_path / "replay.duckdb") as con:
         write_sample(con, drawn, [])
     path = store(tmp_path, items, done, sample="oct", golden_path=None)
     with open_store(path, read_only=True) as con:
         metric = compute(con, RUN_ID, settings(tmp_path)).metrics["tool_calls"]
-    assert metric.delta == -0.25
-    assert metric.month == pytest.approx(-0.75)
-    assert (metric.month_old, metric.month_new) == (1.0, pytest.approx(0.25))
-    assert metric.month_ci is not None
-    assert metric.month_ci[0] < -0.75 < metric.month_ci[1] < -0.25
+    assert metric.sample_delta == -0.25
+    assert metric.delta == pytest.approx(-0.75)
+    assert (metric.old, metric.new) == (1.0, pytest.approx(0.25))
+    assert metric.ci is not None
+    assert metric.ci[0] < -0.75 < metric.ci[1] < -0.25
     assert metric.design_effect == pytest.approx(40 * (10 * 81 + 30) / 120**2)
 
 

@@ -85,7 +85,8 @@ def metric(**changes: object) -> MetricDelta:
         "mde": 0.09,
         "noise": 0.12,
         "bounds": (-0.11, -0.03),
-        "month": -0.052,
+        "sample_delta": -0.07,
+        "n": 50,
         "improved": 1,
         "regressed": 4,
         "unchanged": 43,
@@ -325,7 +326,7 @@ JUDGE = {
         improved=3,
         gated=False,
         bounds=(0.05, 0.05),
-        month=0.041,
+        sample_delta=0.041,
         pass_hat_k={},
     )
 }
@@ -379,7 +380,14 @@ def ship() -> DiffResult:
         next=f"replay promote trace-0001 trace-0002 --run {RUN}",
         metrics={
             "tool_calls": metric(
-                old=0.85, new=0.97, delta=0.12, ci=(0.04, 0.21), p=0.0004, improved=6, regressed=0, month=0.11
+                old=0.85,
+                new=0.97,
+                delta=0.12,
+                ci=(0.04, 0.21),
+                p=0.0004,
+                improved=6,
+                regressed=0,
+                sample_delta=0.11,
             )
         },
     )
@@ -398,7 +406,15 @@ def cannot_tell() -> DiffResult:
         lanes={Lane.OLD: lane("prod", 10, fidelity=0.41), Lane.NEW: lane("candidate", 10, fidelity=0.43)},
         metrics={
             "tool_calls": metric(
-                ci=None, p=None, se=None, mde=None, noise=None, bounds=None, month=None, pass_hat_k={}
+                ci=None,
+                p=None,
+                se=None,
+                mde=None,
+                noise=None,
+                bounds=None,
+                sample_delta=None,
+                n=0,
+                pass_hat_k={},
             )
         },
         warnings=(
@@ -464,7 +480,7 @@ def all_errors() -> DiffResult:
         items.append(
             ItemVerdict(item=base.item, verdict=base.verdict, metrics={"tool_calls": none}, lanes=failed)
         )
-    empty = dict.fromkeys(("old", "new", "delta", "se", "ci", "p", "mde", "noise", "bounds", "month"))
+    empty = dict.fromkeys(("old", "new", "delta", "se", "ci", "p", "mde", "noise", "bounds", "sample_delta"))
     lost = {status.value: 1 for status in statuses}
     nothing = {"fidelity": None, "cost_usd": None, "latency_p50_ms": None, "latency_p95_ms": None}
     return result(
@@ -502,7 +518,7 @@ def one_lane() -> DiffResult:
                 ci=None,
                 p=None,
                 bounds=None,
-                month=None,
+                sample_delta=None,
                 improved=0,
                 regressed=2,
                 unchanged=17,

@@ -101,7 +101,7 @@ def test_the_latest_run_is_shown_in_the_terminal(folder: Path) -> None:
     write_run(folder / ".replay" / "replay.duckdb", "20261120-231305-cd34", hour=11)
     done = report()
     assert done.exit_code == 0
-    assert done.stdout.startswith("HOLD  2 items regressed beyond the noise")
+    assert done.stdout.startswith("HOLD  tool_calls 1.00 → 0.80 on 10 items (95% interval")
     assert "run 20261120-231305-cd34" in done.stdout
     assert "2 regressed  " in done.stdout
     assert done.stderr == ""

@@ -1,0 +1,313 @@
+"""What the figures of a comparison are about, and the estimate of one metric's mean change.
+
+A golden set is its own population: its cases are fixed, and only the noise of trials counts. Where no version
+was tried twice that noise is unknown, and the spread of the changes over items stands in for it. A sample
+stands for the population it was drawn from: items count by their weight, and those that hang together (one
+session, one task, one question) are one cluster. Where a sample is a large part of its population, the
+variance is that of both at once: with f the part that was drawn, (1 − f) of the population's variance and f
+of that of fixed items (the finite-population correction; Cochran 1977, §2.6).
+
+Trials without a score are neither failures nor left out. The interval's lower end is that of the mean change
+with every such trial at the new version's cost, its upper end that with every one in its favour: the bounds
+of Horowitz & Manski (2000), each end with its own sampling error. Imbens & Manski (2004) shorten such
+intervals to cover the true value rather than the bounds; here each end decides by itself, so each keeps the
+full confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from replaydiff.diff.reading import RunData
+from replaydiff.diff.statistics import noise, paired, trials
+from replaydiff.diff.verdicts import ItemScores, Scale, without_rounding
+from replaydiff.replay.model import Item, Json, Lane, RunRecord, SampleRecord
+
+_LARGE_PART = 0.05
+"""From this part of a population on a sample is corrected for it (Cochran 1977, §2.6)."""
+
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is compared, and what it stands for. Built once for each pair of lanes."""
+
+    run: RunRecord
+    sample: SampleRecord | None
+    """What the items were drawn as; None for a golden set."""
+    read: RunData
+    clusters: Mapping[str, Hashable]
+    """Item id → its cluster; see `clusters_of`."""
+    confidence: float
+    """Of each interval: with several candidates, so that all hold together."""
+    candidates: int = 1
+    """New lanes of the run: so many comparisons with one old lane."""
+
+    @classmethod
+    def of(
+        cls,
+        run: RunRecord,
+        sample: SampleRecord | None,
+        read: RunData,
+        *,
+        confidence: float,
+        candidates: int = 1,
+    ) -> Comparison:
+        """The comparison of the lanes `old` and `new`, one of `candidates` in the run."""
+        return cls(
+            run=run,
+            sample=sample,
+            read=read,
+            clusters=clusters_of(block.item for block in read.blocks),
+            confidence=paired.simultaneous(confidence, candidates),
+            candidates=candidates,
+        )
+
+    @property
+    def has_both_lanes(self) -> bool:
+        """Whether an old and a new version are compared at all."""
+        return {Lane.OLD, Lane.NEW} <= self.run.lanes.keys()
+
+    @property
+    def drawn(self) -> float:
+        """The part of the population that the items are, 0 to 1: all of it for a golden set."""
+        if self.sample is None:
+            return 1.0
+        traces = len(self.read.blocks) + self.merged
+        part = traces / self.sample.population if self.sample.population else 0.0
+        return min(1.0, part) if part >= _LARGE_PART else 0.0
+
+    @property
+    def merged(self) -> int:
+        """Sampled traces that are no item of their own, for they share a value that pairs them."""
+        merged = self.run.settings.get("merged")
+        return merged if isinstance(merged, int) and len(self.read.blocks) == self.read.items else 0
+
+    def weight(self, item: Item) -> float:
+        """How much an item counts: how many traces it stands for, and 1 in a golden set."""
+        return 1.0 if self.sample is None else item.weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The mean change of one metric; the fields are those of `MetricDelta`."""
+
+    n: int
+    old: float | None
+    new: float | None
+    delta: float | None
+    sample_delta: float | None
+    se: float | None
+    ci: Ends | None
+    p: float | None
+    mde: float | None
+    bounds: Ends | None
+    design_effect: float | None
+
+
+def estimate(
+    comparison: Comparison,
+    items: Sequence[Item],
+    samples: Sequence[ItemScores],
+    scale: Scale,
+    null: noise.Null | None,
+) -> Estimate:
+    """The mean change over these items, and how far it is known.
+
+    Args:
+        comparison: what the items stand for.
+        items: those the metric applies to.
+        samples: their scores, in the same order.
+        scale: the range of the scores.
+        null: the noise of one trial; None where it is unknown.
+    """
+    if not comparison.has_both_lanes:
+        return _single_lane(comparison, items, samples)
+    scored = _Scores.of(comparison, items, [sample.scored for sample in samples])
+    worst, best = (
+        _Scores.of(comparison, items, [sample.against(sign, scale) for sample in samples]) for sign in (1, -1)
+    )
+    low = worst.interval(comparison, scale.reach)
+    high = low if worst == best else best.interval(comparison, scale.reach)
+    return Estimate(
+        n=len(scored.changes),
+        old=paired.weighted_mean([_mean(one) for one in scored.old], scored.weights),
+        new=paired.weighted_mean([_mean(one) for one in scored.new], scored.weights),
+        delta=scored.mean,
+        sample_delta=without_rounding(_mean(scored.changes)) if scored.changes else None,
+        se=scored.standard_error(comparison.drawn),
+        ci=None if low is None or high is None or not scored.changes else (low[0], high[1]),
+        p=scored.p(comparison),
+        mde=scored.smallest_effect(comparison, null, scale.reach),
+        bounds=None if worst.mean is None or best.mean is None else (worst.mean, best.mean),
+        design_effect=None if comparison.sample is None else paired.design_effect(scored.weights),
+    )
+
+
+def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Estimate:
+    """The mean of a lane that is compared with no other."""
+    means = {
+        lane: [
+            (mean, comparison.weight(item))
+            for item, sample in zip(items, samples, strict=True)
+            if (mean := sample.new_mean if lane == Lane.NEW else sample.old_mean) is not None
+        ]
+        for lane in (Lane.OLD, Lane.NEW)
+    }
+    old, new = (
+        paired.weighted_mean([mean for mean, _ in found], [weight for _, weight in found])
+        for found in means.values()
+    )
+    nothing = dict.fromkeys(("delta", "sample_delta", "se", "ci", "p", "mde", "bounds", "design_effect"))
+    return Estimate(n=max(map(len, means.values())), old=old, new=new, **nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scores:
+    """The items that have scores of both versions."""
+
+    old: list[tuple[float, ...]]
+    """Of each item, the old version's scores and its repeat's."""
+    new: list[tuple[float, ...]]
+    weights: list[float]
+    clusters: list[Hashable]
+    changes: list[float]
+
+    @classmethod
+    def of(
+        cls,
+        comparison: Comparison,
+        items: Sequence[Item],
+        scores: Sequence[tuple[tuple[float, ...], tuple[float, ...]]],
+    ) -> _Scores:
+        both = [(item, old, new) for item, (old, new) in zip(items, scores, strict=True) if old and new]
+        return cls(
+            old=[old for _, old, _ in both],
+            new=[new for _, _, new in both],
+            weights=[comparison.weight(item) for item, _, _ in both],
+            clusters=[comparison.clusters[item.id] for item, _, _ in both],
+            changes=[without_rounding(_mean(new) - _mean(old)) for _, old, new in both],
+        )
+
+    @property
+    def mean(self) -> float | None:
+        found = paired.weighted_mean(self.changes, self.weights)
+        return None if found is None else without_rounding(found)
+
+    @property
+    def grouped(self) -> paired.Clusters:
+        return paired.weighted_clusters(self.changes, self.weights, self.clusters)
+
+    def fixed(self) -> tuple[paired.Clusters, float] | None:
+        return trials.fixed_items(self.old, self.new, self.weights) if self.changes else None
+
+    def interval(self, comparison: Comparison, reach: float) -> Ends | None:
+        """Both parts' intervals, each end as far from the mean as their variances together say."""
+        mean, drawn = self.mean, comparison.drawn
+        fixed = self.fixed() if drawn else None
+        if mean is None:
+            return None
+        found = partial(paired.interval, confidence=comparison.confidence, seed=comparison.run.seed)
+        known = None if fixed is None else found(fixed[0], reach=reach * fixed[1])
+        if known is None:
+            drawn = 0.0
+        spread = known if known and drawn >= 1 else found(self.grouped, reach=reach)
+        if spread is None:
+            return None
+        low, high = (
+            math.sqrt((1 - drawn) * (one - mean) ** 2 + drawn * ((known or spread)[end] - mean) ** 2)
+            for end, one in enumerate(spread)
+        )
+        return mean - low, mean + high
+
+    def standard_error(self, drawn: float) -> float | None:
+        fixed = self.fixed() if drawn else None
+        known = None if fixed is None else paired.standard_error(fixed[0])
+        if known is not None and drawn >= 1:
+            return known
+        spread = paired.standard_error(self.grouped)
+        if spread is None or known is None:
+            return spread
+        return math.sqrt((1 - drawn) * spread**2 + drawn * known**2)
+
+    def p(self, comparison: Comparison) -> float | None:
+        """Over fixed items trials are dealt anew; over drawn ones the signs of the changes."""
+        if comparison.drawn >= 1 and any(len(one) > 1 for one in (*self.old, *self.new)):
+            return trials.permutation(self.old, self.new, self.weights, seed=comparison.run.seed)
+        return paired.sign_flip(self.grouped, seed=comparison.run.seed)
+
+    def smallest_effect(self, comparison: Comparison, null: noise.Null | None, reach: float) -> float | None:
+        """That of the drawn part and that of the rest, put together as their variances are."""
+        if not self.changes:
+            return None
+        drawn = comparison.drawn if null is not None else 0.0
+        cautious = of_trials = 0.0
+        if null is not None:
+            spread = math.fsum(
+                1 / len(old) + 1 / len(new) for old, new in zip(self.old, self.new, strict=True)
+            )
+            width = math.sqrt(spread) / len(self.changes) * reach
+            of_trials = null.noise * width
+            cautious = math.sqrt(noise.cautious(null.noise**2, null.degrees)) * width
+        known = paired.smallest_effect(
+            cautious, 1 + (null.degrees if null else 0), confidence=comparison.confidence, reach=0.0
+        )
+        grouped = self.grouped
+        sizes = grouped.sizes
+        rest = paired.smallest_effect(
+            paired.standard_error(grouped),
+            float(sizes.sum() ** 2 / np.sum(sizes**2)),
+            trials_se=of_trials,
+            confidence=comparison.confidence,
+            reach=reach,
+        )
+        if drawn >= 1:
+            return known
+        if rest is None or not drawn or known is None:
+            return rest
+        return math.sqrt((1 - drawn) * rest**2 + drawn * known**2)
+
+
+def clusters_of(items: Iterable[Item]) -> dict[str, Hashable]:
+    """Item id → its cluster: items that share a session, a task or the very question hang together.
+
+    A task is `metadata.task_id`. Links count through others: `a` and `c` are one cluster where `b` has the
+    session of `a` and the task of `c`.
+    """
+    parent: dict[Hashable, Hashable] = {}
+
+    def root(key: Hashable) -> Hashable:
+        parent.setdefault(key, key)
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    ids = []
+    for item in items:
+        own: Hashable = ("item", item.id)
+        ids.append(item.id)
+        for shared in _shared(item):
+            parent[root(own)] = root(shared)
+    return {name: root(("item", name)) for name in ids}
+
+
+def _shared(item: Item) -> Iterable[Hashable]:
+    """What other items may have too that makes them one observation."""
+    if item.session_id:
+        yield "session", item.session_id
+    task: Json = item.metadata.get("task_id")
+    if isinstance(task, str | int):
+        yield "task", str(task)
+    if item.input or item.messages:
+        yield "question", item.input, tuple((message.role, message.text) for message in item.messages)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
