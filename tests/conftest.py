@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import gc
 import os
+import signal
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -37,6 +38,10 @@ PACKAGES = ("replay", "importers", "diff", "cases", "reports")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile ourselves once: tests start hundreds of processes, and each would do it again."""
+    # Under `nohup` and in the background these are ignored, which child processes inherit. A handler is not.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         for package in PACKAGES:
             compileall.compile_dir(config.rootpath / package, quiet=1)
