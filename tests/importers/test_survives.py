@@ -16,7 +16,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces
 from tests.importers.test_redact import run, write
 
-TRACES = 9_000
+TRACES = 3_000
 
 
 @pytest.fixture(scope="module")
