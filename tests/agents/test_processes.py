@@ -139,7 +139,7 @@ def test_cancelling_a_trial_ends_its_work() -> None:
 
     began = time.monotonic()
     assert asyncio.run(cancel_one()) is Status.OK
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 @pytest.mark.parametrize("entrypoint", ["sleeps", "sleeps_async"])
@@ -155,7 +155,7 @@ def test_closing_ends_what_runs(entrypoint: str) -> None:
 
     began = time.monotonic()
     assert asyncio.run(close_early()) == [Status.CANCELLED] * 4
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
 
 
 def test_an_interrupted_program_leaves_nothing_behind() -> None:

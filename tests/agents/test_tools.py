@@ -93,7 +93,7 @@ def test_a_thread_that_is_stopped_ends_the_trial(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(attempt, "AFTER_MISS_S", 0.3)
     began = time.monotonic()
     outcomes = run("shop:waits_for_its_thread", item("9"), concurrency=1, **SHOP)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 50
     assert [outcome.status for outcome in outcomes] == [Status.DIVERGED]
 
 

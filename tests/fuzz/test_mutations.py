@@ -23,7 +23,7 @@ from tests.fuzz.mutation import ODD, mutated, samples
 
 RECORDS = 300
 """Mutated records for each importer."""
-SECONDS = 20.0
+SECONDS = 120.0
 """What reading them may take; it takes one or two."""
 
 SAMPLES = cache(samples)

@@ -117,9 +117,9 @@ def test_where_the_answer_is_recorded_elsewhere_the_last_turn_is_the_input() -> 
 def test_many_calls_that_wait_cost_no_more_than_few() -> None:
     waiting = [asks(call("t", f"asked {number}")) for number in range(20_000)]
     strays = [tells("x", f"nobody asked {number}", "t") for number in range(20_000)]
-    begun = time.monotonic()
+    begun = time.process_time()
     assert len(conversation([*waiting, *strays]).tool_calls) == 20_000
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 @given(

@@ -352,9 +352,7 @@ def test_a_script_that_is_not_the_page_s_own_does_not_run_and_the_items_are_list
 
 
 @in_browser
-def test_a_run_of_five_thousand_items_is_small_and_is_filtered(
-    tab: Browser, tmp_path: Path
-) -> None:
+def test_a_run_of_five_thousand_items_is_small_and_is_filtered(tab: Browser, tmp_path: Path) -> None:
     result = results.many(5000)
     response = "It was a long answer. " * 400
 
