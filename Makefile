@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint types docs lock bench clean
+.PHONY: help setup demo test lint types docs lock bench frameworks clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -38,8 +38,26 @@ docs: setup ## Write the generated pages of docs/ anew
 bench: setup ## Run the benchmarks (minutes); each also runs alone, see benchmarks/README.md
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+# Each framework, with what its tests need, in an environment of its own.
+langchain_packages := langchain langgraph
+FRAMEWORKS := langchain
+
+frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
+	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done
+	@for name in $(FRAMEWORKS); do $(BIN)/uv pip list --quiet --python .venv-frameworks/$$name/bin/python --format freeze \
+		| grep -E "^($$($(MAKE) -s --no-print-directory packages-of-$$name))==" | sed "s/^/$$name: /"; done
+	$(BIN)/pytest -rs tests/frameworks
+
+.venv-frameworks/%/.ready: Makefile
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-frameworks/$*
+	$(BIN)/uv pip install --quiet --python .venv-frameworks/$*/bin/python $($*_packages)
+	@touch $@
+
+packages-of-%:
+	@echo "$($*_packages)" | tr -s ' ' '|' | sed 's/\[[a-z,]*\]//g'
+
 lock: ## Resolve requirements.lock anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements.lock
 
 clean: ## Remove what make and the demo made
-	rm -rf $(VENV) replay-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-frameworks replay-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -57,6 +57,7 @@ class PythonAgent:
                 "entrypoint": version.entrypoint or "",
                 "factory": version.factory,
                 "tools": list(version.tools),
+                "live": list(rules.live),
                 "args": version.args,
                 "network": None if rules.network is None else list(rules.network),
             },

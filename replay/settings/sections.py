@@ -36,8 +36,9 @@ class Agent:
     factory: bool = False
     """Call the entrypoint once, without arguments, to get the agent."""
     tools: tuple[str, ...] | Literal["endpoint"] | None = None
-    """Where tool calls can be answered: patch points of a Python agent; "endpoint" for one at a URL or behind
-    a command. Must be said: `[]` says that there are none, or that they may run."""
+    """Where tool calls can be answered: patch points of a Python agent, or a framework such as "langchain";
+    "endpoint" for an agent at a URL or behind a command. Required: `[]` says that there are none, or that
+    they may run."""
     live: tuple[str, ...] = ()
     """Tools that may run where nothing recorded answers. Never one with `effect = "write"`."""
     network: tuple[str, ...] = ()

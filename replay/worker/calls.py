@@ -91,8 +91,15 @@ class Live:
 class Asking:
     """Asks for tools, from any thread or coroutine."""
 
-    def ask(self, name: str, args: dict[str, Any]) -> Any:
+    def ask(
+        self, name: str, args: dict[str, Any], fail: Callable[[str], BaseException] = RuntimeError
+    ) -> Any:
         """What the tool answers, or `Live` where it may run.
+
+        Args:
+            name: of the tool.
+            args: of the call.
+            fail: makes the exception of the tool's recorded error.
 
         Raises:
             RuntimeError: the recorded error of the tool, or the call could not be answered.
@@ -109,7 +116,7 @@ class Asking:
         if "stop" in answer:
             raise Stopped(answer["stop"])
         if "error" in answer:
-            raise RuntimeError(answer["error"])
+            raise fail(answer["error"])
         if "live" in answer:
             return Live(self, trial, answer["live"])
         return answer["result"]

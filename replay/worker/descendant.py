@@ -84,6 +84,7 @@ class Descendant:
             tools.refuse,
             homes=[tuple(home) for home in config["homes"]],
             modules=config["modules"],
+            live=config["live"],
         )
         self.descendants.modules = [tuple(one) for one in config["modules"]]
         self.descendants.is_ready = True

@@ -95,12 +95,13 @@ class Guard:
 
 
 def load(name: str) -> Any:
-    """Load a module beside this one, under a name that no module of a user has."""
+    """Load a module beside this one (`a.b`: in a folder there), under a name that no module of a user has."""
     private = f"_replaydiff_worker_{name}"
     if private not in sys.modules:
         from importlib.util import module_from_spec, spec_from_file_location
 
-        spec: Any = spec_from_file_location(private, os.path.join(FOLDER, f"{name}.py"))  # noqa: PTH118
+        path = os.path.join(FOLDER, f"{name.replace('.', os.sep)}.py")  # noqa: PTH118
+        spec: Any = spec_from_file_location(private, path)
         module = sys.modules[private] = module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[private]

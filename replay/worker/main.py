@@ -3,7 +3,8 @@
 Started as `PYTHON main.py CONTROL TOOLS LIFE`, three file descriptors; standard output and error belong to
 the agent. Two of them are sockets:
 
-control   in   {"entrypoint", "factory", "tools", "args", "network": hosts or null, "packages": bool}   first
+control   in   {"entrypoint", "factory", "tools", "live", "args", "network": hosts or null,
+                "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends
           in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}
@@ -150,13 +151,20 @@ class Worker:
         """
         if order["network"] is not None:
             network.Gate(order["network"], self.tools.refuse).close()
-        self.patches = patch.Patches(order["tools"], self.tools.ask, self.tools.refuse)
+        self.patches = patch.Patches(order["tools"], self.tools.ask, self.tools.refuse, live=order["live"])
         descendants = None
         if order["tools"] or order["network"] is not None:
             descendants = self._see_to_descendants(order["network"])
         module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
         self.patches.apply()
-        target = shapes.resolve(module, order["entrypoint"], order["factory"], order["args"], self._wait)
+        target = shapes.resolve(
+            module,
+            order["entrypoint"],
+            order["factory"],
+            order["args"],
+            self._wait,
+            self.patches.prefers_async,
+        )
         # A factory may have filled the tables.
         self.patches.apply()
         if descendants is not None:

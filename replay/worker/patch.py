@@ -12,6 +12,8 @@ A point is `module:attr[.attr…]` and may be
   an object; a class whose instances are tools; an object that is one;
 - a table of tools in any shape and depth. What is added to it later is patched before it can be called.
 
+A point without a colon is a framework, whose adapter in `frameworks` replaces the framework's own code.
+
 `discovery` finds the functions behind a point, and their code is replaced (`trampoline`), so whoever holds
 them asks. `answers` brings a recorded answer into the type that the function promises.
 """
@@ -27,7 +29,7 @@ import inspect
 import sys
 import threading
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,8 +55,8 @@ else:
     tables = sys.modules["_replaydiff_worker_tables"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
 
-Ask = Callable[[str, dict[str, Any]], Any]
-"""Tool name and arguments → the answer."""
+Ask = Callable[..., Any]
+"""Tool name and arguments → the answer (see `calls.Asking.ask`)."""
 
 Home = tuple[str, str, "str | None"]
 """Where a patched function is defined: module, qualified name, and the tool's name."""
@@ -230,17 +232,24 @@ class Patches:
         refuse: Callable[[str], BaseException],
         homes: list[Home] | None = None,
         modules: list[tuple[str, str]] | None = None,
+        live: Iterable[str] = (),
     ) -> None:
         """Make it ready to apply.
 
         Args:
-            points: `module:attr[.attr…]`.
+            points: `module:attr[.attr…]`, or the name of a framework.
             ask: answers a tool call.
             refuse: keeps why the running trial cannot go on; what it returns is raised.
             homes: where functions are defined that were patched in another process.
             modules: names and files of the modules that hold tools, as another process knows them.
+            live: names of the tools that may run.
+
+        Raises:
+            shapes.Unusable: a framework is not known, not installed or of another version.
         """
-        self.points = points
+        self.points = [point for point in points if ":" in point]
+        self._live = tuple(live)
+        self.frameworks = [_adapter(point)(ask, refuse, self._live) for point in points if ":" not in point]
         self._homes: list[Home] = homes or []
         self._ask, self._refuse = ask, refuse
         self.tools: list[Tool] = []
@@ -251,8 +260,19 @@ class Patches:
         self._checking: set[int] = set()
         self._lock = threading.RLock()
         self._is_applied = False
-        self._modules: dict[str, str] = dict(modules or {point.partition(":")[0]: "" for point in points})
+        self._modules: dict[str, str] = dict(
+            modules or {point.partition(":")[0]: "" for point in self.points}
+        )
         """Modules that hold tools, each with its file."""
+        for framework in self.frameworks:
+            if modules is None:
+                framework.check()
+            self._modules.update(framework.files())
+            for name in framework.files():
+                module = sys.modules.get(name)
+                # What is still being imported is patched when that is done.
+                if module is not None and not getattr(module.__spec__, "_initializing", False):
+                    framework.apply_to(module)
 
     def apply(self) -> None:
         """Patch every point's tools; what is patched already stays so.
@@ -261,6 +281,8 @@ class Patches:
             shapes.Unusable: a point does not exist, or a tool of it cannot be patched.
         """
         with self._lock:
+            for framework in self.frameworks:
+                framework.renew()
             found = discovery.Discovery()
             for point in self.points:
                 module_name, _, attributes = point.partition(":")
@@ -272,8 +294,8 @@ class Patches:
                 self._find(found, module, module_name, attributes)
             self._install(found)
             if self.points and not self._is_applied:
-                self._is_applied = True
                 self._watch_classes()
+            self._is_applied = True
 
     def is_ours(self, module: str, file: str) -> bool:
         """Whether a module, known by its name or its file, holds tools."""
@@ -287,6 +309,10 @@ class Patches:
         file = imports.real_path(getattr(module, "__file__", None))
         names = {module.__name__, *(name for name, known in self._modules.items() if file and known == file)}
         with self._lock:
+            for framework in self.frameworks:
+                if module.__name__ in framework.files():
+                    framework.apply_to(module)
+                    return
             found = discovery.Discovery()
             try:
                 for point in self.points:
@@ -318,7 +344,12 @@ class Patches:
     @property
     def names(self) -> list[str]:
         """The names of the tools that are answered."""
-        return sorted({name for tool in self.tools for name in tool.names})
+        named = {name for tool in self.tools for name in tool.names}
+        return sorted({*named, *(name for framework in self.frameworks for name in framework.names)})
+
+    def prefers_async(self, agent: Any) -> bool:
+        """Whether an agent that can be called either way must be awaited."""
+        return any(framework.prefers_async(agent) for framework in self.frameworks)
 
     def homes(self) -> list[Home]:
         """Where the patched functions are defined."""
@@ -336,7 +367,12 @@ class Patches:
         """What another process must patch; None before the patches are in place."""
         if not self._is_applied:
             return None
-        return {"points": self.points, "homes": self.homes(), "modules": self.modules()}
+        return {
+            "points": [*self.points, *(framework.name for framework in self.frameworks)],
+            "homes": self.homes(),
+            "modules": self.modules(),
+            "live": self._live,
+        }
 
     def _find(
         self, found: discovery.Discovery, module: Any, path: str, attributes: str, name: str | None = None
@@ -548,6 +584,17 @@ class Patches:
             path = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
             found.class_method(cls, attribute, inspect.getattr_static(cls, attribute), path, name)
             self._install(found)
+
+
+def _adapter(name: str) -> Any:
+    """The adapter of a framework, by its name in `tools`."""
+    base = imports.load("frameworks.base")
+    if name not in base.NAMES:
+        raise shapes.Unusable(
+            f"the patch point {name!r} must be written `module:attr`, or be a framework: "
+            f"{', '.join(base.NAMES)}; check `tools`"
+        )
+    return imports.load(f"frameworks.{name.replace('-', '_')}").ADAPTER
 
 
 def _copied(function: Any) -> types.FunctionType:

@@ -55,6 +55,8 @@ def import_module(name: str, what: str, setting: str) -> Any:
     """
     try:
         return importlib.import_module(name)
+    except Unusable:
+        raise
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             folder = os.getcwd()  # noqa: PTH109
@@ -89,11 +91,22 @@ def attribute(owner: Any, name: str, path: str) -> Any:
 
 
 def resolve(
-    module: Any, entrypoint: str, factory: bool, args: dict[str, Any], wait: Callable[[Any], Any]
+    module: Any,
+    entrypoint: str,
+    factory: bool,
+    args: dict[str, Any],
+    wait: Callable[[Any], Any],
+    prefers_async: Callable[[Any], bool],
 ) -> Target:
     """The agent that `module:attr[.attr…]` names.
 
-    `wait` gives the value of an awaitable, for factories that are async.
+    Args:
+        module: in which it is.
+        entrypoint: the whole name.
+        factory: what is named makes the agent.
+        args: of the version; those of the factory are taken out.
+        wait: gives the value of an awaitable, for factories that are async.
+        prefers_async: whether an object with both `invoke` and `ainvoke` must be awaited.
 
     Raises:
         Unusable: there is nothing of that name, or nothing that can be called as an agent.
@@ -109,7 +122,7 @@ def resolve(
             found = getattr(_construct(owner, path, args, wait), name)
     if factory or inspect.isclass(found):
         found = _construct(found, path, args, wait)
-    return _target(found, path, args)
+    return _target(found, path, args, prefers_async)
 
 
 def _construct(make: Callable[..., Any], path: str, args: dict[str, Any], wait: Callable[[Any], Any]) -> Any:
@@ -118,6 +131,8 @@ def _construct(make: Callable[..., Any], path: str, args: dict[str, Any], wait: 
     try:
         made = make(**named)
         return wait(made) if inspect.isawaitable(made) else made
+    except Unusable:
+        raise
     except BaseException as error:
         raise Unusable(f"{path}() does not give an agent: {failures.sentence(error)}") from None
 
@@ -136,7 +151,7 @@ def is_async(function: Any) -> bool:
     return any(inspect.iscoroutinefunction(one) for one in (function, inspect.unwrap(function), called))
 
 
-def _target(found: Any, path: str, args: dict[str, Any]) -> Target:
+def _target(found: Any, path: str, args: dict[str, Any], prefers_async: Callable[[Any], bool]) -> Target:
     call, name = found, "__call__"
     if inspect.ismethod(found) and found.__name__ in STATE_METHODS:
         name = found.__name__
@@ -147,6 +162,8 @@ def _target(found: Any, path: str, args: dict[str, Any]) -> Target:
                 f"{path} is {replies.in_words(found)} and cannot be called; "
                 f"an agent is a function, or an object with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
             )
+        if name == "invoke" and callable(getattr(found, "ainvoke", None)) and prefers_async(found):
+            name = "ainvoke"
         if name != "__call__":
             call, path = getattr(found, name), f"{path}.{name}"
     parameters = _parameters(call)

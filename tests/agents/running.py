@@ -10,7 +10,7 @@ from replaydiff.replay.agents import Agent, Outcome, build
 from replaydiff.replay.model import Item, Json, JsonObject, ToolCall, Version, VersionKind
 
 AGENTS = Path(__file__).parent.parent / "stand_ins" / "agents"
-BUILD = {"timeout_s", "concurrency", "on_miss", "ignore_args", "tools_settings", "network"}
+BUILD = {"timeout_s", "concurrency", "on_miss", "ignore_args", "tools_settings", "network", "live"}
 
 
 def agent(entrypoint: str, *, folder: Path = AGENTS, **options: Any) -> Agent:

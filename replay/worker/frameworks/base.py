@@ -1,0 +1,432 @@
+"""What the adapters of all frameworks share: replace a call site, ask for a tool, refuse what runs elsewhere.
+
+An adapter replaces the code of the functions through which its framework calls a tool. So a tool is answered
+whoever makes it, wherever and whenever: at import, in a closure, in a factory, during a trial. The functions
+are replaced as soon as their module was imported, before anybody can call them, in every process.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import contextvars
+import dataclasses
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import calls, imports, replies, shapes, trampoline
+else:
+    calls = sys.modules["_replaydiff_worker_calls"]
+    imports = sys.modules["_replaydiff_worker_imports"]
+    replies = sys.modules["_replaydiff_worker_replies"]
+    shapes = sys.modules["_replaydiff_worker_shapes"]
+    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+
+NAMES = ("langchain",)
+"""The frameworks that `tools` may name."""
+
+CLIENT_TYPES = (
+    "function", "custom", "object", "bash", "text_editor", "computer", "memory", "local_shell", "apply_patch",
+    "tool_search",
+)  # fmt: skip
+"""Beginnings of the `type` of a tool definition whose calls the agent answers itself."""
+HOSTED_KEYS = (
+    "google_search", "google_search_retrieval", "google_maps", "url_context", "code_execution", "file_search",
+    "enterprise_web_search", "vertex_ai_search", "retrieval",
+)  # fmt: skip
+"""Keys of Google's tool definitions whose calls Google answers."""
+CLIENT_KEYS = (
+    "function",
+    "name",
+    "title",
+    "parameters",
+    "function_declarations",
+    "functionDeclarations",
+    "toolSpec",
+)
+
+_LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
+    "replay_live_tools", default=frozenset()
+)
+"""Ids of the tools that are running: what they call of themselves runs as well."""
+_ERROR_TEXT = re.compile(r"(\w+)(?:\((['\"])(.*)\2,?\)|: (.*))", re.DOTALL)
+
+
+class RecordedError(Exception):
+    """The error that a recording holds, in the words in which it was recorded."""
+
+    def __init__(self, text: str) -> None:
+        found = _ERROR_TEXT.fullmatch(text)
+        self.text = text
+        self.message: str = (found[3] or found[4] or "") if found and _error_class(found[1]) else text
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def recorded_error(text: str, otherwise: type[Exception] = Exception) -> Exception:
+    """Return what a tool raises whose recording holds this error.
+
+    Args:
+        text: the recorded error, such as `ValueError('no such order')` or `no such order`.
+        otherwise: the class of an error whose text names no built-in class.
+    """
+    found = _ERROR_TEXT.fullmatch(text)
+    base = (_error_class(found[1]) if found else None) or otherwise
+    if base is Exception:
+        return RecordedError(text)
+    kind: Any = type(base.__name__, (RecordedError, base), {})
+    error: Exception = kind(text)
+    return error
+
+
+def _error_class(name: str) -> type[Exception] | None:
+    found = getattr(builtins, name, None)
+    is_error = isinstance(found, type) and issubclass(found, Exception)
+    # The others take arguments of their own.
+    return found if is_error and vars(found).keys() <= {"__doc__", "__init__", "__str__", "__new__"} else None
+
+
+@dataclasses.dataclass
+class ToolCall:
+    """A tool call as the framework makes it."""
+
+    name: str
+    args: dict[str, Any]
+    tool: Any
+    """The object that is the tool; while it runs, what it calls of itself runs as well."""
+    convert: Callable[[Any], Any] = lambda answer: answer
+    """Makes of a recorded result what the replaced function returns."""
+    fail: Callable[[str], BaseException] = recorded_error
+    """Makes of a recorded error what the replaced function raises."""
+    runs: bool = False
+    """It changes the agent's own state, which no recording holds: once it was answered, it runs."""
+
+
+class Replacement(trampoline.Handler):
+    """What a function of the framework calls in place of its own code."""
+
+    def __init__(self, run: Callable[..., Any], original: Callable[..., Any]) -> None:
+        """Make one.
+
+        Args:
+            run: gets the original function before the arguments of the call; async where the original is.
+            original: runs what the function ran before.
+        """
+        self.call = self.wait = self.generate_async = lambda args, kwargs: run(original, *args, **kwargs)
+        self.generate = self.call
+
+
+class Framework:
+    """An adapter. There is one of each in a process."""
+
+    name = ""
+    distribution = ""
+    """What is installed, as the package index calls it."""
+    supported: tuple[str, ...] = ()
+    """Its versions, by their beginnings: `1`, `0.3`."""
+    required: tuple[str, ...] = ()
+    """Modules that hold call sites; imported before the first trial, if the agent did not."""
+    optional: tuple[str, ...] = ()
+    """Modules that hold call sites and may not be installed."""
+
+    def __init__(
+        self, ask: Callable[..., Any], refuse: Callable[[str], BaseException], live: Iterable[str]
+    ) -> None:
+        """Make it ready to install.
+
+        Args:
+            ask: answers a tool call (see `calls.Asking.ask`).
+            refuse: keeps why the running trial cannot go on; what it returns is raised.
+            live: names of the tools that may run.
+        """
+        self._ask, self._refuse, self.live = ask, refuse, frozenset(live)
+        self.seen: set[str] = set()
+        """Names of the tools that were made."""
+        self.failure: str | None = None
+        """Why the agent cannot be replayed; None where it can."""
+        self._watched: list[tuple[type, Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]]] = []
+        self._installed: set[int] = set()
+
+    # --- what an adapter has -----------------------------------------------------------------------
+
+    def install(self, module: Any) -> None:
+        """Replace the call sites of one of the modules, which was imported."""
+        raise NotImplementedError
+
+    def prefers_async(self, agent: Any) -> bool:  # noqa: ARG002
+        """Whether an agent that can be called either way must be awaited."""
+        return False
+
+    # --- what the worker calls -----------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse a framework that is not there, or of another version.
+
+        Raises:
+            shapes.Unusable: says so.
+        """
+        from importlib import metadata
+
+        try:
+            version = metadata.version(self.distribution)
+        except metadata.PackageNotFoundError:
+            version = ""
+        if not version or any(not _file_of(module) for module in self.required):
+            raise shapes.Unusable(
+                f"`tools` names {self.name!r}, and {self.distribution} is not installed for "
+                f"{sys.executable}; install it there, or name the agent's interpreter as `python`"
+            )
+        if not any(version == one or version.startswith(f"{one}.") for one in self.supported):
+            raise shapes.Unusable(
+                f"`tools` names {self.name!r}, and {self.distribution} {version} is installed for "
+                f"{sys.executable}, and replay knows version {' or '.join(self.supported)}; "
+                "install that, or name the tools themselves"
+            )
+
+    def files(self) -> dict[str, str]:
+        """Return the modules that hold call sites, each with its file."""
+        return {name: file for name in (*self.required, *self.optional) if (file := _file_of(name))}
+
+    def apply_to(self, module: Any) -> None:
+        """Replace the call sites of a module, once.
+
+        Raises:
+            shapes.Unusable: this version of the framework has others.
+        """
+        if id(module) in self._installed:
+            return
+        try:
+            self.install(module)
+        except (AttributeError, KeyError, TypeError) as error:
+            self.fail(
+                f"{module.__name__} of {self.distribution} has no call site that replay knows "
+                f"({type(error).__name__}: {error}); name the tools themselves"
+            )
+        self._installed.add(id(module))
+
+    def renew(self) -> None:
+        """Before a trial: replace what took a call site's place.
+
+        Raises:
+            shapes.Unusable: the agent cannot be replayed.
+        """
+        if self.failure is not None:
+            raise shapes.Unusable(self.failure)
+        for name in self.required:
+            shapes.import_module(name, "framework", "tools")
+        for cls, names in self._watched:
+            self._replace_in(cls, names)
+        if self.failure is not None:
+            raise shapes.Unusable(self.failure)
+
+    @property
+    def names(self) -> list[str]:
+        """The tools that are answered, as far as they are known."""
+        return sorted(self.seen - self.live) or [f"every tool of {self.name}"]
+
+    # --- call sites ------------------------------------------------------------------------------------
+
+    def replace(self, owner: Any, name: str, run: Callable[..., Any]) -> None:
+        """Replace the code of a function of a module, or of a method of a class.
+
+        Args:
+            owner: the module or class.
+            name: of the function in it.
+            run: called in its place, with the original before the arguments; async where the original is.
+
+        Raises:
+            KeyError, TypeError: there is no such function.
+        """
+        raw = vars(owner)[name]
+        function = getattr(raw, "__func__", raw)
+        if type(function) is not types.FunctionType:
+            raise TypeError(f"{name} is {replies.in_words(function)}")
+        if trampoline.handler_of(function) is None:
+            trampoline.replace_code(function, Replacement(run, trampoline.ORIGINALS.take(function)))
+
+    def replace_methods(
+        self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
+    ) -> None:
+        """Replace methods of a class and of all its subclasses, also of those that are made later.
+
+        Args:
+            cls: the class; it need not have them itself.
+            names: method → what is called in its place: where it is sync, and where it is async.
+        """
+        self._watched.append((cls, names))
+        self._replace_in(cls, names)
+        base: Any = cls
+        own = vars(cls).get("__init_subclass__")
+
+        def announce(sub: Any, /, **kwargs: Any) -> None:
+            if own is not None:
+                own.__get__(None, sub)(**kwargs)
+            else:
+                super(base, sub).__init_subclass__(**kwargs)
+            self._replace_in(sub, names)
+
+        base.__init_subclass__ = classmethod(announce)
+
+    def _replace_in(
+        self, cls: type, names: Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]
+    ) -> None:
+        for one in [cls, *_subclasses(cls)]:
+            for name, (run, wait) in names.items():
+                raw: Any = vars(one).get(name)
+                function: Any = getattr(raw, "__func__", raw)
+                if raw is None or trampoline.handler_of(function) is not None:
+                    continue
+                if type(function) is not types.FunctionType:
+                    self.fail(
+                        f"the tool {one.__module__}:{one.__qualname__}.{name} cannot be patched: it is "
+                        f"{replies.in_words(raw)}"
+                    )
+                is_async = trampoline.kind_of(function.__code__) == "coroutine"
+                self.replace(one, name, wait if is_async else run)
+
+    # --- answers ---------------------------------------------------------------------------------------
+
+    def answer(self, call: ToolCall, run: Callable[[], Any]) -> Any:
+        """Answer a tool call; `run` runs the tool, where it may."""
+        if id(call.tool) in _LIVE.get():
+            return run()
+        answer = self._ask(call.name, call.args, call.fail)
+        if isinstance(answer, calls.Live):
+            with _running(call.tool):
+                return answer.run(run)
+        if call.runs:
+            with _running(call.tool):
+                return run()
+        return call.convert(answer)
+
+    async def answer_async(self, call: ToolCall, run: Callable[[], Any]) -> Any:
+        """Answer a tool call where the tool is async, or may be."""
+        if id(call.tool) in _LIVE.get():
+            return await _awaited(run())
+        answer = self._ask(call.name, call.args, call.fail)
+        if isinstance(answer, calls.Live):
+            with _running(call.tool):
+                return await answer.wait(_awaited(run()))
+        if call.runs:
+            with _running(call.tool):
+                return await _awaited(run())
+        return call.convert(answer)
+
+    def refuse_hosted(self, tools: Any) -> None:
+        """Refuse definitions of tools that the model's provider runs, by name, before they are sent.
+
+        Raises:
+            shapes.Unusable, calls.Stopped: there is one that may not run.
+        """
+        if not isinstance(tools, (list, tuple)):
+            return
+        for tool in tools:
+            name = hosted_name(tool) if isinstance(tool, Mapping) else None
+            if name is not None:
+                self.refuse_tool(name, "runs at the model's provider")
+
+    def refuse_tool(self, name: str, why: str) -> None:
+        """Refuse a tool that cannot be answered, unless it may run.
+
+        Raises:
+            shapes.Unusable, calls.Stopped: it may not.
+        """
+        if name not in self.live:
+            self.fail(
+                f"the tool {name} {why}, so no recording can answer it; name it in `live` to have it run, or "
+                "leave it out"
+            )
+
+    def fail(self, why: str) -> None:
+        """Say that the agent, or the running trial, cannot be replayed.
+
+        Raises:
+            shapes.Unusable: no trial is running, and none will.
+            calls.Stopped: the trial ends here.
+        """
+        if calls.TRIAL.get() is not None:
+            raise self._refuse(why)
+        self.failure = why
+        raise shapes.Unusable(why)
+
+
+def hosted_name(tool: Mapping[str, Any]) -> str | None:
+    """Return the name of a tool that the model's provider runs, from its definition; None for any other."""
+    kind = tool.get("type")
+    if isinstance(kind, str):
+        if kind.startswith(CLIENT_TYPES):
+            return None
+        return str(tool.get("name") or tool.get("server_label") or kind)
+    hosted = next((key for key in HOSTED_KEYS if tool.get(key) is not None), None)
+    if hosted is not None or any(key in tool for key in CLIENT_KEYS):
+        return hosted
+    return str(next(iter(tool), None) or "without a name")
+
+
+def passed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, those that were passed and no others."""
+    signature = trampoline.signature_of(function)
+    try:
+        bound = signature.bind_partial(*args, **kwargs).arguments if signature else None
+    except TypeError:
+        bound = None
+    if signature is None or bound is None:
+        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
+    named: dict[str, Any] = {}
+    for name, value in bound.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    return named
+
+
+def is_any_running() -> bool:
+    """Whether a tool runs, since it may, in which this code runs."""
+    return bool(_LIVE.get())
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+@contextlib.contextmanager
+def _running(tool: Any) -> Iterator[None]:
+    token = _LIVE.set(_LIVE.get() | {id(tool)})
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            _LIVE.reset(token)
+
+
+def _subclasses(cls: type) -> list[type]:
+    direct: list[type] = type.__subclasses__(cls)
+    return [one for sub in direct for one in (sub, *_subclasses(sub))]
+
+
+def _file_of(module: str) -> str:
+    """The file of a module that need not be imported; empty where it is not installed."""
+    root, *parts = module.split(".")
+    try:
+        spec = importlib.util.find_spec(root)
+    except (ImportError, ValueError):
+        return ""
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = os.path.join(folder, *parts)  # noqa: PTH118
+        for file in (f"{path}.py", os.path.join(path, "__init__.py")):  # noqa: PTH118
+            if os.path.isfile(file):  # noqa: PTH113
+                return imports.real_path(file)
+    return ""

@@ -1,0 +1,331 @@
+"""LangChain and LangGraph: tools of every make are called through `BaseTool.run` and its subclasses' `_run`.
+
+`run` stays as it is, with its callbacks, validation and messages; what it calls, `_run` or `_arun`, is
+answered. So a `ToolNode`, an agent, a middleware or the user's own node get what the framework makes of a
+tool's result: a `ToolMessage`, its artifact, or the error in the way in which the agent treats errors.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import gc
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import answers
+    from replaydiff.replay.worker.frameworks import base
+else:
+    answers = sys.modules["_replaydiff_worker_answers"]
+    base = sys.modules["_replaydiff_worker_frameworks.base"]
+
+TOOLS = "langchain_core.tools.base"
+MODELS = "langchain_core.language_models.chat_models"
+NODES = "langgraph.prebuilt.tool_node"
+BUILDERS = {
+    "langchain.agents.factory": "create_agent",
+    "langgraph.prebuilt.chat_agent_executor": "create_react_agent",
+}
+"""Functions that make an agent of a model and its tools."""
+FRAMEWORK_ARGS = ("callbacks", "config", "run_manager", "runtime")
+"""Arguments that the framework gives to a tool, and no model does."""
+
+_CURRENT: contextvars.ContextVar[tuple[int, dict[str, Any], bool] | None] = contextvars.ContextVar(
+    "replay_langchain", default=None
+)
+"""Of the tool that `run` calls: its id, the arguments as the model gave them, whether a message is wanted."""
+
+
+class LangChain(base.Framework):
+    """The adapter."""
+
+    name = "langchain"
+    distribution = "langchain-core"
+    supported = ("1",)
+    required = (TOOLS, MODELS)
+    optional = (NODES, *BUILDERS)
+
+    def install(self, module: Any) -> None:
+        """Replace the call sites of one of the modules."""
+        if module.__name__ == NODES:
+            self.replace(module.ToolNode, "__init__", self._make_node)
+        elif module.__name__ in BUILDERS:
+            self.replace(module, BUILDERS[module.__name__], self._build)
+        elif module.__name__ == MODELS:
+            see = {"_get_invocation_params": (self._see_model_call, self._see_model_call)}
+            self.replace_methods(module.BaseChatModel, see)
+        else:
+            self._core = module
+            self._async_only = False
+            self.replace(module.BaseTool, "__init__", self._make)
+            self.replace(module.BaseTool, "run", self._enter)
+            self.replace(module.BaseTool, "arun", self._enter_async)
+            names = ("_run", "_arun", "run", "arun", "invoke", "ainvoke", "__call__")
+            for tool in _instances(module.BaseTool):
+                self._keep(tool)
+            self.replace_methods(
+                module.BaseTool,
+                {name: (self._called(name), self._called_async(name)) for name in names},
+            )
+
+    def prefers_async(self, agent: Any) -> bool:
+        """Whether a tool or a node of a graph cannot be called without awaiting it."""
+        nodes = getattr(agent, "nodes", None)
+        bound = (
+            [getattr(node, "bound", None) for node in nodes.values()] if isinstance(nodes, Mapping) else []
+        )
+        return self._async_only or any(
+            getattr(one, "func", 0) is None and getattr(one, "afunc", None) is not None for one in bound
+        )
+
+    # --- making tools ----------------------------------------------------------------------------------
+
+    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
+        original(tool, *args, **kwargs)
+        self._keep(tool)
+
+    def _keep(self, tool: Any) -> None:
+        """Take in a tool: its functions are answered also where somebody calls them past the tool."""
+        fields = {field: getattr(tool, field, None) for field in ("func", "coroutine")}
+        functions = {
+            field: held
+            for field, held in fields.items()
+            if isinstance(held, (types.FunctionType, types.MethodType))
+        }
+        if fields["func"] is None and fields["coroutine"] is not None:
+            self._async_only = True
+        if not any(str(one.__module__).startswith("langchain.") for one in functions.values()):
+            # LangChain makes tools of its own when it is imported, which few agents use.
+            self.seen.add(str(tool.name))
+        for field, held in functions.items():
+            if not hasattr(held, "replay_answers"):
+                vars(tool)[field] = self._guarded(tool, held)
+
+    def _guarded(self, tool: Any, function: Any) -> Any:
+        """A function that asks as the tool does, unless the tool itself runs it."""
+
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.ToolCall:
+            given = base.passed(function, args, kwargs)
+            call = self._call(tool, _without(given, tool), answers.converter(function))
+            call.tool = guarded
+            return call
+
+        @functools.wraps(function)
+        def answered(*args: Any, **kwargs: Any) -> Any:
+            if base.is_any_running():
+                return function(*args, **kwargs)
+            return self.answer(read(args, kwargs), lambda: function(*args, **kwargs))
+
+        @functools.wraps(function)
+        async def answered_async(*args: Any, **kwargs: Any) -> Any:
+            if base.is_any_running():
+                return await function(*args, **kwargs)
+            return await self.answer_async(read(args, kwargs), lambda: function(*args, **kwargs))
+
+        guarded: Any = answered_async if inspect.iscoroutinefunction(function) else answered
+        guarded.replay_answers = True
+        return guarded
+
+    # --- calling tools ---------------------------------------------------------------------------------
+
+    def _enter(
+        self, original: Callable[..., Any], tool: Any, tool_input: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        token = _CURRENT.set(_seen(tool, tool_input, kwargs))
+        try:
+            return original(tool, tool_input, *args, **kwargs)
+        finally:
+            _CURRENT.reset(token)
+
+    async def _enter_async(
+        self, original: Callable[..., Any], tool: Any, tool_input: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        token = _CURRENT.set(_seen(tool, tool_input, kwargs))
+        try:
+            return await original(tool, tool_input, *args, **kwargs)
+        finally:
+            _CURRENT.reset(token)
+
+    def _called(self, method: str) -> Callable[..., Any]:
+        def run(original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_plain(original, method):
+                return original(tool, *args, **kwargs)
+            call = self._read(original, method, tool, args, kwargs)
+            return self.answer(call, lambda: original(tool, *args, **kwargs))
+
+        return run
+
+    def _called_async(self, method: str) -> Callable[..., Any]:
+        async def run(original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+            if _is_plain(original, method):
+                return await original(tool, *args, **kwargs)
+            call = self._read(original, method, tool, args, kwargs)
+            return await self.answer_async(call, lambda: original(tool, *args, **kwargs))
+
+        return run
+
+    def _read(
+        self,
+        original: Callable[..., Any],
+        method: str,
+        tool: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> base.ToolCall:
+        """The call that reaches one of a tool's own methods."""
+        if method not in ("_run", "_arun"):
+            return self._read_whole(tool, args, kwargs)
+        function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or original
+        current = _CURRENT.get()
+        if current is not None and current[0] == id(tool):
+            _, given, wants_message = current
+            convert = _content if wants_message else answers.converter(function)
+        else:
+            named = base.passed(original, (tool, *args), kwargs)
+            named.pop(next(iter(named), ""), None)
+            given, convert = _without(_flat(named, tool), tool), answers.converter(function)
+        return self._call(tool, given, convert)
+
+    def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.ToolCall:
+        """The call of a method that a class has in place of LangChain's own, messages included."""
+        wanted = next((one for one in (*args, *kwargs.values())), "")
+        call_id = kwargs.get("tool_call_id")
+        if isinstance(wanted, Mapping) and wanted.get("type") == "tool_call":
+            wanted, call_id = wanted["args"], wanted["id"]
+
+        def convert(answer: Any) -> Any:
+            content, artifact = self._parts(tool, answer)
+            return self._core._format_output(_content(content), artifact, call_id, tool.name, "success")
+
+        call = self._call(tool, _arguments(tool, wanted), lambda answer: answer)
+        call.convert = convert
+        return call
+
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.ToolCall:
+        def converted(answer: Any) -> Any:
+            if getattr(tool, "response_format", "") == "content_and_artifact":
+                return self._parts(tool, answer)
+            return convert(_content(answer))
+
+        return base.ToolCall(
+            str(tool.name),
+            args,
+            tool,
+            convert=converted,
+            fail=lambda text: base.recorded_error(_plain_error(text), self._core.ToolException),
+            runs=self._changes_state(tool),
+        )
+
+    def _parts(self, tool: Any, answer: Any) -> tuple[Any, Any]:
+        """Content and artifact of a recorded answer."""
+        if getattr(tool, "response_format", "") != "content_and_artifact":
+            return answer, None
+        message = _message(answer)
+        if message is not None:
+            return message.get("content"), message.get("artifact")
+        if isinstance(answer, (list, tuple)) and len(answer) == 2 and isinstance(answer[0], (str, list)):
+            return answer[0], answer[1]
+        return answer, None
+
+    # --- tools that cannot be answered ------------------------------------------------------------------
+
+    def _changes_state(self, tool: Any) -> bool:
+        """Whether a tool returns a `Command`, which changes the agent's own state; it may, if it may run."""
+        if not any(_returns_command(getattr(tool, field, None)) for field in ("func", "coroutine")):
+            return False
+        self.refuse_tool(str(tool.name), "returns a Command, which changes the agent's own state")
+        return True
+
+    def _make_node(
+        self, original: Callable[..., Any], node: Any, tools: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        original(node, tools, *args, **kwargs)
+        for tool in node.tools_by_name.values():
+            self._changes_state(tool)
+
+    def _build(
+        self, original: Callable[..., Any], model: Any, tools: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        self.refuse_hosted(tools)
+        return original(model, tools, *args, **kwargs)
+
+    def _see_model_call(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(model, *args, **kwargs)
+        self.refuse_hosted(kwargs.get("tools"))
+        if isinstance(found, Mapping):
+            self.refuse_hosted(found.get("tools"))
+        return found
+
+
+def _is_plain(original: Callable[..., Any], method: str) -> bool:
+    """Whether a method is LangChain's own and calls another one, which is answered."""
+    if method in ("_run", "_arun"):
+        return original.__qualname__ == "BaseTool._arun"
+    return original.__module__.startswith("langchain_core.")
+
+
+def _seen(tool: Any, tool_input: Any, kwargs: Mapping[str, Any]) -> tuple[int, dict[str, Any], bool]:
+    return id(tool), _arguments(tool, tool_input), kwargs.get("tool_call_id") is not None
+
+
+def _arguments(tool: Any, tool_input: Any) -> dict[str, Any]:
+    """The arguments as the model gave them; of a text, the name of the tool's only argument is its key."""
+    if isinstance(tool_input, Mapping):
+        return dict(tool._filter_injected_args(dict(tool_input)))
+    fields = list(getattr(tool, "args", None) or ())
+    return {fields[0] if fields else "input": tool_input}
+
+
+def _flat(named: dict[str, Any], tool: Any) -> dict[str, Any]:
+    """Arguments that were passed by position to a method that takes any, under the tool's own names."""
+    values = named.pop("args", None)
+    if isinstance(values, tuple):
+        named.update(zip(getattr(tool, "args", None) or (), values))  # noqa: B905 - Python 3.9
+    elif values is not None:
+        named["args"] = values
+    return named
+
+
+def _without(given: dict[str, Any], tool: Any) -> dict[str, Any]:
+    own = getattr(tool, "args", None) or ()
+    kept = {key: value for key, value in given.items() if key not in FRAMEWORK_ARGS or key in own}
+    return dict(tool._filter_injected_args(kept))
+
+
+def _content(answer: Any) -> Any:
+    """The content of a recorded tool message; any other answer as it is."""
+    message = _message(answer)
+    return answer if message is None else message.get("content")
+
+
+def _message(answer: Any) -> Mapping[str, Any] | None:
+    """A tool message as tracers write it; None for anything else."""
+    if not isinstance(answer, Mapping):
+        return None
+    inner = answer.get("kwargs")
+    message = inner if answer.get("lc") and isinstance(inner, Mapping) else answer
+    is_tool = message.get("type") == "tool" or message.get("role") == "tool"
+    return message if is_tool and "content" in message and "tool_call_id" in message else None
+
+
+def _plain_error(text: str) -> str:
+    """A recorded error without the words that a `ToolNode` puts around it."""
+    before, after = "Error: ", "\n Please fix your mistakes."
+    return text[len(before) : -len(after)] if text.startswith(before) and text.endswith(after) else text
+
+
+def _returns_command(function: Any) -> bool:
+    annotation = getattr(function, "__annotations__", {}).get("return")
+    return re.search(r"\bCommand\b", str(annotation)) is not None
+
+
+def _instances(cls: type) -> list[Any]:
+    return [one for one in gc.get_objects() if isinstance(one, cls)]
+
+
+ADAPTER = LangChain

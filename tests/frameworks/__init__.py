@@ -1,0 +1,1 @@
+"""Agents of the genuine frameworks, each replayed by an interpreter that has the framework installed."""
