@@ -22,6 +22,9 @@ from typing import Protocol, cast
 
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Json, Trace
+from replaydiff.replay.store.rejects import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
+from replaydiff.replay.store.rejects import KEPT_CHARACTERS as KEPT_CHARACTERS
+from replaydiff.replay.store.rejects import Reject as Reject
 
 GROUP = "replaydiff.importers"
 """Entry-point group of importers in other distributions."""
@@ -40,10 +43,6 @@ BUILTIN = {
 }
 """Name → module."""
 
-EXCERPT_CHARACTERS = 200
-KEPT_CHARACTERS = 1_000_000
-"""The longest record that is kept whole when it is rejected."""
-
 
 class RecordError(ValueError):
     """A record cannot be taken; the text says why, for a person."""
@@ -51,27 +50,6 @@ class RecordError(ValueError):
 
 class RedactionError(Exception):
     """A text could not be searched for personal data; it must not be stored. The text says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
-    """A record that could not be taken."""
-
-    source: str
-    file: str
-    line: int
-    """1-based; the record's number where the source has no lines."""
-    reason: str
-    excerpt: str
-    """The beginning of the record, at most `EXCERPT_CHARACTERS`."""
-    id: str = ""
-    """The record's own id, where file and line do not say which one it is."""
-    record: str | None = None
-    """The whole record as JSON text, or the line as it stands; None where it is longer than
-    `KEPT_CHARACTERS` or cannot be kept."""
-    alone: bool = False
-    """The record is a trace by itself, so it can be tried again without the rest of its file. Tried alone, a
-    part of a trace would replace the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +66,10 @@ class Note:
     text: str
 
 
-Item = Trace | Reject | Skipped | Note
-"""What an importer yields."""
+Imported = Trace | Reject | Skipped | Note
+"""What an importer yields: a trace, or what became of a record that is none."""
 
-Job = Callable[[], Iterable[Item]]
+Job = Callable[[], Iterable[Imported]]
 """Work that gives items, and can be done in another process: a partial of a function of a module."""
 
 
@@ -136,7 +114,7 @@ class Importer(Protocol):
     def recognises(self, record: Json) -> float:
         """How sure it is, from 0 to 1, that a file's first record is of this source."""
 
-    def read_files(self, files: Sequence[InputFile]) -> Iterator[Item]:
+    def read_files(self, files: Sequence[InputFile]) -> Iterator[Imported]:
         """Read traces in the order of the files, in memory that does not depend on their size."""
 
 
@@ -163,7 +141,7 @@ class Query:
     """Take evaluations and experiments too, which are no production traffic."""
 
 
-Told = Callable[[str], None]
+ShowStatus = Callable[[str], None]
 """Told now and then, in a few words, how far a live import has come."""
 
 
@@ -180,7 +158,7 @@ class LiveImporter(Importer, Protocol):
             SettingsError: an address in the environment is none.
         """
 
-    def read_live(self, query: Query, folder: Path, told: Told) -> Iterator[Item]:
+    def read_live(self, query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
         """Ask for the traces of `query`.
 
         `folder` is this query's own; what is written there is there again at the next try of the same query
@@ -196,7 +174,7 @@ class LiveImporter(Importer, Protocol):
 class JobImporter(Importer, Protocol):
     """A source whose records can be read in several processes at once."""
 
-    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Item | Job]:
+    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job]:
         """What `read_files` gives, in the same order, most of it still to be done."""
 
 

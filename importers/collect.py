@@ -57,7 +57,7 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
     place = Path(path)
     try:
         if place.is_dir():
-            yield from _walk(place)
+            yield from _files_below(place)
         elif place.is_file():
             yield _named(place, path)
         elif place.exists():
@@ -70,7 +70,7 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
 
 
-def _walk(folder: Path) -> Iterator[InputFile]:
+def _files_below(folder: Path) -> Iterator[InputFile]:
     names = sorted(file for file in folder.rglob("*") if _is_known(file) and file.is_file())
     if not names:
         raise InputError(

@@ -10,41 +10,41 @@ import msgspec
 from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
     KEPT_CHARACTERS,
+    Imported,
     InputFile,
-    Item,
     Job,
     RecordError,
     Reject,
 )
-from replaydiff.importers.reading import Block, Broken, Record, parsed, pieces, records
+from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces, records
 from replaydiff.replay.model import Json
 
-Convert = Callable[[Json, InputFile], Iterable[Item]]
+Convert = Callable[[Json, InputFile], Iterable[Imported]]
 
 
-def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item]:
+def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
     """What `convert` makes of each record of these files, with a reject for each record that it refuses."""
     for file in files:
         yield from _each(source, file, convert, records(file))
 
 
-def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item | Job]:
+def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported | Job]:
     """The same as jobs; `convert` must be a function of a module."""
     for file in files:
         for piece in pieces(file):
-            if isinstance(piece, Block):
+            if isinstance(piece, JsonBlock):
                 yield partial(_block, source, file, convert, piece)
             else:
                 yield from _each(source, file, convert, (piece,))
 
 
-def _block(source: str, file: InputFile, convert: Convert, block: Block) -> Iterator[Item]:
+def _block(source: str, file: InputFile, convert: Convert, block: JsonBlock) -> Iterator[Imported]:
     return _each(source, file, convert, parsed(block))
 
 
 def _each(
     source: str, file: InputFile, convert: Convert, values: Iterable[Record | Broken]
-) -> Iterator[Item]:
+) -> Iterator[Imported]:
     for found in values:
         if isinstance(found, Broken):
             yield reject(source, file, found, alone=True)
@@ -74,8 +74,8 @@ class Rows:
 
 
 def spooled(
-    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Item]]
-) -> Iterator[Item]:
+    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Imported]]
+) -> Iterator[Imported]:
     """Put each row of a file aside with `keep`; what it says, and a reject for each that is refused."""
     for found in records(file):
         if isinstance(found, Broken):
@@ -88,15 +88,15 @@ def spooled(
 
 
 def _each_row(
-    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Item]], found: Record
-) -> Iterator[Item]:
+    source: str, file: InputFile, rows: Rows, keep: Callable[[Record], Iterable[Imported]], found: Record
+) -> Iterator[Imported]:
     for row in rows.of(found):
         yield from kept(source, file, row, keep)
 
 
 def kept(
-    source: str, file: InputFile, record: Record, keep: Callable[[Record], Iterable[Item]]
-) -> Iterator[Item]:
+    source: str, file: InputFile, record: Record, keep: Callable[[Record], Iterable[Imported]]
+) -> Iterator[Imported]:
     """What `keep` says of a record, and a reject where it refuses it."""
     try:
         yield from keep(record)
@@ -108,7 +108,7 @@ def kept(
 
 def guarded(
     source: str, file: InputFile, record: Record, convert: Convert, *, alone: bool = False
-) -> Iterator[Item]:
+) -> Iterator[Imported]:
     """What `convert` makes of one record; nothing of it where it fails half-way.
 
     `alone` says that the record is a trace by itself.

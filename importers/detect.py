@@ -44,25 +44,25 @@ def detect(file: InputFile) -> Importer:
     """
     candidates = importers()
     first: list[Json] = []
-    telling: list[list[float]] = []
+    certainties: list[list[float]] = []
     for found in islice(records(file), LOOKED_FOR):
         if isinstance(found, Record):
             first = first or [found.value]
             sure = [_sure(candidate, found.value) for candidate in candidates]
             if any(sure):
-                telling.append(sure)
-        if len(telling) == LOOKED_AT:
+                certainties.append(sure)
+        if len(certainties) == LOOKED_AT:
             break
     if not first:
         raise InputError(f"{file.name}: none of its first records can be read, so its source cannot be told")
-    if not telling:
+    if not certainties:
         raise InputError(
             f"{file.name}: no importer knows these records ({_keys(first[0])}); say which source it is: "
             f"{', '.join(candidate.NAME for candidate in candidates)}"
         )
     guesses = [
-        Guess(candidate, sum(column) / len(telling))
-        for candidate, column in zip(candidates, zip(*telling, strict=True), strict=True)
+        Guess(candidate, sum(column) / len(certainties))
+        for candidate, column in zip(candidates, zip(*certainties, strict=True), strict=True)
     ]
     best, second = sorted(guesses, key=lambda guess: -guess.sure)[:2]
     if best.sure >= SURE and best.sure - second.sure >= APART:

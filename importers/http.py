@@ -25,7 +25,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from replaydiff.importers.base import Told
+from replaydiff.importers.base import ShowStatus
 from replaydiff.replay.clock import as_utc, utc_now
 from replaydiff.replay.errors import CredentialsError, ExitCode, InputError, KeyRefusedError, SettingsError
 from replaydiff.replay.messages import parse
@@ -51,7 +51,7 @@ TIMEOUT_S = 60.0
 SLOWEST_ANSWER = 5
 MOST_BYTES = 256_000_000
 """A longer body, unpacked, is not read."""
-TELL_WAIT_S = 5.0
+SHOWN_WAIT_S = 5.0
 _AGAIN = frozenset((408, 425, 500, 502, 503, 504, 507, 520, 521, 522, 523, 524, 529))
 _TOO_HEAVY = frozenset((408, 413, 422, 500, 502, 504, 520, 524))
 _SHOWN_CHARACTERS = 200
@@ -131,7 +131,7 @@ class JsonClient:
         headers: Mapping[str, str],
         service: str,
         keys: str,
-        told: Told | None = None,
+        show_status: ShowStatus | None = None,
         timeout: float = TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -158,7 +158,7 @@ class JsonClient:
         )
         self._base, self._service, self._keys = base_url, service, keys
         self._secrets = [value for value in headers.values() if value]
-        self._told, self._timeout, self._sleep = told, timeout, sleep
+        self._show_status, self._timeout, self._sleep = show_status, timeout, sleep
         self.answers = 0
         """Answers that were read whole."""
 
@@ -252,8 +252,8 @@ class JsonClient:
                         passing=found.again,
                     )
                 wait = min(FIRST_WAIT_S * 2 ** (tries - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1)  # noqa: S311
-            if self._told and wait >= TELL_WAIT_S:
-                self._told(f"waiting {wait:.0f} s: {self._service} {found.text}")
+            if self._show_status and wait >= SHOWN_WAIT_S:
+                self._show_status(f"waiting {wait:.0f} s: {self._service} {found.text}")
             self._sleep(wait)
 
     def _try(self, method: str, path: str, params: Params | None, body: Json) -> _Answer | _Fault:
@@ -308,9 +308,12 @@ class JsonClient:
             why = "limits how often it may be asked" if status == 429 else "is not ready"
             return _Fault(f"{why} (HTTP {status})", status, wait=wait_of(answer.headers))
         if status >= 400:
-            said = self._said(content)
+            server_message = self._server_message(content)
             return _Fault(
-                f"answered HTTP {status}{said}", status, heavy=status in _TOO_HEAVY, again=status in _AGAIN
+                f"answered HTTP {status}{server_message}",
+                status,
+                heavy=status in _TOO_HEAVY,
+                again=status in _AGAIN,
             )
         if status >= 300:
             target = _address(answer.headers.get("location", "")) or "elsewhere"
@@ -325,7 +328,7 @@ class JsonClient:
             # Where no length was announced, a cut body looks whole.
             return _Fault("answered what is no whole JSON", heavy=True)
 
-    def _said(self, content: bytes) -> str:
+    def _server_message(self, content: bytes) -> str:
         """What an error answer says, without anything secret in it."""
         try:
             found = parse(content)

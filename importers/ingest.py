@@ -25,15 +25,15 @@ import msgspec
 from replaydiff.importers import parallel
 from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
+    Imported,
     Importer,
     InputFile,
-    Item,
     LiveImporter,
     Query,
     RedactionError,
     Reject,
+    ShowStatus,
     Skipped,
-    Told,
     divided,
 )
 from replaydiff.replay import clock
@@ -64,7 +64,7 @@ DATABASE_BYTES = 200_000_000
 DATABASE_BYTES_A_CHARACTER = 16
 """… but a batch of one huge trace needs this much for each character."""
 _LONGEST_HALF = 100
-ALONE_BYTES = 8_000_000
+ONE_PROCESS_BYTES = 8_000_000
 """Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
 _QUERY = "query.json"
@@ -122,12 +122,12 @@ def ingest(
 
 def _read(
     importer: Importer, files: Sequence[InputFile], redactor: Redactor | None
-) -> Generator[Item | TraceRow]:
+) -> Generator[Imported | TraceRow]:
     """What is in the files; where that is much, in several processes."""
     source, processes = divided(importer), parallel.cores()
     # Tokens are numbered as they are met, which is for one process to do.
-    alone = source is None or redactor is not None or processes == 1
-    if source is None or alone or sum(file.size for file in files) < ALONE_BYTES:
+    in_one_process = source is None or redactor is not None or processes == 1
+    if source is None or in_one_process or sum(file.size for file in files) < ONE_PROCESS_BYTES:
         yield from importer.read_files(files)
     else:
         yield from parallel.carried_out(source.read_jobs(files), processes)
@@ -174,7 +174,7 @@ def ingest_live(
     importer: LiveImporter,
     query: Query,
     folder: Path,
-    told: Told,
+    show_status: ShowStatus,
     *,
     strict: bool = False,
 ) -> Report:
@@ -196,25 +196,25 @@ def ingest_live(
             private_folder(folder)
             (folder / _QUERY).write_bytes(msgspec.json.encode(query))
         query = before or query
-        with closing(_live(importer, query, folder, told)) as items:
+        with closing(_live(importer, query, folder, show_status)) as items:
             first = next(items, None)
             with opened() as (con, redactor):
                 if strict:
                     check(_after(first, items), redactor)
-                    again = importer.read_live(query, folder, told)
+                    again = importer.read_live(query, folder, show_status)
                     _write(con, report, again, None, redactor)
                 else:
                     _write(con, report, _after(first, items), None, redactor)
-                mark_read(con, importer.NAME, importer.origin(query), asked(query), query.end)
+                mark_read(con, importer.NAME, importer.origin(query), query_filters(query), query.end)
         shutil.rmtree(folder)
     return report
 
 
-def _live(importer: LiveImporter, query: Query, folder: Path, told: Told) -> Generator[Item]:
-    yield from importer.read_live(query, folder, told)
+def _live(importer: LiveImporter, query: Query, folder: Path, show_status: ShowStatus) -> Generator[Imported]:
+    yield from importer.read_live(query, folder, show_status)
 
 
-def _after(first: Item | None, others: Iterable[Item]) -> Iterable[Item]:
+def _after(first: Imported | None, others: Iterable[Imported]) -> Iterable[Imported]:
     return others if first is None else chain((first,), others)
 
 
@@ -232,7 +232,7 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def check(items: Iterable[Item], redactor: Redactor | None) -> None:
+def check(items: Iterable[Imported], redactor: Redactor | None) -> None:
     """Read what an importer yields and write nothing: the first part of a strict import.
 
     Raises:
@@ -259,7 +259,7 @@ def begun(folder: Path) -> Query | None:
         return None
 
 
-def asked(query: Query) -> JsonObject:
+def query_filters(query: Query) -> JsonObject:
     """What a query asks for beside its span of time."""
     fields: JsonObject = msgspec.to_builtins(query)
     return {key: value for key, value in fields.items() if value and key not in ("start", "end", "updates")}
@@ -268,7 +268,7 @@ def asked(query: Query) -> JsonObject:
 def _write(
     con: DuckDBPyConnection,
     report: Report,
-    items: Iterable[Item | TraceRow],
+    items: Iterable[Imported | TraceRow],
     progress: Progress | None,
     redactor: Redactor | None,
 ) -> Report:
@@ -303,7 +303,7 @@ class _Batch:
     def waiting(self) -> int:
         return len(self._traces)
 
-    def take(self, item: Item | TraceRow) -> None:
+    def take(self, item: Imported | TraceRow) -> None:
         """Keep or count what an importer said."""
         if isinstance(item, TraceRow):
             self._keep(item)

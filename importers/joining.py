@@ -21,7 +21,7 @@ from replaydiff.replay.model import Json, JsonObject, Message, ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ToolRun:
     """A tool that ran."""
 
     name: str
@@ -36,17 +36,17 @@ class Run:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Request:
     """A requested call, when it was asked, and the run that answered it."""
 
     call: ToolCall
     at: datetime
-    run: Run | None = None
+    run: ToolRun | None = None
 
 
 def joined_calls(
     requests: Iterable[tuple[datetime, ToolCall]],
-    runs: Sequence[Run],
+    runs: Sequence[ToolRun],
     histories: Iterable[Sequence[Message]],
 ) -> tuple[ToolCall, ...]:
     """The calls of a trace, each once, in the order in which they were asked for.
@@ -54,10 +54,10 @@ def joined_calls(
     `requests` are calls with the start of the model call that asked for them; `histories` are the messages
     that each model call was given.
     """
-    asked = [_Asked(call, at) for at, call in requests]
-    loose = _join(asked, runs)
+    requested = [_Request(call, at) for at, call in requests]
+    loose = _join(requested, runs)
     results = _results_in_history(histories)
-    calls = [(entry.at, _answered(entry, results)) for entry in asked]
+    calls = [(entry.at, _answered(entry, results)) for entry in requested]
     calls.extend((run.started_at, _of_run(run)) for run in loose)
     calls.sort(key=lambda pair: pair[0])
     return tuple(replace(call, index=index) for index, (_, call) in enumerate(calls))
@@ -89,13 +89,13 @@ def run_result(value: Json) -> Json:
     return value
 
 
-def _join(asked: list[_Asked], runs: Sequence[Run]) -> list[Run]:
+def _join(requested: list[_Request], runs: Sequence[ToolRun]) -> list[ToolRun]:
     """Give each request its run; what is left over."""
     left = list(runs)
     for rule in (_same_id, _same_args, _same_name):
         unmatched = []
         for run in left:
-            entry = next((entry for entry in asked if entry.run is None and rule(entry.call, run)), None)
+            entry = next((entry for entry in requested if entry.run is None and rule(entry.call, run)), None)
             if entry is None:
                 unmatched.append(run)
             else:
@@ -104,19 +104,19 @@ def _join(asked: list[_Asked], runs: Sequence[Run]) -> list[Run]:
     return left
 
 
-def _same_id(call: ToolCall, run: Run) -> bool:
+def _same_id(call: ToolCall, run: ToolRun) -> bool:
     return call.name == run.name and call.call_id is not None and call.call_id == run.call_id
 
 
-def _same_args(call: ToolCall, run: Run) -> bool:
+def _same_args(call: ToolCall, run: ToolRun) -> bool:
     return call.name == run.name and canonical_args(call.args) == canonical_args(run.args)
 
 
-def _same_name(call: ToolCall, run: Run) -> bool:
+def _same_name(call: ToolCall, run: ToolRun) -> bool:
     return call.name == run.name
 
 
-def _of_run(run: Run) -> ToolCall:
+def _of_run(run: ToolRun) -> ToolCall:
     return ToolCall(
         name=run.name,
         args=run.args,
@@ -150,21 +150,21 @@ def _results_in_history(histories: Iterable[Sequence[Message]]) -> dict[Key, lis
     return {key: calls[::-1] for key, calls in found.items()}
 
 
-def _answered(entry: _Asked, results: dict[Key, list[ToolCall]]) -> ToolCall:
+def _answered(entry: _Request, results: dict[Key, list[ToolCall]]) -> ToolCall:
     waiting = results.get(_key(entry.call))
-    told = waiting.pop() if waiting else None
+    in_history = waiting.pop() if waiting else None
     run = entry.run
     if run is None:
-        if told is None:
+        if in_history is None:
             return entry.call
-        return replace(entry.call, result=told.result, error=told.error, answered=True)
+        return replace(entry.call, result=in_history.result, error=in_history.error, answered=True)
     ran = _of_run(run)
-    result = ran.result if ran.result is not None or told is None else told.result
+    result = ran.result if ran.result is not None or in_history is None else in_history.result
     return replace(
         ran,
         args=entry.call.args or ran.args,
         call_id=entry.call.call_id or ran.call_id,
         result=result,
-        error=ran.error or (told.error if told else None),
-        answered=ran.answered or told is not None,
+        error=ran.error or (in_history.error if in_history else None),
+        answered=ran.answered or in_history is not None,
     )

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
-from replaydiff.importers.base import Item, Job, Note, Reject, Skipped
+from replaydiff.importers.base import Imported, Job, Note, Reject, Skipped
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.trace_row import TraceRow, encode_trace
@@ -37,20 +37,20 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def carried_out(found: Iterable[Item | Job], processes: int) -> Iterator[Made]:
+def carried_out(found: Iterable[Imported | Job], processes: int) -> Iterator[Made]:
     """The items, and those of the jobs, each in its turn, with traces encoded.
 
     Raises:
         InputError: a process was killed.
     """
-    waiting: deque[Future[list[Made]] | Item] = deque()
+    waiting: deque[Future[list[Made]] | Imported] = deque()
     with ThreadPoolExecutor(processes) as threads, _started(processes) as idle:
         try:
             for one in found:
                 if isinstance(one, Trace | Reject | Skipped | Note):
                     waiting.append(one)
                 else:
-                    waiting.append(threads.submit(_asked, idle, one))
+                    waiting.append(threads.submit(_run_job, idle, one))
                 while len(waiting) > AHEAD * processes:
                     yield from _made(waiting.popleft())
             while waiting:
@@ -59,13 +59,13 @@ def carried_out(found: Iterable[Item | Job], processes: int) -> Iterator[Made]:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _made(one: Future[list[Made]] | Item) -> Iterable[Made]:
+def _made(one: Future[list[Made]] | Imported) -> Iterable[Made]:
     if isinstance(one, Future):
         return one.result()
     return [encode_trace(one) if isinstance(one, Trace) else one]
 
 
-def _asked(idle: SimpleQueue[Connection], job: Job) -> list[Made]:
+def _run_job(idle: SimpleQueue[Connection], job: Job) -> list[Made]:
     process = idle.get()
     try:
         process.send(job)

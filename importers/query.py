@@ -10,7 +10,7 @@ import msgspec
 
 from replaydiff.importers.base import LiveImporter, Query, RecordError
 from replaydiff.importers.fields import parse_time
-from replaydiff.importers.ingest import asked
+from replaydiff.importers.ingest import query_filters
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.store.marks import last_read
@@ -53,7 +53,7 @@ def span(
             raise InputError(f"the span is empty: it begins at {start} and ends at {end}")
         return Query(start=start, end=end, **filters)
     query = Query(end=end, **filters)
-    last = last_read(con, importer.NAME, importer.origin(query), asked(query))
+    last = last_read(con, importer.NAME, importer.origin(query), query_filters(query))
     if last is None:
         raise InputError(
             "nothing was imported completely from there yet, so `--since last` has nothing to go on from; "
@@ -64,7 +64,7 @@ def span(
 
 def live_id(origin: str, given: dict[str, str | None], query: Query) -> str:
     """The same for the same flags at the same place at any time: what finds an interrupted import again."""
-    key = msgspec.json.encode([origin, given, query.start, asked(query)])
+    key = msgspec.json.encode([origin, given, query.start, query_filters(query)])
     return hashlib.sha256(key).hexdigest()[:16]
 
 

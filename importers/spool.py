@@ -22,7 +22,7 @@ from replaydiff.replay.model import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SpooledRow:
     """One row: what sort of thing it is, and its values."""
 
     sort: str
@@ -37,7 +37,7 @@ class Group:
     file: int
     """Index of the file of its first row."""
     line: int
-    rows: list[Row]
+    rows: list[SpooledRow]
 
     def of(self, sort: str) -> list[Json]:
         """The values of the rows of one sort."""
@@ -101,10 +101,10 @@ class Spool:
     def __len__(self) -> int:
         return int(self._con.execute("SELECT count(*) FROM rows").fetchone()[0])
 
-    def of(self, key: str) -> list[Row]:
+    def of(self, key: str) -> list[SpooledRow]:
         """The rows of one key."""
         found = self._con.execute("SELECT sort, value FROM rows WHERE key = ? ORDER BY seq", (key,))
-        return [Row(sort, parse(value)) for sort, value in found]
+        return [SpooledRow(sort, parse(value)) for sort, value in found]
 
     def groups(self) -> Iterator[Group]:
         """The rows by key, keys in the order in which they first occurred."""
@@ -115,4 +115,4 @@ class Spool:
         )
         for key, found in groupby(ordered, key=lambda row: row[0]):
             own = list(found)
-            yield Group(key, own[0][2], own[0][3], [Row(row[1], parse(row[4])) for row in own])
+            yield Group(key, own[0][2], own[0][3], [SpooledRow(row[1], parse(row[4])) for row in own])

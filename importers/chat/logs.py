@@ -35,7 +35,7 @@ from typing import Any
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Note, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
@@ -83,7 +83,7 @@ class BatchSpool:
         )
         return True
 
-    def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Item]:
+    def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
         """Every result with its request, in the order of the results; requests without result are skipped."""
         if self._opened is None:
             return
@@ -93,8 +93,8 @@ class BatchSpool:
             "SELECT custom_id, file, line, record FROM batch WHERE is_result ORDER BY rowid"
         ):
             result: Any = parse(text)
-            asked: Any = self._con.execute(request, (custom_id,)).fetchone()
-            before: Any = parse(asked[0]) if asked else {}
+            requested: Any = self._con.execute(request, (custom_id,)).fetchone()
+            before: Any = parse(requested[0]) if requested else {}
             whole: Json = {**{key: before[key] for key in REQUESTS if key in before}, **result}
             yield from guarded(source, files[file], Record(line, whole), convert)
         unanswered = self._con.execute(
@@ -126,10 +126,10 @@ _TOLD = frozenset({"name", "environment", "release", "model", *_SESSIONS, *_USER
 _ANSWER_KEYS = {"choices", "output", "object", "role", "content", "error", "body"}
 """Keys by which an answer that was logged as JSON text is told from an answer that is JSON."""
 
-ConvertLog = Callable[[Json, InputFile], Iterable[Item | LoggedCall]]
+ConvertLog = Callable[[Json, InputFile], Iterable[Imported | LoggedCall]]
 
 
-def read_logs(source: str, files: Sequence[InputFile], convert: ConvertLog) -> Iterator[Item]:
+def read_logs(source: str, files: Sequence[InputFile], convert: ConvertLog) -> Iterator[Imported]:
     """The traces of chat logs: conversations in the order of the file, then runs, then batches."""
     with (
         tempfile.TemporaryDirectory(prefix="replay-chat-") as place,
@@ -149,8 +149,10 @@ def read_logs(source: str, files: Sequence[InputFile], convert: ConvertLog) -> I
         yield from batches.results(source, files, _alone(convert))
 
 
-def _sorted_into(convert: ConvertLog, waits: list[LoggedCall]) -> Callable[[Json, InputFile], Iterator[Item]]:
-    def kept(value: Json, file: InputFile) -> Iterator[Item]:
+def _sorted_into(
+    convert: ConvertLog, waits: list[LoggedCall]
+) -> Callable[[Json, InputFile], Iterator[Imported]]:
+    def kept(value: Json, file: InputFile) -> Iterator[Imported]:
         for found in convert(value, file):
             if isinstance(found, LoggedCall):
                 waits.append(found)
@@ -160,10 +162,10 @@ def _sorted_into(convert: ConvertLog, waits: list[LoggedCall]) -> Callable[[Json
     return kept
 
 
-def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Item]]:
+def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Imported]]:
     """Each call as a run of its own: the requests of a batch do not build on each other."""
 
-    def read(value: Json, file: InputFile) -> Iterator[Item]:
+    def read(value: Json, file: InputFile) -> Iterator[Imported]:
         for found in convert(value, file):
             if isinstance(found, LoggedCall):
                 yield from map(Note, found.notes)
@@ -200,51 +202,51 @@ def _object(value: Json) -> JsonObject | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class LoggedExchange:
     """What one record holds."""
 
     record: JsonObject
     request: JsonObject
     answer: JsonObject
-    asked: tuple[Message, ...]
-    said: tuple[Message, ...]
+    requested: tuple[Message, ...]
+    replied: tuple[Message, ...]
     """Empty where the answer is the last of the messages, or there is none."""
     error: str | None = None
 
 
-def read_exchange(source: str, one: Exchange, file: InputFile) -> Iterator[Item | LoggedCall]:
+def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator[Imported | LoggedCall]:
     """The trace of a conversation, or the call of a model, with what a person should know of it.
 
     Raises:
         RecordError: there are no messages, or a field cannot be read.
     """
     notes = []
-    if not one.asked and not one.said and one.error is None:
+    if not one.requested and not one.replied and one.error is None:
         raise RecordError("there are no messages in it: looked for messages, request, input and response")
     previous_id = one.answer.get("previous_response_id", one.request.get("previous_response_id"))
     previous_id = previous_id if isinstance(previous_id, str) and previous_id else None
-    if not one.asked:
+    if not one.requested:
         notes.append("no request beside the completion: its input is not known")
     started_at = fields.time(one.record, *_TIMES) or fields.time(one.answer, "created", "created_at")
     if started_at is None:
         notes.append("no time in the record: the file's modification time was taken")
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
-    repeated = one.said and one.asked and one.asked[-1] == one.said[-1]
-    if repeated or not (one.said or one.error):
+    repeated = one.replied and one.requested and one.requested[-1] == one.replied[-1]
+    if repeated or not (one.replied or one.error):
         yield from map(Note, notes)
-        yield _trace(source, one, started_at, conversation(one.asked))
+        yield _trace(source, one, started_at, conversation(one.requested))
         return
     response_id = one.answer.get("id")
     yield LoggedCall(
         trace=_trace(source, one, started_at, None),
-        asked=len(one.asked),
+        request_length=len(one.requested),
         response_id=response_id if isinstance(response_id, str) else None,
         previous_id=previous_id,
         notes=tuple(notes),
     )
 
 
-def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation | None) -> Trace:
+def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversation | None) -> Trace:
     """The trace of a conversation that was read as a run; without it what is known of a single call."""
     record, request, answer = one.record, one.request, one.answer
     own = fields.mapping(record, "metadata")
@@ -256,7 +258,7 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
     ended_at = fields.time(record, "ended_at", "completed_at") or fields.time(answer, "completed_at")
     latency = fields.number(record, "latency_ms")
 
-    told = _told(record, metadata, request, answer)
+    labels = _labels(record, metadata, request, answer)
     scores = fields.scores(record)
     if "reward" in record and "reward" not in scores:
         scores = {**scores, **fields.scores({"scores": {"reward": record["reward"]}})}
@@ -270,15 +272,15 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
         source=source,
         started_at=started_at,
         ended_at=ended_at,
-        name=told.get("name"),
-        session_id=next((told[key] for key in _SESSIONS if key in told), None),
-        user_id=next((told[key] for key in _USERS if key in told), None),
-        environment=told.get("environment"),
-        release=told.get("release"),
-        model=fields.text(answer, "model") or told.get("model"),
+        name=labels.get("name"),
+        session_id=next((labels[key] for key in _SESSIONS if key in labels), None),
+        user_id=next((labels[key] for key in _USERS if key in labels), None),
+        environment=labels.get("environment"),
+        release=labels.get("release"),
+        model=fields.text(answer, "model") or labels.get("model"),
         tags=fields.tags(record) or (fields.tags(own) if isinstance(own.get("tags"), list) else ()),
         input=run.input if run else "",
-        messages=(*one.asked, *(() if run else one.said)),
+        messages=(*one.requested, *(() if run else one.replied)),
         final_response=run.final_response if run else None,
         tool_calls=run.tool_calls if run else (),
         usage=fields.usage(record.get("usage")) or fields.usage(answer.get("usage")),
@@ -290,7 +292,7 @@ def _trace(source: str, one: Exchange, started_at: datetime, run: Conversation |
     )
 
 
-def _told(*holders: JsonObject) -> dict[str, str]:
+def _labels(*holders: JsonObject) -> dict[str, str]:
     """What is said of a trace, by the first holder that says it."""
     found: dict[str, str] = {}
     for holder in holders:

@@ -27,7 +27,7 @@ from pathlib import Path
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Note
+from replaydiff.importers.base import Imported, InputFile, Note
 from replaydiff.importers.convert import guarded
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import canonical_args, final_response, join_results, parse
@@ -43,7 +43,7 @@ class LoggedCall:
 
     trace: Trace
     """What is known of it; its messages are what it was asked with, then what it answered."""
-    asked: int
+    request_length: int
     """How many of the messages it was asked with."""
     response_id: str | None = None
     previous_id: str | None = None
@@ -51,23 +51,23 @@ class LoggedCall:
     notes: tuple[str, ...] = ()
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def produced(self) -> tuple[Message, ...]:
         """What it answered."""
-        return self.trace.messages[self.asked :]
+        return self.trace.messages[self.request_length :]
 
     @property
     def is_open(self) -> bool:
         """Whether it ended on a call of a tool, so that its run must go on."""
-        return bool(self.said and self.said[-1].tool_calls)
+        return bool(self.produced and self.produced[-1].tool_calls)
 
     def goes_on_at(self, place: int) -> bool | None:
         """Whether what it was asked with from `place` on begins with a tool's result; None if not known."""
-        roles = (one.role for one in self.trace.messages[place : self.asked] if one.role != "system")
+        roles = (one.role for one in self.trace.messages[place : self.request_length] if one.role != "system")
         role = next(roles, None)
         return None if role is None else role == "tool"
 
 
-Convert = Callable[[Json, InputFile], Iterable[Item | LoggedCall]]
+Convert = Callable[[Json, InputFile], Iterable[Imported | LoggedCall]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
     """The trace of a run from its calls, oldest first; `history` are earlier turns that they do not carry."""
     calls = [member.call for member in members]
     first, last = calls[0].trace, calls[-1].trace
-    asked = first.messages[: calls[0].asked]
-    turn = next((index for index in range(len(asked) - 1, -1, -1) if asked[index].role == "user"), None)
+    request = first.messages[: calls[0].request_length]
+    turn = next((index for index in range(len(request) - 1, -1, -1) if request[index].role == "user"), None)
     own = [*first.messages[turn or 0 :], *(one for member in members[1:] for one in _new(member))]
     whole = first.messages
     if history:
@@ -110,9 +110,9 @@ def _run(members: Sequence[_Member], history: tuple[Message, ...]) -> Trace:
         environment=_known(calls, "environment"),
         release=_known(calls, "release"),
         tags=first.tags or last.tags,
-        input="" if turn is None else asked[turn].text,
+        input="" if turn is None else request[turn].text,
         messages=whole,
-        final_response=final_response(calls[-1].said),
+        final_response=final_response(calls[-1].produced),
         tool_calls=join_results(own),
         scores={**first.scores, **last.scores},
         metadata={**first.metadata, **last.metadata},
@@ -141,14 +141,14 @@ def _known(calls: Sequence[LoggedCall], field: str) -> str | None:
 def _step(index: int, call: LoggedCall) -> Step:
     trace = call.trace
     asks: list[Json] = [
-        {"name": one.name, "args": one.args} for message in call.said for one in message.tool_calls
+        {"name": one.name, "args": one.args} for message in call.produced for one in message.tool_calls
     ]
     return Step(
         index=index,
         kind=StepKind.LLM,
         name=trace.model or "model call",
-        messages=trace.messages[: call.asked],
-        output=asks or final_response(call.said),
+        messages=trace.messages[: call.request_length],
+        output=asks or final_response(call.produced),
         model=trace.model,
         usage=trace.usage,
         started_at=trace.started_at,
@@ -185,7 +185,7 @@ class CallSpool:
         messages = call.trace.messages
         states = _states(messages)
         row = (file, record.line, msgspec.json.encode(record.value), call.response_id, call.previous_id)
-        state = states[-1] if call.asked and call.said else None
+        state = states[-1] if call.request_length and call.produced else None
         added = self._con.execute(
             "INSERT INTO call (file, line, record, response_id, previous_id, state, is_open, goes_on)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -195,12 +195,12 @@ class CallSpool:
             "INSERT INTO beginning VALUES (?, ?, ?, ?)",
             [
                 (added.lastrowid, length, states[length - 1], call.goes_on_at(length))
-                for length in range(1, call.asked)
+                for length in range(1, call.request_length)
                 if messages[length - 1].role == "assistant" and call.previous_id is None
             ],
         )
 
-    def traces(self) -> Iterator[Item]:
+    def traces(self) -> Iterator[Imported]:
         """The traces of all calls, in the order of their last calls."""
         if self._opened is None:
             return
@@ -219,7 +219,7 @@ class CallSpool:
                 lambda _value, _file, end=end: self._trace(end, started),  # type: ignore[misc]
             )
 
-    def _trace(self, end: int, started: set[int]) -> Iterator[Item]:
+    def _trace(self, end: int, started: set[int]) -> Iterator[Imported]:
         """The trace of the run that ends with this call; a run that forks gives its id to one of its ends."""
         rows = [end]
         while (found := self._parent(rows[-1])) and found[1]:

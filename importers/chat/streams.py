@@ -94,13 +94,13 @@ def _anthropic(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {**message, "content": list(blocks.values())}
 
 
-def _update(message: dict[str, Any], key: str, told: dict[str, Any]) -> None:
+def _update(message: dict[str, Any], key: str, changes: dict[str, Any]) -> None:
     """Take what the end of a message says: the reason it stopped, and the usage, which counts all so far."""
     place = message
     if key == "usage":
         usage = message.get("usage")
         place = message["usage"] = dict(usage) if isinstance(usage, dict) else {}
-    place.update({name: value for name, value in told.items() if value is not None})
+    place.update({name: value for name, value in changes.items() if value is not None})
 
 
 def _grow(block: dict[str, Any], delta: dict[str, Any]) -> None:

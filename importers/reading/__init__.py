@@ -20,36 +20,36 @@ from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.reading.csv_rows import is_csv, rows
-from replaydiff.importers.reading.json_values import Block, blocks, first_line, parsed, texts
+from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, parsed, texts
 from replaydiff.importers.reading.parquet import PARQUET_MAGIC, parquet
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Block", "Broken", "Record", "parsed", "pieces", "records"]
+__all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "parsed", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """The values of a file in order, with what could not be read in its place."""
     for piece in pieces(file):
-        if isinstance(piece, Block):
+        if isinstance(piece, JsonBlock):
             yield from parsed(piece)
         else:
             yield piece
 
 
-def pieces(file: InputFile) -> Iterator[Block | Record | Broken]:
+def pieces(file: InputFile) -> Iterator[JsonBlock | Record | Broken]:
     """The same, with JSON lines in blocks that are still to be parsed."""
     last = 0
     try:
         for found in _pieces(file):
-            last = found.last_line if isinstance(found, Block) else found.line
+            last = found.last_line if isinstance(found, JsonBlock) else found.line
             yield found
     except DAMAGED as error:
         yield Broken(last + 1, damage(error), "")
 
 
-def _pieces(file: InputFile) -> Iterator[Block] | Iterator[Record | Broken]:
+def _pieces(file: InputFile) -> Iterator[JsonBlock] | Iterator[Record | Broken]:
     if file.lines:
         return blocks(file)
     with opened(file) as stream:

@@ -13,7 +13,16 @@ from collections.abc import Iterator
 from typing import IO
 
 from replaydiff.importers.base import InputFile
-from replaydiff.importers.reading.record import CHUNK, RECORD_BYTES, TOO_LARGE, Broken, Record, broken, opened
+from replaydiff.importers.reading.record import (
+    CHUNK,
+    RECORD_BYTES,
+    TOO_LARGE,
+    Broken,
+    Record,
+    TooLargeError,
+    broken,
+    opened,
+)
 from replaydiff.replay.store.text import clean
 
 _escaped = re.compile("[\udc80-\udcff]")
@@ -31,11 +40,11 @@ def rows(file: InputFile) -> Iterator[Record | Broken]:
     """The rows below the header."""
     csv.field_size_limit(2**31 - 1)
     with opened(file) as stream:
-        lines = _Lines(stream)
+        lines = _CsvLines(stream)
         reader = csv.reader(lines, strict=True)
         try:
             names = next(reader, [])
-        except (csv.Error, _TooLargeError) as error:
+        except (csv.Error, TooLargeError) as error:
             yield Broken(1, f"the header is not CSV: {error}", "")
             return
         while True:
@@ -44,7 +53,7 @@ def rows(file: InputFile) -> Iterator[Record | Broken]:
                 cells = next(reader)
             except StopIteration:
                 return
-            except _TooLargeError as error:
+            except TooLargeError as error:
                 lines.skip_row()
                 yield broken(line, str(error), lines.row_start)
             except csv.Error as error:
@@ -63,11 +72,7 @@ def _row(line: int, names: list[str], cells: list[str]) -> Record | Broken:
     return Record(line, clean(dict(zip(names, cells, strict=True))))
 
 
-class _TooLargeError(ValueError):
-    """The row goes on beyond what one record may have."""
-
-
-class _Lines:
+class _CsvLines:
     """The lines of a file, as many as one row may have."""
 
     def __init__(self, stream: IO[bytes]) -> None:
@@ -95,7 +100,7 @@ class _Lines:
             self.row_start = text[:1_000]
         self._size += len(text)
         if self._size >= RECORD_BYTES:
-            raise _TooLargeError(TOO_LARGE)
+            raise TooLargeError(TOO_LARGE)
         return text
 
     def skip_row(self) -> None:

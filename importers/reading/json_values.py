@@ -25,6 +25,7 @@ from replaydiff.importers.reading.record import (
     TOO_LARGE,
     Broken,
     Record,
+    TooLargeError,
     broken,
     opened,
     why,
@@ -38,7 +39,7 @@ BLOCK_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class JsonBlock:
     """Whole lines of a file; of a line that is too large the beginning, by which it is known."""
 
     line: int
@@ -51,7 +52,7 @@ class Block:
         return self.line + self.data.rstrip().count(b"\n")
 
 
-def blocks(file: InputFile) -> Iterator[Block]:
+def blocks(file: InputFile) -> Iterator[JsonBlock]:
     """The lines of a file without blocks that are blank.
 
     Raises:
@@ -62,7 +63,7 @@ def blocks(file: InputFile) -> Iterator[Block]:
         while True:
             data, damage = _some_lines(stream)
             if data and not data.isspace():
-                yield Block(line, data)
+                yield JsonBlock(line, data)
             if damage is not None:
                 raise damage
             if not data:
@@ -89,7 +90,7 @@ def _some_lines(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
         return lines + end, error
 
 
-def parsed(block: Block) -> Iterator[Record | Broken]:
+def parsed(block: JsonBlock) -> Iterator[Record | Broken]:
     """The value of each line that has one."""
     stream = io.BytesIO(block.data)
     number = block.line - 1
@@ -144,10 +145,6 @@ _space = re.compile(r"[\s,]*")
 _decoder = json.JSONDecoder()
 
 
-class _TooLargeError(ValueError):
-    """The value goes on beyond what one record may have."""
-
-
 def texts(file: InputFile, *, elements: bool) -> Iterator[Record | Broken]:
     """Values one after another; with `elements` those within the file's one array."""
     with opened(file) as stream:
@@ -188,7 +185,7 @@ def _record(line: int, value: Json, text: str) -> Record | Broken:
 
 def _broken(buffer: _Buffer, line: int, error: Exception) -> Broken:
     reason = why(error)
-    if isinstance(error, _TooLargeError):
+    if isinstance(error, TooLargeError):
         reason = str(error)
     elif isinstance(error, json.JSONDecodeError):
         inside = buffer.text.count("\n", buffer.place, error.pos)
@@ -252,7 +249,7 @@ class _Buffer:
             except json.JSONDecodeError as error:
                 cut = error.pos >= len(self.text) - _NEAR_END or error.msg.startswith("Unterminated string")
                 if cut and len(self.text) - self.place > RECORD_BYTES:
-                    raise _TooLargeError(TOO_LARGE) from None
+                    raise TooLargeError(TOO_LARGE) from None
                 if not (cut and self.more()):
                     raise
                 continue

@@ -54,7 +54,7 @@ def parquet(file: InputFile) -> Iterator[Record | Broken]:
             reason = f"its row groups need more than {MEMORY}; write it with smaller ones, e.g. of 2,000 rows"
             yield Broken(number + 1, f"the Parquet file cannot be read from here on: {reason}", "")
         except (duckdb.Error, UnicodeError) as error:
-            yield Broken(number + 1, f"the Parquet file cannot be read from here on: {_said(error)}", "")
+            yield Broken(number + 1, f"the Parquet file cannot be read from here on: {_reason(error)}", "")
 
 
 def _count(con: DuckDBPyConnection, path: str) -> int:
@@ -118,7 +118,7 @@ def _database(file: InputFile) -> Iterator[tuple[DuckDBPyConnection, str]]:
             yield con, str(link)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     """The first sentence of a database error, without the name it knows the file by."""
     first = (str(error).splitlines() or [type(error).__name__])[0]
     return _OWN_NAME.sub("it", first)[:300]

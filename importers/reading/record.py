@@ -24,6 +24,10 @@ RECORD_BYTES = 100_000_000
 TOO_LARGE = f"larger than {RECORD_BYTES // 1_000_000} MB, the most that one record may have"
 
 
+class TooLargeError(ValueError):
+    """A record goes on beyond `RECORD_BYTES`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One value of a file."""

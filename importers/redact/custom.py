@@ -15,14 +15,14 @@ from pathlib import Path
 from types import FrameType
 
 from replaydiff.importers.base import RedactionError
-from replaydiff.importers.redact.finders import Found
+from replaydiff.importers.redact.finders import Finding
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.functions import load_function
 
 SECONDS = 2.0
 """How long the user's patterns, and the hook, may take for one text."""
 
-Finder = Callable[[str], Iterable[Found]]
+Finder = Callable[[str], Iterable[Finding]]
 _WORD = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -45,14 +45,14 @@ def pattern_finder(patterns: Mapping[str, str]) -> Finder:
                 f"[import.redact] patterns.{name} is no regular expression: {error}"
             ) from None
 
-    def find(text: str) -> Iterator[Found]:
+    def find(text: str) -> Iterator[Finding]:
         for name, pattern in compiled:
             with _limited(f"the pattern {name} of [import.redact]"):
                 matches = list(pattern.finditer(text))
             for match in matches:
                 group = 1 if pattern.groups and match[1] is not None else 0
                 if match[group]:
-                    yield Found(match.start(group), match.end(group), name, match[group])
+                    yield Finding(match.start(group), match.end(group), name, match[group])
 
     return find
 
@@ -65,7 +65,7 @@ def hook_finder(hook: str, root: Path) -> Finder:
     """
     function = load_function(hook, root, "[import.redact] hook")
 
-    def find(text: str) -> Iterator[Found]:
+    def find(text: str) -> Iterator[Finding]:
         try:
             with _limited(f"the hook {hook} of [import.redact]"):
                 answer = list(function(text))
@@ -81,10 +81,10 @@ def hook_finder(hook: str, root: Path) -> Finder:
     return find
 
 
-def _piece(piece: object, hook: str, text: str) -> Found:
+def _piece(piece: object, hook: str, text: str) -> Finding:
     match piece:
         case (int(start), int(end), str(kind)) if 0 <= start < end <= len(text) and _WORD.fullmatch(kind):
-            return Found(start, end, kind, text[start:end])
+            return Finding(start, end, kind, text[start:end])
     raise RedactionError(
         f"the hook {hook} of [import.redact] gave {piece!r}; it must give (start, end, WORD) within the text"
     )

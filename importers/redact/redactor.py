@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from replaydiff.importers.redact import context
 from replaydiff.importers.redact.custom import Finder, hook_finder, pattern_finder
 from replaydiff.importers.redact.finders import (
-    Found,
+    Finding,
     bare_phone,
     cards,
     emails,
@@ -155,8 +155,8 @@ class Redactor:
             return self.tokens.of("CARD", digits)
         return None
 
-    def _replaced(self, text: str, wanted: Callable[[Found], bool]) -> str:
-        found: list[Found] = []
+    def _replaced(self, text: str, wanted: Callable[[Finding], bool]) -> str:
+        found: list[Finding] = []
         for finder in self._finders:
             more = [piece for piece in finder(text) if wanted(piece)]
             found = _without_overlap(found, more) if more else found
@@ -202,7 +202,7 @@ class Redactor:
         )
 
 
-def _quote(text: str, piece: Found) -> str:
+def _quote(text: str, piece: Finding) -> str:
     """What goes around the token of a bare number in JSON text, so that it stays JSON."""
     if not text[piece.start : piece.end].isdigit():
         return ""
@@ -210,10 +210,10 @@ def _quote(text: str, piece: Found) -> str:
     return before[1] if before and text[piece.end : piece.end + 1] in ("", ",", "}", " ", "\n") else ""
 
 
-def _without_overlap(found: list[Found], more: Iterable[Found]) -> list[Found]:
+def _without_overlap(found: list[Finding], more: Iterable[Finding]) -> list[Finding]:
     """All of them by position; of two that overlap the one that was found first stays."""
     both = [*((piece, False) for piece in found), *((piece, True) for piece in more)]
-    result: list[tuple[Found, bool]] = []
+    result: list[tuple[Finding, bool]] = []
     for piece, late in sorted(both, key=lambda one: (one[0].start, one[1])):
         if result and piece.start < result[-1][0].end:
             if late >= result[-1][1]:

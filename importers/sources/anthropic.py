@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, RecordError
+from replaydiff.importers.base import Imported, InputFile, RecordError
 from replaydiff.importers.chat.logs import (
-    Exchange,
+    LoggedExchange,
     error_of,
     is_anthropic,
     read_exchange,
@@ -42,12 +42,12 @@ def recognises(record: Json) -> float:
     return 0.95 if is_anthropic(record) else 0.0
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """A trace for each conversation, and for each run of logged calls, over all files."""
     return read_logs(NAME, files, read)
 
 
-def read(record: Json, file: InputFile) -> Iterator[Item | LoggedCall]:
+def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     """What one record holds."""
     if isinstance(record, list):
         record = {"messages": record}
@@ -56,13 +56,13 @@ def read(record: Json, file: InputFile) -> Iterator[Item | LoggedCall]:
     request, answer = _parts(record)
     answered = answer if isinstance(answer, dict) else {}
     messages = request.get("messages", request.get("prompt"))
-    asked = read_messages({"messages": messages, "system": request.get("system")}) if messages else None
-    exchange = Exchange(
+    requested = read_messages({"messages": messages, "system": request.get("system")}) if messages else None
+    exchange = LoggedExchange(
         record=record,
         request=request,
         answer=answered,
-        asked=asked or (),
-        said=_said(answer),
+        requested=requested or (),
+        replied=_replied(answer),
         error=error_of(record, answered),
     )
     return read_exchange(NAME, exchange, file)
@@ -78,7 +78,7 @@ def _parts(record: JsonObject) -> tuple[JsonObject, Json]:
     return request_and_answer(record)
 
 
-def _said(answer: Json) -> tuple[Message, ...]:
+def _replied(answer: Json) -> tuple[Message, ...]:
     if isinstance(answer, dict) and answer.get("type") == "error":
         return ()
     return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))

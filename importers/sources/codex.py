@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
@@ -39,10 +39,10 @@ def recognises(record: Json) -> float:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _RolloutTurn:
     """What the user typed, and all that came of it."""
 
-    asked: Message
+    prompt: Message
     number: int
     before: tuple[Message, ...]
     first: Record
@@ -61,11 +61,11 @@ class _Session:
         self.meta: JsonObject = {}
         self._file = file
         self._context: JsonObject = {}
-        self._turn: _Turn | None = None
+        self._turn: _RolloutTurn | None = None
         self._before: list[Message] = []
         self._number = 0
 
-    def take(self, record: Record) -> Iterator[Item]:
+    def take(self, record: Record) -> Iterator[Imported]:
         """Read a line; a user's message ends the turn before it."""
         line = record.value
         payload = line.get("payload") if isinstance(line, dict) else None
@@ -89,7 +89,7 @@ class _Session:
         elif kind == "event_msg" and self._turn is not None:
             self._event(payload)
 
-    def end(self) -> Iterator[Item]:
+    def end(self) -> Iterator[Imported]:
         """The trace of the turn that is under way."""
         turn, self._turn = self._turn, None
         if turn is None:
@@ -99,14 +99,14 @@ class _Session:
             return
         yield from guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)])
         said = final_response(turn.said)
-        self._before += [turn.asked, *([Message(role="assistant", text=said)] if said else [])]
+        self._before += [turn.prompt, *([Message(role="assistant", text=said)] if said else [])]
 
-    def _message(self, message: Message, record: Record, line: JsonObject) -> Iterator[Item]:
+    def _message(self, message: Message, record: Record, line: JsonObject) -> Iterator[Imported]:
         if message.role == "user":
             if message.text.lstrip().startswith(_NOT_TYPED):
                 return
             yield from self.end()
-            self._turn = _Turn(message, self._number, tuple(self._before), record)
+            self._turn = _RolloutTurn(message, self._number, tuple(self._before), record)
             self._number += 1
         elif message.role in ("assistant", "tool") and self._turn is not None:
             self._turn.said.append(message)
@@ -126,7 +126,7 @@ class _Session:
         elif kind == "turn_aborted":
             turn.is_aborted = True
 
-    def _trace(self, turn: _Turn) -> Trace:
+    def _trace(self, turn: _RolloutTurn) -> Trace:
         session = self.meta.get("id")
         if not isinstance(session, str) or not session:
             raise RecordError("the session has no session_meta line with an id before it")
@@ -151,8 +151,8 @@ class _Session:
             session_id=session,
             release=_text(self.meta.get("cli_version")),
             model=_text(self._context.get("model")),
-            input=turn.asked.text,
-            messages=(*turn.before, turn.asked, *turn.said),
+            input=turn.prompt.text,
+            messages=(*turn.before, turn.prompt, *turn.said),
             final_response=said,
             tool_calls=join_results(turn.said),
             usage=total_usage(map(_usage, turn.counts)),
@@ -162,7 +162,7 @@ class _Session:
         )
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each turn; each file is a session."""
     for file in files:
         session = _Session(file)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Job, Note, RecordError
+from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
 from replaydiff.importers.convert import converted, jobs
 from replaydiff.replay.messages import conversation, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, Message, Step, StepKind, ToolCall, Trace
@@ -38,17 +38,17 @@ def recognises(record: Json) -> float:
     return 0.95 if len(present) == 2 and body else 0.5 if present and body else 0.0
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each record."""
     return converted(NAME, files, read)
 
 
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Item | Job]:
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
     """The same in blocks."""
     return jobs(NAME, files, read)
 
 
-def read(record: Json, _file: InputFile) -> Iterator[Item]:
+def read(record: Json, _file: InputFile) -> Iterator[Imported]:
     """The trace of one record, with a note for each field that the format does not know."""
     if not isinstance(record, dict):
         raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
@@ -70,7 +70,7 @@ def _trace(record: dict[str, Json]) -> Trace:
     given_response = fields.text(record, "final_response")
     error = fields.text(record, "error")
     elsewhere = given_response is not None or error is not None or record.get("tool_calls") is not None
-    run = conversation(messages or (), asked_only=elsewhere)
+    run = conversation(messages or (), input_only=elsewhere)
     ended_at = fields.time(record, "ended_at")
     latency = fields.number(record, "latency_ms")
     return Trace(
@@ -116,7 +116,7 @@ def _input(value: Json) -> str:
         return value
     found = read_messages(value)
     if found:
-        return conversation(found, asked_only=True).input
+        return conversation(found, input_only=True).input
     return read_text(value) or msgspec.json.encode(value).decode()
 
 

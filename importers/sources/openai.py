@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, RecordError
+from replaydiff.importers.base import Imported, InputFile, RecordError
 from replaydiff.importers.chat.logs import (
-    Exchange,
+    LoggedExchange,
     error_of,
     is_anthropic,
     read_exchange,
@@ -67,12 +67,12 @@ def _is_message(value: Json) -> bool:
     )
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """A trace for each conversation, and for each run of logged calls, over all files."""
     return read_logs(NAME, files, read)
 
 
-def read(record: Json, file: InputFile) -> Iterator[Item | LoggedCall]:
+def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
     """What one record holds."""
     if isinstance(record, list):
         record = {"messages": record}
@@ -80,12 +80,12 @@ def read(record: Json, file: InputFile) -> Iterator[Item | LoggedCall]:
         raise RecordError(f"a record must be an object or a list of messages, not {fields.kind(record)}")
     request, answer = _parts(record)
     answered = answer if isinstance(answer, dict) else {}
-    exchange = Exchange(
+    exchange = LoggedExchange(
         record=record,
         request=request,
         answer=answered,
-        asked=read_messages(_asked(request, answered)) or (),
-        said=_said(answer),
+        requested=read_messages(_requested(request, answered)) or (),
+        replied=_replied(answer),
         error=error_of(record, answered),
     )
     return read_exchange(NAME, exchange, file)
@@ -98,7 +98,7 @@ def _parts(record: JsonObject) -> tuple[JsonObject, Json]:
     return request_and_answer(record)
 
 
-def _asked(request: JsonObject, answer: JsonObject) -> Json:
+def _requested(request: JsonObject, answer: JsonObject) -> Json:
     messages = request.get("messages", request.get("traj"))
     if messages is not None:
         return {"messages": messages, "system": request.get("system")}
@@ -112,7 +112,7 @@ def _asked(request: JsonObject, answer: JsonObject) -> Json:
     return {"input": items, "instructions": request.get("instructions", answer.get("instructions"))}
 
 
-def _said(answer: Json) -> tuple[Message, ...]:
+def _replied(answer: Json) -> tuple[Message, ...]:
     if isinstance(answer, dict) and isinstance(answer.get("output"), list):
         answer = answer["output"]
     return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))

@@ -36,12 +36,12 @@ _ROLES = {
 _CHOICE = "gen_ai.choice"
 
 
-def asked(span: RawSpan) -> Json:
+def input_of(span: RawSpan) -> Json:
     """What a model call or an agent was given; None where nothing was recorded."""
     return _first(span, _ASKED)
 
 
-def said(span: RawSpan) -> Json:
+def output_of(span: RawSpan) -> Json:
     """What a model call or an agent answered."""
     return _first(span, _SAID)
 

@@ -152,18 +152,18 @@ def about(spans: Sequence[RawSpan]) -> About:
     # Most spans have neither tags nor metadata, and looking for each name in each span takes long.
     holders = [span for span in spans if any(name.startswith(_HOLDERS) for name in span.attributes)]
     return About(
-        name=_said(spans, "langfuse.trace.name", "traceloop.workflow.name", "ai.telemetry.functionId"),
-        session_id=_said(spans, *_SESSION),
-        user_id=_said(spans, *_USER),
-        environment=_said(spans, *_ENVIRONMENT) or _text(resource, *_ENVIRONMENT),
-        release=_said(spans, "langfuse.release") or _text(resource, "service.version"),
+        name=_first_text(spans, "langfuse.trace.name", "traceloop.workflow.name", "ai.telemetry.functionId"),
+        session_id=_first_text(spans, *_SESSION),
+        user_id=_first_text(spans, *_USER),
+        environment=_first_text(spans, *_ENVIRONMENT) or _text(resource, *_ENVIRONMENT),
+        release=_first_text(spans, "langfuse.release") or _text(resource, "service.version"),
         tags=_tags(holders),
         scores=scores,
         metadata=_metadata(holders, resource),
     )
 
 
-def _said(spans: Sequence[RawSpan], *names: str) -> str | None:
+def _first_text(spans: Sequence[RawSpan], *names: str) -> str | None:
     return next((found for span in spans if (found := _text(span.attributes, *names))), None)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.spans import contents, facts
 from replaydiff.importers.spans.raw import RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
@@ -57,7 +57,9 @@ _SETTINGS = (
 """Beginning of an instrumentation's scope → what turns its contents on."""
 
 
-def trace(trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str, Score]) -> Iterator[Item]:
+def trace(
+    trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str, Score]
+) -> Iterator[Imported]:
     """The trace of these spans, or why it is left out.
 
     Raises:
@@ -66,9 +68,9 @@ def trace(trace_id: str, source: str, spans: Sequence[RawSpan], scores: dict[str
     known = {span.id for span in spans}
     ordered = sorted(spans, key=lambda span: (span.parent in known, span.started_at))
     found = [understood(span) for span in ordered]
-    said = facts.about(ordered)
-    said.scores.update(scores)
-    made = of_spans(trace_id, source, found, said)
+    about = facts.about(ordered)
+    about.scores.update(scores)
+    made = of_spans(trace_id, source, found, about)
     if made is None:
         yield Skipped(EVALUATIONS if any(span.evaluator for span in found) else NO_AGENT)
         return
@@ -102,8 +104,8 @@ def understood(span: RawSpan) -> Span:
         name=facts.tool_name(span) if is_tool else span.name,
         started_at=span.started_at,
         ended_at=span.ended_at,
-        input=contents.args(span) if is_tool else contents.asked(span),
-        output=contents.result(span) if is_tool else contents.said(span),
+        input=contents.args(span) if is_tool else contents.input_of(span),
+        output=contents.result(span) if is_tool else contents.output_of(span),
         call_id=facts.call_id(span) if is_tool else None,
         model=None if is_tool else facts.model(span),
         usage=facts.usage(span),

@@ -19,7 +19,7 @@ from datetime import datetime
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.joining import Run, joined_calls, run_args, run_result
+from replaydiff.importers.joining import ToolRun, joined_calls, run_args, run_result
 from replaydiff.replay.messages import canonical_args, conversation, decode, read_messages, read_text
 from replaydiff.replay.model import (
     Json,
@@ -75,7 +75,7 @@ class Span:
     scope: str = ""
     given: tuple[Message, ...] = ()
     """Messages that a model call was given; `of_spans` reads them."""
-    said: tuple[Message, ...] = ()
+    produced: tuple[Message, ...] = ()
     """What a model call answered."""
     depth: int = 0
     in_tool: bool = False
@@ -92,15 +92,15 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
     tree = _Tree(_agent_part(spans))
     if all(span.kind is StepKind.OTHER for span in tree.spans):
         return None
-    tree = _Tree(_each_call_once(tree))
+    tree = _Tree(_without_double_calls(tree))
     for span in tree.model_calls:
-        span.given, span.said = _given(span), _said(span)
+        span.given, span.produced = _given(span), _produced(span)
     calls = _tool_calls(tree)
     tops = list(_tops(tree, tree.roots))
     roots = tree.roots
     started_at = min(span.started_at for span in roots)
     ended_at = max((span.ended_at for span in roots if span.ended_at), default=None)
-    asked, answered = _input(tree, tops), _final_response(tree, tops)
+    question, answered = _input(tree, tops), _final_response(tree, tops)
     models = [span.model for span in tree.model_calls if span.model]
     costs = [cost for span in roots if (cost := _cost(tree, span)) is not None]
     return Trace(
@@ -115,9 +115,9 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         release=about.release,
         model=models[-1] if models else None,
         tags=about.tags,
-        input=asked,
+        input=question,
         incomplete=any(span.ended_at is None for span in roots),
-        messages=_conversation(tree, tops, asked, answered),
+        messages=_conversation(tree, tops, question, answered),
         final_response=answered,
         steps=tuple(_steps(tree)),
         tool_calls=calls,
@@ -139,13 +139,13 @@ class _Tree:
         for span in sorted(spans, key=lambda span: span.started_at):
             self.children[span.parent if span.parent in self.by_id else None].append(span)
         self.roots = self.children[None]
-        reached = self._walk()
+        reached = self._reach()
         for span in spans:
             if span.id not in reached:
                 # Spans that are each other's parents hang on nothing: the first one met is made a root.
                 self.children[span.parent].remove(span)
                 self.roots.append(span)
-                reached |= self._walk()
+                reached |= self._reach()
         self.spans = sorted(reached.values(), key=lambda span: (span.started_at, span.depth))
         self.holders: set[str] = set()
         """Ids of the spans that have a model call below them."""
@@ -158,7 +158,7 @@ class _Tree:
             span for span in self.spans if span.kind is StepKind.LLM and span.id not in self.holders
         ]
 
-    def _walk(self) -> dict[str, Span]:
+    def _reach(self) -> dict[str, Span]:
         """Everything below the roots, with its depth."""
         reached: dict[str, Span] = {}
         waiting = [(span, 0, False) for span in self.roots]
@@ -196,7 +196,7 @@ def _agent_part(spans: Sequence[Span]) -> list[Span]:
     ]
 
 
-def _each_call_once(tree: _Tree) -> list[Span]:
+def _without_double_calls(tree: _Tree) -> list[Span]:
     """The spans without those that are a second record of a model call or of a tool's run.
 
     Two instrumentors at once write a span each, one within the other or (Anthropic's SDK) beside it; the
@@ -263,7 +263,7 @@ def _given(span: Span) -> tuple[Message, ...]:
     return messages or ()
 
 
-def _said(span: Span) -> tuple[Message, ...]:
+def _produced(span: Span) -> tuple[Message, ...]:
     """What a model call added: some SDKs record the whole history as its output."""
     messages = read_messages(span.output)
     if messages is None and not _is_empty(span.output):
@@ -278,10 +278,10 @@ def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
     requests = [
         (span.started_at, call)
         for span in tree.model_calls
-        for message in span.said
+        for message in span.produced
         for call in message.tool_calls
     ]
-    requests = [*_asked_before(tree, {_key(call) for _, call in requests}), *requests]
+    requests = [*_requested_before(tree, {_key(call) for _, call in requests}), *requests]
     tools = {span.name for span in tree.spans if span.kind is StepKind.TOOL}
     wanted = {call.name for _, call in requests} - tools
     for span in tree.spans:
@@ -292,7 +292,7 @@ def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
     return joined_calls(requests, runs, (span.given for span in tree.model_calls))
 
 
-def _asked_before(tree: _Tree, known: set[tuple[str, str]]) -> list[tuple[datetime, ToolCall]]:
+def _requested_before(tree: _Tree, known: set[tuple[str, str]]) -> list[tuple[datetime, ToolCall]]:
     """Calls of this turn that were asked for before the first model call that was recorded.
 
     Where the spans of a turn were sampled, the history of a later one still has what it called.
@@ -313,9 +313,9 @@ def _key(call: ToolCall) -> tuple[str, str]:
     return call.name, canonical_args(call.args)
 
 
-def _run(span: Span) -> Run:
+def _run(span: Span) -> ToolRun:
     result = run_result(span.output)
-    return Run(
+    return ToolRun(
         name=span.name,
         args=run_args(span.input),
         call_id=span.call_id,
@@ -348,12 +348,12 @@ def _is_empty(value: Json) -> bool:
 def _input(tree: _Tree, tops: Sequence[Span]) -> str:
     for span in tops:
         messages = read_messages(span.input)
-        text = conversation(messages, asked_only=True).input if messages else read_text(span.input)
+        text = conversation(messages, input_only=True).input if messages else read_text(span.input)
         if text:
             return text
     for span in tree.model_calls:
         if span.given:
-            return conversation(span.given, asked_only=True).input
+            return conversation(span.given, input_only=True).input
     return ""
 
 
@@ -372,8 +372,8 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
         return text
     own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     for span in sorted(own, key=lambda span: span.ended_at or span.started_at)[::-1]:
-        if span.said and span.said[-1].text and not span.said[-1].tool_calls:
-            return span.said[-1].text
+        if span.produced and span.produced[-1].text and not span.produced[-1].tool_calls:
+            return span.produced[-1].text
     return None
 
 
@@ -381,11 +381,13 @@ def _as_text(value: Json) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _conversation(tree: _Tree, tops: Sequence[Span], asked: str, answered: str | None) -> tuple[Message, ...]:
+def _conversation(
+    tree: _Tree, tops: Sequence[Span], question: str, answered: str | None
+) -> tuple[Message, ...]:
     """The longest message list of the trace, with what was answered to it; else input and final response."""
     own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     # Of two as long, the later one has the answer.
-    longest = max(((*span.given, *span.said) for span in reversed(own)), key=len, default=())
+    longest = max(((*span.given, *span.produced) for span in reversed(own)), key=len, default=())
     for span in tops:
         state = read_messages(span.output) or ()
         if all(message.role != "user" for message in state):
@@ -394,7 +396,7 @@ def _conversation(tree: _Tree, tops: Sequence[Span], asked: str, answered: str |
             longest = state
     if longest:
         return longest
-    texts = (("user", asked), ("assistant", answered or ""))
+    texts = (("user", question), ("assistant", answered or ""))
     return tuple(Message(role=role, text=text) for role, text in texts if text)
 
 

@@ -119,7 +119,7 @@ class _Reader:
         if text is None and not read:
             raise CaseError(self._where, "", "a case needs `input` (text) or `messages`")
         # What a case asks is its last turn, answered in its messages or not.
-        asked = conversation(read, asked_only=True) if read else None
+        asked = conversation(read, input_only=True) if read else None
         provenance = self._provenance()
         expectation = self._expectation()
         name = self._get("id", (str, int), "text")

@@ -36,13 +36,13 @@ class Conversation:
     final_response: str | None
 
 
-def conversation(messages: Sequence[Message], *, asked_only: bool = False) -> Conversation:
+def conversation(messages: Sequence[Message], *, input_only: bool = False) -> Conversation:
     """Read messages as one run.
 
-    `asked_only` says that the answer is recorded elsewhere: the last user turn is then the input, answered
+    `input_only` says that the answer is recorded elsewhere: the last user turn is then the input, answered
     here or not.
     """
-    end = _asked(messages, asked_only)
+    end = _asked(messages, input_only)
     return Conversation(
         input=messages[end].text if end is not None else "",
         messages=tuple(messages[: end + 1]) if end is not None else tuple(messages),
@@ -51,9 +51,9 @@ def conversation(messages: Sequence[Message], *, asked_only: bool = False) -> Co
     )
 
 
-def _asked(messages: Sequence[Message], asked_only: bool) -> int | None:
+def _asked(messages: Sequence[Message], input_only: bool) -> int | None:
     """Where the user's turn stands that is the input."""
-    answered, last = asked_only, None
+    answered, last = input_only, None
     for index in range(len(messages) - 1, -1, -1):
         role = messages[index].role
         if role == "user":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.store import bulk
@@ -13,6 +13,10 @@ from replaydiff.replay.store.text import clean_text
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+EXCERPT_CHARACTERS = 200
+KEPT_CHARACTERS = 1_000_000
+"""The longest record that is kept whole when it is rejected."""
 
 _COLUMNS = {
     "source": "VARCHAR",
@@ -28,54 +32,31 @@ _COLUMNS = {
 _PLACE = ("source", "file", "line", "id")
 
 
-class Reject(Protocol):
-    """What an importer says of a record it could not take."""
-
-    @property
-    def source(self) -> str:
-        """Name of the importer."""
-
-    @property
-    def file(self) -> str:
-        """Path as it was given."""
-
-    @property
-    def line(self) -> int:
-        """1-based; the record's number where the source has no lines."""
-
-    @property
-    def id(self) -> str:
-        """The record's own id, or nothing."""
-
-    @property
-    def reason(self) -> str:
-        """One sentence."""
-
-    @property
-    def excerpt(self) -> str:
-        """The beginning of the record."""
-
-    @property
-    def record(self) -> str | None:
-        """The whole record as text, where it was kept."""
-
-    @property
-    def alone(self) -> bool:
-        """Whether the record is a trace by itself."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredReject:
-    """A reject with the time it was stored."""
+class Reject:
+    """A record that could not be taken."""
 
     source: str
     file: str
     line: int
-    id: str
+    """1-based; the record's number where the source has no lines."""
     reason: str
     excerpt: str
-    record: str | None
-    alone: bool
+    """The beginning of the record, at most `EXCERPT_CHARACTERS`."""
+    id: str = ""
+    """The record's own id, where file and line do not say which one it is."""
+    record: str | None = None
+    """The whole record as JSON text, or the line as it stands; None where it is longer than
+    `KEPT_CHARACTERS` or cannot be kept."""
+    alone: bool = False
+    """The record is a trace by itself, so it can be tried again without the rest of its file. Tried alone, a
+    part of a trace would replace the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReject(Reject):
+    """A reject with the time it was stored."""
+
     rejected_at: datetime
 
 

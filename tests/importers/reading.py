@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from replaydiff.importers.base import Item, importer
+from replaydiff.importers.base import Imported, importer
 from replaydiff.importers.collect import collected
 from replaydiff.replay.model import Trace
 
@@ -16,7 +16,7 @@ SAMPLE_FILES = sorted(
 )
 
 
-def items(source: str, *paths: Path) -> list[Item]:
+def items(source: str, *paths: Path) -> list[Imported]:
     """Everything an importer says of these files."""
     with collected([str(path) for path in paths]) as files:
         return list(importer(source).read_files(files))
@@ -27,7 +27,7 @@ def traces(source: str, *paths: Path) -> list[Trace]:
     return [item for item in items(source, *paths) if isinstance(item, Trace)]
 
 
-def others(found: Iterable[Item]) -> list[Item]:
+def others(found: Iterable[Imported]) -> list[Imported]:
     """What is no trace."""
     return [item for item in found if not isinstance(item, Trace)]
 

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from replaydiff.importers.base import Item, Note, Reject, Skipped
+from replaydiff.importers.base import Imported, Note, Reject, Skipped
 from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, items, others, traces
 from tests.stand_ins.processes import replay
@@ -140,7 +140,7 @@ def _export(folder: Path, suffix: str, tables: dict[str, Rows], stamp: str = "20
     return project
 
 
-def _by_id(found: Sequence[Item]) -> dict[str, Trace]:
+def _by_id(found: Sequence[Imported]) -> dict[str, Trace]:
     return {item.trace_id: item for item in found if isinstance(item, Trace)}
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from replaydiff.importers.base import importer
 from replaydiff.importers.collect import collected
-from replaydiff.importers.ingest import ALONE_BYTES, ingest
+from replaydiff.importers.ingest import ONE_PROCESS_BYTES, ingest
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.rejects import list_rejects
 from replaydiff.replay.store.traces import count_traces
@@ -44,7 +44,7 @@ def test_blocks_give_what_the_whole_file_gives(
     found: list[Any] = []
     monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
     for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, block_bytes)):
-        monkeypatch.setattr("replaydiff.importers.ingest.ALONE_BYTES", alone_bytes)
+        monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
         monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
         with collected([str(file)]) as files, open_store(tmp_path / f"{name}.duckdb") as con:
             report = ingest(con, importer("jsonl"), files)
@@ -64,7 +64,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(TRACES):
             record = {**good_record("jsonl", number), "metadata": {"text": "wide " * 60}}
             file.write(json.dumps(record) + "\n")
-    assert path.stat().st_size > ALONE_BYTES
+    assert path.stat().st_size > ONE_PROCESS_BYTES
     return path
 
 

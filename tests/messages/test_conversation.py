@@ -110,7 +110,7 @@ def test_what_was_asked_and_what_was_answered(
 
 
 def test_where_the_answer_is_recorded_elsewhere_the_last_turn_is_the_input() -> None:
-    run = conversation([user("a"), says("b"), user("c")], asked_only=True)
+    run = conversation([user("a"), says("b"), user("c")], input_only=True)
     assert (run.input, run.final_response, len(run.messages)) == ("c", None, 3)
 
 

@@ -120,21 +120,21 @@ def is_interruption(line: JsonObject) -> bool:
 
 
 @dataclass(slots=True)
-class Answer:
+class ModelAnswer:
     """One answer of the model; Claude Code writes its blocks on lines of their own."""
 
     lines: list[JsonObject] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class Turn:
+class SessionTurn:
     """What the user typed, and all that came of it."""
 
-    asked: JsonObject | None = None
+    prompt_line: JsonObject | None = None
     """The user's line; None where it is not recorded (stream-json)."""
     first: JsonObject = field(default_factory=dict)
     """The first line of the turn."""
-    events: list[Answer | JsonObject] = field(default_factory=list)
+    events: list[ModelAnswer | JsonObject] = field(default_factory=list)
     """Answers, and lines with results, in order."""
     errors: list[JsonObject] = field(default_factory=list)
     """Lines that Claude Code wrote in the model's place."""
@@ -145,9 +145,9 @@ class Turn:
     """The last line of the turn."""
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[ModelAnswer]:
         """The answers of the model."""
-        return [event for event in self.events if isinstance(event, Answer)]
+        return [event for event in self.events if isinstance(event, ModelAnswer)]
 
     @property
     def is_answered(self) -> bool:
@@ -176,30 +176,30 @@ def taken_back(lines: Sequence[JsonObject]) -> list[JsonObject]:
     return kept
 
 
-def turns(lines: Sequence[JsonObject]) -> list[Turn]:
+def turns(lines: Sequence[JsonObject]) -> list[SessionTurn]:
     """The turns of a session, in order; commands that Claude Code carried out by itself are none."""
-    return [turn for turn in _turns(lines) if turn.is_answered or _is_asked(turn)]
+    return [turn for turn in _turns(lines) if turn.is_answered or _has_prompt(turn)]
 
 
-def _is_asked(turn: Turn) -> bool:
-    return turn.asked is not None and not is_command(turn.asked)
+def _has_prompt(turn: SessionTurn) -> bool:
+    return turn.prompt_line is not None and not is_command(turn.prompt_line)
 
 
-def _turns(lines: Sequence[JsonObject]) -> Iterator[Turn]:
-    turn = Turn()
-    answers: dict[str, Answer] = {}
+def _turns(lines: Sequence[JsonObject]) -> Iterator[SessionTurn]:
+    turn = SessionTurn()
+    answers: dict[str, ModelAnswer] = {}
     for line in lines:
         kind, typed = line.get("type"), prompt(line)
         if typed is not None or (kind == "system" and line.get("subtype") == "init"):
             yield turn
-            turn = Turn(asked=line if typed is not None else None, first=line)
+            turn = SessionTurn(prompt_line=line if typed is not None else None, first=line)
             answers = {}
         elif kind == "result":
             turn.result = line
             turn.first = turn.first or line
             turn.ended = line
             yield turn
-            turn, answers = Turn(), {}
+            turn, answers = SessionTurn(), {}
             continue
         elif kind == "assistant":
             _answer(turn, line, answers)
@@ -213,7 +213,7 @@ def _turns(lines: Sequence[JsonObject]) -> Iterator[Turn]:
     yield turn
 
 
-def _answer(turn: Turn, line: JsonObject, answers: dict[str, Answer]) -> None:
+def _answer(turn: SessionTurn, line: JsonObject, answers: dict[str, ModelAnswer]) -> None:
     message = message_of(line)
     if message.get("model") == SYNTHETIC:
         turn.errors.append(line)
@@ -221,7 +221,7 @@ def _answer(turn: Turn, line: JsonObject, answers: dict[str, Answer]) -> None:
     message_id = message.get("id")
     found = answers.get(message_id) if isinstance(message_id, str) else None
     if found is None:
-        found = Answer()
+        found = ModelAnswer()
         turn.events.append(found)
         if isinstance(message_id, str):
             answers[message_id] = found

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Skipped
+from replaydiff.importers.base import Imported, InputFile, Skipped
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,
-    Turn,
+    SessionTurn,
     is_bookkeeping,
     is_message,
     is_of_subagent,
@@ -57,7 +57,7 @@ def recognises(record: Json) -> float:
     return 0.0
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each turn of each session; the lines of a session may stand in any of the files."""
     with tempfile.TemporaryDirectory(prefix="replay-claude-") as folder:
         spool = Spool(Path(folder) / "lines.sqlite")
@@ -75,7 +75,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             spool.close()
 
 
-def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Item]:
+def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Imported]:
     value = record.value
     if not isinstance(value, dict):
         reason = f"a line of a session must be an object, not {fields.kind(value)}"
@@ -99,7 +99,7 @@ def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iter
     spool.add(session, _LINE, row_id, value, file=number, line=record.line)
 
 
-def _traces(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
+def _traces(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     lines = [line for line in group.of(_LINE) if isinstance(line, dict)]
     kept = taken_back(lines)
     for _ in range(len(lines) - len(kept)):
@@ -117,21 +117,21 @@ def _traces(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
         # What was said, without the tools between: a session would be stored once for each of its turns.
         for one in made:
             if isinstance(one, Trace):
-                told = (_said("user", one.input), _said("assistant", one.final_response))
-                before += [message for message in told if message]
+                exchange = (_message("user", one.input), _message("assistant", one.final_response))
+                before += [message for message in exchange if message]
 
 
 def _made(
-    group: Group, number: int, before: Sequence[Message], turn: Turn, file: InputFile
-) -> Iterator[Item]:
+    group: Group, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
+) -> Iterator[Imported]:
     """The trace of a turn with its notes; a field that cannot be read costs its own turn alone."""
 
-    def convert(_value: Json, file: InputFile) -> Iterator[Item]:
+    def convert(_value: Json, file: InputFile) -> Iterator[Imported]:
         yield from notes(turn)
         yield trace(NAME, group.key, number, before, turn, file)
 
     return guarded(NAME, file, Record(group.line, turn.first), convert)
 
 
-def _said(role: str, text: str | None) -> Message | None:
+def _message(role: str, text: str | None) -> Message | None:
     return Message(role=role, text=text) if text else None

@@ -9,7 +9,7 @@ from typing import Any
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import InputFile, Note
-from replaydiff.importers.sources.claude_code.session import Answer, Turn, message_of, prompt
+from replaydiff.importers.sources.claude_code.session import ModelAnswer, SessionTurn, message_of, prompt
 from replaydiff.replay.messages import final_response, join_results, read_content, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, total_usage
 
@@ -17,16 +17,16 @@ _METADATA = {"cwd": "cwd", "gitBranch": "git_branch", "entrypoint": "entrypoint"
 """Fields of a line → what the trace's metadata calls them."""
 
 
-def notes(turn: Turn) -> Iterator[Note]:
+def notes(turn: SessionTurn) -> Iterator[Note]:
     """What a person should know of the trace of a turn."""
-    if turn.asked is None:
+    if turn.prompt_line is None:
         yield Note("the prompt is not recorded (stream-json holds the answers alone): the input is not known")
     if fields.time(turn.first, "timestamp") is None:
         yield Note("no time in the lines: the file's modification time was taken")
 
 
 def trace(
-    source: str, session: str, number: int, before: Sequence[Message], turn: Turn, file: InputFile
+    source: str, session: str, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
 ) -> Trace:
     """The trace of a session's turn of this number; `before` is what was said in earlier turns."""
     started_at = fields.time(turn.first, "timestamp")
@@ -34,12 +34,12 @@ def trace(
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
     messages, times = _messages(turn)
     result = turn.result or {}
-    said = final_response(messages)
+    final = final_response(messages)
     ended_at = fields.time(turn.ended, "timestamp")
     duration = fields.number(result, "duration_ms")
-    answers = [_Told(answer) for answer in turn.answers]
+    answers = [_AnswerMessage(answer) for answer in turn.answers]
     models = [answer.model for answer in answers if answer.model]
-    asked = prompt(turn.asked) or "" if turn.asked is not None else ""
+    question = prompt(turn.prompt_line) or "" if turn.prompt_line is not None else ""
     return Trace(
         trace_id=f"{session}:{_own_id(turn, number)}",
         source=source,
@@ -48,15 +48,15 @@ def trace(
         session_id=session,
         release=_release(turn),
         model=models[-1] if models else None,
-        input=asked,
-        messages=(*before, *((Message(role="user", text=asked),) if asked else ()), *messages),
-        final_response=said if said is not None else fields.text(_plain(result, "result"), "result"),
+        input=question,
+        messages=(*before, *((Message(role="user", text=question),) if question else ()), *messages),
+        final_response=final if final is not None else fields.text(_plain(result, "result"), "result"),
         steps=tuple(_steps(answers)),
         tool_calls=_calls(messages, times),
         usage=total_usage(answer.usage for answer in answers),
         cost_usd=fields.number(result, "total_cost_usd"),
         latency_ms=duration if duration is not None else fields.elapsed_ms(started_at, ended_at),
-        error=_error(turn, said),
+        error=_error(turn, final),
         metadata=_metadata(turn),
     )
 
@@ -66,16 +66,16 @@ def _plain(record: JsonObject, key: str) -> JsonObject:
     return record if isinstance(record.get(key), str) else {}
 
 
-def _own_id(turn: Turn, number: int) -> str:
+def _own_id(turn: SessionTurn, number: int) -> str:
     """The uuid of the turn's first line; its number in the session where lines have none."""
-    for line in (turn.asked, turn.first, turn.result):
+    for line in (turn.prompt_line, turn.first, turn.result):
         uuid = line.get("uuid") if line else None
         if isinstance(uuid, str) and uuid:
             return uuid
     return str(number)
 
 
-def _release(turn: Turn) -> str | None:
+def _release(turn: SessionTurn) -> str | None:
     for line in (turn.first, turn.ended):
         version = line.get("version", line.get("claude_code_version"))
         if isinstance(version, str) and version:
@@ -83,7 +83,7 @@ def _release(turn: Turn) -> str | None:
     return None
 
 
-def _metadata(turn: Turn) -> JsonObject:
+def _metadata(turn: SessionTurn) -> JsonObject:
     found: JsonObject = {
         name: turn.first[key]
         for key, name in _METADATA.items()
@@ -94,22 +94,22 @@ def _metadata(turn: Turn) -> JsonObject:
     return found
 
 
-def _error(turn: Turn, said: str | None) -> str | None:
+def _error(turn: SessionTurn, final: str | None) -> str | None:
     """What went wrong: the run as a whole, or the API at the end, after which nothing was said."""
     result = turn.result or {}
     if result.get("is_error"):
-        told = result.get("result") or result.get("terminal_reason") or result.get("subtype")
-        return told if isinstance(told, str) else "the run failed"
-    if turn.errors and said is None:
+        message = result.get("result") or result.get("terminal_reason") or result.get("subtype")
+        return message if isinstance(message, str) else "the run failed"
+    if turn.errors and final is None:
         text = read_content(message_of(turn.errors[-1]).get("content")).text
         return text or "the API answered with an error"
     return None
 
 
-class _Told:
+class _AnswerMessage:
     """An answer as one message, with what was said of it."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ModelAnswer) -> None:
         blocks: list[Json] = []
         for line in answer.lines:
             content: Any = message_of(line).get("content")
@@ -126,14 +126,14 @@ class _Told:
         self.id = message_id if isinstance(message_id, str) else None
 
 
-def _messages(turn: Turn) -> tuple[list[Message], list[datetime | None]]:
+def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
     """What followed on the prompt, each with its time."""
     found: list[Message] = []
     times: list[datetime | None] = []
     for event in turn.events:
-        if isinstance(event, Answer):
-            told = _Told(event)
-            own, at = told.messages, told.started_at
+        if isinstance(event, ModelAnswer):
+            answer = _AnswerMessage(event)
+            own, at = answer.messages, answer.started_at
         else:
             message = message_of(event)
             own, at = read_messages({"role": "user", "content": message.get("content")}) or (), None
@@ -146,19 +146,19 @@ def _messages(turn: Turn) -> tuple[list[Message], list[datetime | None]]:
 
 def _calls(messages: Sequence[Message], times: Sequence[datetime | None]) -> tuple[ToolCall, ...]:
     """The calls of the turn, with the time between the request and its result."""
-    asked: list[datetime | None] = []
+    requested_at: list[datetime | None] = []
     answered: dict[str, datetime | None] = {}
     for message, at in zip(messages, times, strict=True):
-        asked.extend([at] * len(message.tool_calls))
+        requested_at.extend([at] * len(message.tool_calls))
         if message.role == "tool" and message.tool_call_id is not None:
             answered[message.tool_call_id] = at
     return tuple(
         replace(call, started_at=at, duration_ms=fields.elapsed_ms(at, answered.get(call.call_id or "")))
-        for call, at in zip(join_results(messages), asked, strict=True)
+        for call, at in zip(join_results(messages), requested_at, strict=True)
     )
 
 
-def _steps(answers: Sequence[_Told]) -> Iterator[Step]:
+def _steps(answers: Sequence[_AnswerMessage]) -> Iterator[Step]:
     for index, answer in enumerate(answers):
         asks: list[Json] = [
             {"name": call.name, "args": call.args}

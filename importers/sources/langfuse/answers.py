@@ -31,7 +31,7 @@ class Others(Enum):
     """They are left, and their traces are asked for whole."""
 
 
-class Answers(spool.Spool):
+class FetchedRows(spool.Spool):
     """The file in a query's folder; `close` it."""
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Answers(spool.Spool):
         ):
             self._con.execute(statement)
 
-    def once(self, name: str, act: Callable[[], None]) -> None:
+    def unless_done(self, name: str, act: Callable[[], None]) -> None:
         """Do something that follows from what was answered, if it was not done before an interruption."""
         if self.marked(name) is None:
             act()

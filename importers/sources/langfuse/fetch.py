@@ -23,17 +23,17 @@ from urllib.parse import quote
 
 import msgspec
 
-from replaydiff.importers.base import Query, Told
+from replaydiff.importers.base import Query, ShowStatus
 from replaydiff.importers.http import HttpError, JsonClient, Params
-from replaydiff.importers.sources.langfuse.answers import Answers, Others
+from replaydiff.importers.sources.langfuse.answers import FetchedRows, Others
 from replaydiff.importers.sources.langfuse.pages import (
     GONE,
     Page,
     TimeRange,
     cursor_page,
+    fetch_pages,
     iso,
     numbered_page,
-    walk,
 )
 from replaydiff.importers.sources.langfuse.rows import rows, table
 from replaydiff.replay import clock
@@ -65,8 +65,16 @@ _ENDPOINTS = (
 class Ratings:
     """Asks for the scores of a query's traces, and keeps them."""
 
-    def __init__(self, http: JsonClient, answers: Answers, query: Query, span: TimeRange, told: Told) -> None:
-        self._http, self._answers, self._query, self._span, self._told = http, answers, query, span, told
+    def __init__(
+        self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
+    ) -> None:
+        self._http, self._answers, self._query, self._span, self._show_status = (
+            http,
+            answers,
+            query,
+            span,
+            show_status,
+        )
         self._read = 0
 
     def fetch(self) -> None:
@@ -82,13 +90,13 @@ class Ratings:
             times = {"fromTimestamp": iso(window.start), "toTimestamp": iso(window.end)}
             page = self._page(times, after, limit, attempts)
             self._read += len(page.rows)
-            self._told(f"{self._read:,} scores, back to {window.start:%Y-%m-%d %H:%M}")
+            self._show_status(f"{self._read:,} scores, back to {window.start:%Y-%m-%d %H:%M}")
             return page
 
         def keep(rows: Iterable[Json]) -> None:
             self._answers.keep(rows, self._endpoint().path, others)
 
-        walk(self._answers, "scores", span, SCORE_LIMITS, ask, keep)
+        fetch_pages(self._answers, "scores", span, SCORE_LIMITS, ask, keep)
 
     def fetch_older(self) -> None:
         """Ask for all scores of traces that began before the span: those from before it are missing.
@@ -116,7 +124,7 @@ class Ratings:
             def keep(rows: Iterable[Json]) -> None:
                 self._answers.keep(rows, self._endpoint().path)
 
-            walk(
+            fetch_pages(
                 self._answers,
                 "scores of older traces",
                 self._span,
@@ -131,12 +139,12 @@ class Ratings:
     def _endpoint(self) -> _Endpoint:
         return _ENDPOINTS[int(self._answers.marked(_ENDPOINT) or 0)]
 
-    def _page(self, asked: Params, after: str | None, limit: int, attempts: int) -> Page:
+    def _page(self, selection: Params, after: str | None, limit: int, attempts: int) -> Page:
         while True:
             endpoint = self._endpoint()
             try:
                 return endpoint.page(
-                    self._http, endpoint.path, {**endpoint.params, **asked}, after, limit, attempts
+                    self._http, endpoint.path, {**endpoint.params, **selection}, after, limit, attempts
                 )
             except HttpError as error:
                 older = _ENDPOINTS.index(endpoint) + 1
@@ -158,15 +166,23 @@ _MOST_EXPANDED = 40
 _EXPANDED, _REFUSED = "expanded metadata", "refused"
 _NOISE = ("scope.", "resourceAttributes.", "attributes.")
 
-Asked = dict[str, str | list[str]]
+Selection = dict[str, str | list[str]]
 
 
 class Events:
     """Asks for what a query wants, and keeps it."""
 
-    def __init__(self, http: JsonClient, answers: Answers, query: Query, span: TimeRange, told: Told) -> None:
-        self._http, self._answers, self._query, self._span, self._told = http, answers, query, span, told
-        self._ratings = Ratings(http, answers, query, span, told)
+    def __init__(
+        self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
+    ) -> None:
+        self._http, self._answers, self._query, self._span, self._show_status = (
+            http,
+            answers,
+            query,
+            span,
+            show_status,
+        )
+        self._ratings = Ratings(http, answers, query, span, show_status)
         self._read = 0
 
     def fetch(self) -> None:
@@ -182,7 +198,7 @@ class Events:
             for user in self._query.users:
                 self._trace_ids(f"user {user}", span, Others.WANT, userId=user)
         else:
-            walk(self._answers, "observations", self._span, LIMITS, self._full_page, self._keep)
+            fetch_pages(self._answers, "observations", self._span, LIMITS, self._full_page, self._keep)
             self._edges()
         self._whole_traces()
         self._ratings.fetch()
@@ -196,27 +212,27 @@ class Events:
         self._trace_ids(
             "after the span", TimeRange(start=end, end=max(min(end + EDGE, clock.utc_now()), end))
         )
-        self._answers.once("cut", partial(self._answers.want_cut, start, end, NEAR))
+        self._answers.unless_done("cut", partial(self._answers.want_cut, start, end, NEAR))
 
-    def _trace_ids(self, name: str, span: TimeRange, others: Others = Others.LEAVE, **asked: str) -> None:
+    def _trace_ids(self, name: str, span: TimeRange, others: Others = Others.LEAVE, **selection: str) -> None:
         """Want the traces whole that have rows in a span; those of which nothing is here as `others` says."""
 
         def ask(window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
-            params = {"fields": "core", **self._of(window), **asked}
+            params = {"fields": "core", **self._of(window), **selection}
             return cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
 
         def keep(rows: Iterable[Json]) -> None:
             found = {row.get("traceId") for row in rows if isinstance(row, dict)}
             self._answers.want((key for key in found if isinstance(key, str)), others)
 
-        walk(self._answers, name, span, LIMITS, ask, keep)
+        fetch_pages(self._answers, name, span, LIMITS, ask, keep)
 
     def _whole_traces(self) -> None:
         left = self._answers.wanted_left()
         while (trace_id := self._answers.wanted()) is not None:
-            self._told(f"{left:,} traces to complete")
+            self._show_status(f"{left:,} traces to complete")
             left -= 1
-            walk(
+            fetch_pages(
                 self._answers,
                 "trace",
                 self._span,
@@ -228,11 +244,11 @@ class Events:
                 finish=partial(self._answers.got, trace_id),
             )
 
-    def _of(self, window: TimeRange) -> Asked:
-        asked: Asked = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
+    def _of(self, window: TimeRange) -> Selection:
+        selection: Selection = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
         if self._query.environments:
-            asked["environment"] = list(self._query.environments)
-        return asked
+            selection["environment"] = list(self._query.environments)
+        return selection
 
     def _keep(self, rows: Iterable[Json]) -> None:
         self._answers.keep(rows, V2_OBSERVATIONS)
@@ -240,7 +256,7 @@ class Events:
     def _full_page(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         page = self._page(self._of(window), after, limit, attempts)
         self._read += len(page.rows)
-        self._told(f"{self._read:,} observations, back to {window.start:%Y-%m-%d %H:%M}")
+        self._show_status(f"{self._read:,} observations, back to {window.start:%Y-%m-%d %H:%M}")
         return page
 
     def _trace_page(
@@ -248,11 +264,15 @@ class Events:
     ) -> Page:
         return self._page({"traceId": trace_id}, after, limit, attempts)
 
-    def _page(self, asked: Asked, after: str | None, limit: int, attempts: int) -> Page:
+    def _page(self, selection: Selection, after: str | None, limit: int, attempts: int) -> Page:
         """A page with all fields; once more where metadata was cut, with the keys of the cut values named."""
         text = self._answers.marked(_EXPANDED) or "[]"
         known: list[str] = [] if text == _REFUSED else msgspec.json.decode(text, type=list[str])
-        params: Asked = {"fields": FIELDS, **asked, **({"expandMetadata": ",".join(known)} if known else {})}
+        params: Selection = {
+            "fields": FIELDS,
+            **selection,
+            **({"expandMetadata": ",".join(known)} if known else {}),
+        }
         page = cursor_page(self._http, V2_OBSERVATIONS, params, after, limit, attempts)
         keys = [] if text == _REFUSED else [*known, *sorted(_cut_keys(page.rows) - set(known))]
         if len(keys) == len(known) or len(keys) > _MOST_EXPANDED:
@@ -296,9 +316,17 @@ TABLE_LIMITS = (100, 20, 5, 1)
 class Tables:
     """Asks for what a query wants, and keeps it."""
 
-    def __init__(self, http: JsonClient, answers: Answers, query: Query, span: TimeRange, told: Told) -> None:
-        self._http, self._answers, self._query, self._span, self._told = http, answers, query, span, told
-        self._ratings = Ratings(http, answers, query, span, told)
+    def __init__(
+        self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
+    ) -> None:
+        self._http, self._answers, self._query, self._span, self._show_status = (
+            http,
+            answers,
+            query,
+            span,
+            show_status,
+        )
+        self._ratings = Ratings(http, answers, query, span, show_status)
         self._read = 0
 
     def fetch(self) -> None:
@@ -310,7 +338,7 @@ class Tables:
         query, span = self._query, self._span
         filtered = query.environments or query.releases or query.tags or query.names or query.users
         chosen = reaching_back(query, span) if filtered else span
-        walk(
+        fetch_pages(
             self._answers,
             "traces",
             chosen,
@@ -319,11 +347,11 @@ class Tables:
             partial(self._answers.keep, where=TRACES),
         )
         if filtered:
-            self._answers.once("filtered", self._answers.want_all)
+            self._answers.unless_done("filtered", self._answers.want_all)
         else:
             others = Others.WANT if query.updates else Others.LEAVE
             wider = TimeRange(start=span.start, end=span.end + EDGE)
-            walk(
+            fetch_pages(
                 self._answers,
                 "observations",
                 wider,
@@ -331,13 +359,13 @@ class Tables:
                 self._observations,
                 partial(self._answers.keep, where=OBSERVATIONS, others=others),
             )
-            self._answers.once("listed", self._answers.want_listed)
+            self._answers.unless_done("listed", self._answers.want_listed)
         self._whole_traces()
         self._ratings.fetch()
         self._whole_traces()
 
     def _traces(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
-        asked: Asked = {
+        selection: Selection = {
             "fromTimestamp": iso(window.start),
             "toTimestamp": iso(window.end),
             # A trace that is added meanwhile comes last, and moves no other one to another page.
@@ -348,7 +376,7 @@ class Tables:
             ("tags", self._query.tags),
         ):
             if values:
-                asked[key] = list(values)
+                selection[key] = list(values)
         for key, values in (
             ("release", self._query.releases),
             ("name", self._query.names),
@@ -356,28 +384,28 @@ class Tables:
         ):
             # These take one value; of several, the right ones are chosen from all that come.
             if len(values) == 1:
-                asked[key] = values[0]
-        page = numbered_page(self._http, TRACES, asked, after, limit, attempts)
+                selection[key] = values[0]
+        page = numbered_page(self._http, TRACES, selection, after, limit, attempts)
         self._say(page, "traces", window)
         return page
 
     def _observations(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
-        asked: Asked = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
-        page = numbered_page(self._http, OBSERVATIONS, asked, after, limit, attempts)
+        selection: Selection = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
+        page = numbered_page(self._http, OBSERVATIONS, selection, after, limit, attempts)
         self._say(page, "rows", window)
         return page
 
     def _say(self, page: Page, what: str, window: TimeRange) -> None:
         self._read += len(page.rows)
-        self._told(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
+        self._show_status(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
 
     def _whole_traces(self) -> None:
         left = self._answers.wanted_left()
         while (trace_id := self._answers.wanted()) is not None:
-            self._told(f"{left:,} traces to complete")
+            self._show_status(f"{left:,} traces to complete")
             left -= 1
             if self._answers.has_trace(trace_id):
-                walk(
+                fetch_pages(
                     self._answers,
                     "trace",
                     self._span,

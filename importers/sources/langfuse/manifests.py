@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from replaydiff.importers.base import InputFile, Item, Note, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, Skipped
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.model import Json
 
@@ -29,17 +29,17 @@ Named = tuple[Path, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class ExportManifest:
     """The files of an import, as far as they are to be read."""
 
     files: list[InputFile] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     """Path of a file → rows it has, by its manifest."""
-    said: list[Item] = field(default_factory=list)
+    remarks: list[Imported] = field(default_factory=list)
     """What a person should know of files that are not read."""
 
 
-def export(files: Sequence[InputFile]) -> Export:
+def export(files: Sequence[InputFile]) -> ExportManifest:
     """The files without manifests, and without what no manifest names where there are some."""
     entries: dict[Named, int | None] = {}
     data = []
@@ -50,17 +50,17 @@ def export(files: Sequence[InputFile]) -> Export:
         else:
             entries.update(_entries(Path(file.path).parent.parent, listed))
     projects = {project for project, _, _ in entries}
-    found = Export()
+    found = ExportManifest()
     for file in data:
         named = _named(Path(file.path))
         rows = entries.get(named)
         if named[0] in projects and named[1] in TABLES and named not in entries:
-            found.said.append(Skipped(_NOT_NAMED))
+            found.remarks.append(Skipped(_NOT_NAMED))
         else:
             found.files.append(file)
             if rows is not None:
                 found.rows[file.path] = rows
-    found.said.extend(Note(_NOT_HERE) for named in entries if not _is_here(named))
+    found.remarks.extend(Note(_NOT_HERE) for named in entries if not _is_here(named))
     return found
 
 

@@ -20,7 +20,7 @@ from itertools import zip_longest
 from typing import Any
 
 from replaydiff.importers import fields
-from replaydiff.importers.joining import Run, joined_calls, run_args, run_result
+from replaydiff.importers.joining import ToolRun, joined_calls, run_args, run_result
 from replaydiff.importers.sources.langfuse.rows import table
 from replaydiff.replay.messages import canonical_args, decode, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Usage
@@ -180,7 +180,7 @@ def _cost(row: Mapping[str, Any]) -> float | None:
     return details
 
 
-def said(one: Observation) -> tuple[Message, ...]:
+def produced(one: Observation) -> tuple[Message, ...]:
     """The messages that a model call added to the conversation."""
     messages = read_messages(one.output) or ()
     if messages:
@@ -227,38 +227,40 @@ def _call(name: Json, entry: Json) -> ToolCall:
 
 
 def tool_calls(
-    found: Sequence[Observation], given: dict[str, tuple[Message, ...]], said: dict[str, tuple[Message, ...]]
+    found: Sequence[Observation],
+    given: dict[str, tuple[Message, ...]],
+    produced: dict[str, tuple[Message, ...]],
 ) -> tuple[ToolCall, ...]:
     """The calls of a trace, each once.
 
-    `given` and `said` are the messages a model call was asked with and answered, by observation id.
+    `given` and `produced` are the messages a model call was asked with and answered, by observation id.
     """
     requests = [
         (one.started_at, call)
         for one in found
         if one.is_model_call
-        for message in said.get(one.id, ())
+        for message in produced.get(one.id, ())
         for call in message.tool_calls
     ]
     runs = [_run(one, name) for one, name in tool_runs(found, {call.name for _, call in requests})]
     return joined_calls(requests, runs, given.values())
 
 
-def tool_runs(found: Sequence[Observation], asked_for: set[str]) -> list[tuple[Observation, str]]:
+def tool_runs(found: Sequence[Observation], requested: set[str]) -> list[tuple[Observation, str]]:
     """Observations that are runs of tools, with the tool's name; older SDKs leave only its name on a span."""
     runs = []
     for one in found:
         name = one.tool_name
-        if name is None and one.type == "SPAN" and one.name in asked_for and not one.is_root:
+        if name is None and one.type == "SPAN" and one.name in requested and not one.is_root:
             name = one.name
         if name:
             runs.append((one, name))
     return runs
 
 
-def _run(one: Observation, name: str) -> Run:
+def _run(one: Observation, name: str) -> ToolRun:
     result = run_result(one.output)
-    return Run(
+    return ToolRun(
         name=name,
         args=run_args(one.input),
         call_id=one.call_id,

@@ -19,7 +19,7 @@ from typing import cast
 
 import msgspec
 
-from replaydiff.importers.base import Told
+from replaydiff.importers.base import ShowStatus
 from replaydiff.importers.http import ATTEMPTS, TIMEOUT_S, HttpError, JsonClient, Params, read_url
 from replaydiff.importers.spool import Spool
 from replaydiff.replay.errors import SettingsError
@@ -52,7 +52,7 @@ def access() -> LangfuseKeys:
     return LangfuseKeys(keys.public_key, keys.secret_key, read_url(name, keys.base_url))
 
 
-def connect(keys: LangfuseKeys, told: Told) -> JsonClient:
+def connect(keys: LangfuseKeys, show_status: ShowStatus) -> JsonClient:
     """A client with the keys; `LANGFUSE_TIMEOUT` says how many seconds of silence are too many.
 
     Raises:
@@ -64,7 +64,7 @@ def connect(keys: LangfuseKeys, told: Told) -> JsonClient:
         headers={"Authorization": f"Basic {b64encode(pair).decode()}"},
         service="Langfuse",
         keys="LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL",
-        told=told,
+        show_status=show_status,
         timeout=_timeout(),
     )
 
@@ -95,8 +95,8 @@ def cursor_page(
     Raises:
         CredentialsError, HttpError: as `JsonClient.get`; also where the answer is no page.
     """
-    asked = {**params, "limit": limit, **({"cursor": after} if after else {})}
-    rows, meta = _page(http.get(path, asked, heavy_attempts=heavy_attempts), path)
+    parameters = {**params, "limit": limit, **({"cursor": after} if after else {})}
+    rows, meta = _page(http.get(path, parameters, heavy_attempts=heavy_attempts), path)
     cursor = meta.get("cursor")
     following = cursor if isinstance(cursor, str) and cursor else None
     if following is not None and following == after:
@@ -114,8 +114,8 @@ def numbered_page(
     """
     before = int(after or 0)
     number = before // limit + 1
-    asked = {**params, "limit": limit, "page": number}
-    rows, meta = _page(http.get(path, asked, heavy_attempts=heavy_attempts), path)
+    parameters = {**params, "limit": limit, "page": number}
+    rows, meta = _page(http.get(path, parameters, heavy_attempts=heavy_attempts), path)
     pages = meta.get("totalPages")
     more = number < pages if isinstance(pages, int) else len(rows) == limit
     return Page(rows, str(before + limit) if more and rows else None)
@@ -176,7 +176,7 @@ Keep = Callable[[Iterable[Json]], None]
 """Puts rows into the spool."""
 
 
-def walk(
+def fetch_pages(
     spool: Spool,
     name: str,
     span: TimeRange,

@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Note, Query, RecordError, Skipped, Told
+from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
 from replaydiff.importers.convert import Rows, guarded, spooled
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
-from replaydiff.importers.sources.langfuse.answers import Answers
+from replaydiff.importers.sources.langfuse.answers import FetchedRows
 from replaydiff.importers.sources.langfuse.fetch import Events, Tables
 from replaydiff.importers.sources.langfuse.manifests import export
 from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, TimeRange, access, connect
@@ -66,13 +66,13 @@ def recognises(record: Json) -> float:
     return (0.6 if only_traces else 0.95) * share
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
     with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
         spool = Spool(Path(folder) / "rows.sqlite")
         try:
             found = export(files)
-            yield from found.said
+            yield from found.remarks
             for number, file in enumerate(found.files):
                 yield from _spooled(spool, file, number, found.rows.get(file.path, 0))
             for group in map(trace_rows, spool.groups()):
@@ -81,7 +81,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             spool.close()
 
 
-def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Item]:
+def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Iterator[Imported]:
     found = Rows(rows)
     yield from spooled(NAME, file, found, partial(_kept, spool, number))
     if found.seen < promised:
@@ -90,7 +90,7 @@ def _spooled(spool: Spool, file: InputFile, number: int, promised: int) -> Itera
         )
 
 
-def _kept(spool: Spool, number: int, record: Record) -> Iterator[Item]:
+def _kept(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
     assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
     row = read_row(record.value)
     if row.sort is Sort.MANIFEST:
@@ -101,7 +101,7 @@ def _kept(spool: Spool, number: int, record: Record) -> Iterator[Item]:
         keep_row(spool, row, number, record.line)
 
 
-def _grouped(group: TraceRows, files: Sequence[InputFile]) -> Iterator[Item]:
+def _grouped(group: TraceRows, files: Sequence[InputFile]) -> Iterator[Imported]:
     name = environment(group)
     wanted = files[group.file].all_environments
     if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:
@@ -130,13 +130,13 @@ def origin(query: Query) -> str:  # noqa: ARG001 - a key belongs to one project,
     return f"{keys.base_url} ({keys.public_key})"
 
 
-def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """Ask for the traces of `query`; see `LiveImporter`."""
     keys = access()
-    answers = Answers(folder)
+    answers = FetchedRows(folder)
     try:
-        with connect(keys, told) as http:
-            _fetch(http, answers, query, told)
+        with connect(keys, show_status) as http:
+            _fetch(http, answers, query, show_status)
         address = keys.base_url + PREFIX
         yield from answers.rejects(NAME, address)
         file = InputFile(path="", name=address, size=0, modified=0.0)
@@ -146,12 +146,12 @@ def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
         answers.close()
 
 
-def _fetch(http: JsonClient, answers: Answers, query: Query, told: Told) -> None:
+def _fetch(http: JsonClient, answers: FetchedRows, query: Query, show_status: ShowStatus) -> None:
     span = TimeRange(start=query.start or _BEGINNING, end=query.end)
     known = answers.marked(_API)
     if known != _TABLES:
         try:
-            Events(http, answers, query, span, told).fetch()
+            Events(http, answers, query, span, show_status).fetch()
         except HttpError as error:
             if error.status not in GONE or known or http.answers:
                 raise
@@ -159,7 +159,7 @@ def _fetch(http: JsonClient, answers: Answers, query: Query, told: Told) -> None
             return
         answers.mark(_API, _TABLES)
     try:
-        Tables(http, answers, query, span, told).fetch()
+        Tables(http, answers, query, span, show_status).fetch()
     except HttpError as error:
         if error.status not in GONE or known or http.answers:
             raise
@@ -170,7 +170,7 @@ def _fetch(http: JsonClient, answers: Answers, query: Query, told: Told) -> None
         ) from None
 
 
-def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Item]:
+def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Imported]:
     """What is to be said of a trace, where the query asks for it."""
     if not group.observations and not group.traces:
         return
@@ -186,8 +186,8 @@ def _chosen(group: TraceRows, query: Query, file: InputFile) -> Iterator[Item]:
     if early or began >= query.end or not _matches(trace, query):
         return
     name = environment(group)
-    asked_for = query.all_environments or name in query.environments
-    if name is not None and name.startswith(NOT_PRODUCTION) and not asked_for:
+    wanted = query.all_environments or name in query.environments
+    if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
     yield from made

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Item, Note, RecordError
+from replaydiff.importers.base import Imported, Note, RecordError
 from replaydiff.importers.sources.langfuse.observation import Observation, observations, tool_calls, tool_runs
-from replaydiff.importers.sources.langfuse.observation import said as answer
+from replaydiff.importers.sources.langfuse.observation import produced as answer
 from replaydiff.importers.sources.langfuse.rows import TraceRows, table
 from replaydiff.importers.sources.langfuse.scores import correction, score_rows, scores
 from replaydiff.replay.messages import (
@@ -41,7 +41,7 @@ def environment(group: TraceRows) -> str | None:
     return str(found) if found not in (None, DEFAULT_ENVIRONMENT) else None
 
 
-def items(group: TraceRows, source: str) -> Iterator[Item]:
+def items(group: TraceRows, source: str) -> Iterator[Imported]:
     """The trace of these rows, and what a person should know of it.
 
     Raises:
@@ -66,13 +66,13 @@ def trace(group: TraceRows, source: str) -> Trace:
     own = group.traces[-1] if group.traces else {}
     holders = [own, *(one.row for one in roots), *(one.row for one in found)]
     given = {one.id: read_messages(one.input) or () for one in found if one.is_model_call}
-    said = {one.id: answer(one) for one in found if one.is_model_call}
+    produced = {one.id: answer(one) for one in found if one.is_model_call}
     started_at = _first_time(found, roots, own)
     # A tool whose parent was not exported stands at the top, too, and says nothing of the whole.
     tops = [one for one in roots if one.tool_name is None]
     ended_at = _ended(found, roots)
     metadata = _metadata(own, tops)
-    version = _said(holders, "version")
+    version = _first_text(holders, "version")
     if version is not None:
         metadata.setdefault("version", version)
     corrected = correction(group, {one.id for one in roots})
@@ -80,7 +80,7 @@ def trace(group: TraceRows, source: str) -> Trace:
         metadata[CORRECTION] = corrected
     if definitions.KEY not in metadata and (tools := _tools(found)):
         metadata[definitions.KEY] = tools
-    asked, answered = _input(own, tops, given), _final_response(own, tops, found, said)
+    question, answered = _input(own, tops, given), _final_response(own, tops, found, produced)
     models = [one.model for one in found if one.is_model_call and one.model]
     costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
     return Trace(
@@ -90,18 +90,20 @@ def trace(group: TraceRows, source: str) -> Trace:
         ended_at=ended_at,
         incomplete=_never_ended(roots, ended_at),
         updated_at=_updated(group),
-        name=_said([own], "name") or _said(holders, "traceName") or (roots[0].name if roots else None),
-        session_id=_said(holders, "sessionId"),
-        user_id=_said(holders, "userId"),
+        name=_first_text([own], "name")
+        or _first_text(holders, "traceName")
+        or (roots[0].name if roots else None),
+        session_id=_first_text(holders, "sessionId"),
+        user_id=_first_text(holders, "userId"),
         environment=environment(group),
-        release=_said(holders, "release"),
+        release=_first_text(holders, "release"),
         model=models[-1] if models else None,
         tags=_tags(holders),
-        input=asked,
-        messages=_conversation(own, roots, found, given, said, asked, answered),
+        input=question,
+        messages=_conversation(own, roots, found, given, produced, question, answered),
         final_response=answered,
-        steps=tuple(_steps(found, given, said)),
-        tool_calls=tool_calls(found, given, said),
+        steps=tuple(_steps(found, given, produced)),
+        tool_calls=tool_calls(found, given, produced),
         usage=total_usage(one.usage for one in found if one.is_model_call),
         cost_usd=sum(costs) if costs else fields.number(own, "totalCost"),
         latency_ms=fields.elapsed_ms(started_at, ended_at),
@@ -155,7 +157,7 @@ def _updated(group: TraceRows) -> datetime | None:
     return max((at for row in rows if (at := fields.time(row, "updatedAt"))), default=None)
 
 
-def _said(rows: Sequence[JsonObject], key: str) -> str | None:
+def _first_text(rows: Sequence[JsonObject], key: str) -> str | None:
     for row in rows:
         found = fields.text(row, key)
         if found is not None:
@@ -189,11 +191,11 @@ def _input(own: JsonObject, roots: Sequence[Observation], given: dict[str, tuple
         if _is_empty(value):
             continue
         messages = read_messages(value)
-        text = conversation(messages, asked_only=True).input if messages else read_text(value)
+        text = conversation(messages, input_only=True).input if messages else read_text(value)
         if text:
             return text
     return next(
-        (conversation(messages, asked_only=True).input for messages in given.values() if messages), ""
+        (conversation(messages, input_only=True).input for messages in given.values() if messages), ""
     )
 
 
@@ -201,7 +203,7 @@ def _final_response(
     own: JsonObject,
     roots: Sequence[Observation],
     found: Sequence[Observation],
-    said: dict[str, tuple[Message, ...]],
+    produced: dict[str, tuple[Message, ...]],
 ) -> str | None:
     for value in (own.get("output"), *(root.output for root in reversed(roots))):
         if _is_empty(value):
@@ -218,7 +220,7 @@ def _final_response(
     for one in sorted(
         (one for one in found if one.is_model_call), key=lambda one: one.ended_at or one.started_at
     )[::-1]:
-        answers = said[one.id]
+        answers = produced[one.id]
         if answers and answers[-1].text and not answers[-1].tool_calls:
             return answers[-1].text
     return None
@@ -229,12 +231,12 @@ def _conversation(
     roots: Sequence[Observation],
     found: Sequence[Observation],
     given: dict[str, tuple[Message, ...]],
-    said: dict[str, tuple[Message, ...]],
-    asked: str,
+    produced: dict[str, tuple[Message, ...]],
+    question: str,
     answered: str | None,
 ) -> tuple[Message, ...]:
     """The longest message list of the trace, with what was answered to it; else input and final response."""
-    lists = [(*given[one.id], *said[one.id]) for one in found if one.is_model_call]
+    lists = [(*given[one.id], *produced[one.id]) for one in found if one.is_model_call]
     longest = max(lists, key=len, default=())
     for holder in (own, *(root.row for root in roots)):
         state = read_messages(holder.get("output")) or ()
@@ -246,19 +248,21 @@ def _conversation(
     if any(message.role == "user" for message in longest):
         return longest
     if longest:
-        return (Message(role="user", text=asked), *longest) if asked else longest
-    texts = (("user", asked), ("assistant", answered or ""))
+        return (Message(role="user", text=question), *longest) if question else longest
+    texts = (("user", question), ("assistant", answered or ""))
     return tuple(Message(role=role, text=text) for role, text in texts if text)
 
 
 def _steps(
-    found: Sequence[Observation], given: dict[str, tuple[Message, ...]], said: dict[str, tuple[Message, ...]]
+    found: Sequence[Observation],
+    given: dict[str, tuple[Message, ...]],
+    produced: dict[str, tuple[Message, ...]],
 ) -> Iterator[Step]:
     index_of = {one.id: index for index, one in enumerate(found)}
-    asked_for = {
-        call.name for messages in said.values() for message in messages for call in message.tool_calls
+    requested = {
+        call.name for messages in produced.values() for message in messages for call in message.tool_calls
     }
-    runs = {run.id for run, _ in tool_runs(found, asked_for)}
+    runs = {run.id for run, _ in tool_runs(found, requested)}
     for index, one in enumerate(found):
         kind = (
             StepKind.LLM

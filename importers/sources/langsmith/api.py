@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from replaydiff.importers.base import Query, Told
+from replaydiff.importers.base import Query, ShowStatus
 from replaydiff.importers.http import HttpError, JsonClient, read_url
 from replaydiff.replay.errors import CredentialsError, InputError
 from replaydiff.replay.model import Json, JsonObject
@@ -53,7 +53,7 @@ _OLD_FIELDS = (*_FIELDS, "session_id", "parent_run_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunQuery:
     """Which runs are asked for; times are those of their starts, naive UTC."""
 
     project: str
@@ -88,13 +88,13 @@ def address() -> str:
     return read_url("LANGSMITH_ENDPOINT", value).removesuffix("/v1").removesuffix("/api")
 
 
-def client(told: Told) -> JsonClient:
+def client(show_status: ShowStatus) -> JsonClient:
     """A client with the keys of the environment."""
     headers = {"X-API-Key": key()}
     workspace = environment("WORKSPACE_ID")
     if workspace:
         headers["X-Tenant-Id"] = workspace
-    return JsonClient(address(), headers=headers, service="LangSmith", keys=KEYS, told=told)
+    return JsonClient(address(), headers=headers, service="LangSmith", keys=KEYS, show_status=show_status)
 
 
 def roots_filter(query: Query) -> str:
@@ -138,27 +138,27 @@ class Api:
         """All feedback on these runs."""
         return self._listed("/api/v1/feedback", {"run": runs})
 
-    def runs(self, asked: Asked, cursor: str) -> tuple[list[JsonObject], str]:
+    def runs(self, run_query: RunQuery, cursor: str) -> tuple[list[JsonObject], str]:
         """A page of runs, and the cursor of the next one. A page that is too heavy is asked for smaller."""
         while True:
             try:
-                return self._runs(asked, cursor)
+                return self._runs(run_query, cursor)
             except HttpError as error:
                 if not error.heavy or self._page_runs == 1:
                     raise
                 self._page_runs = max(self._page_runs // 5, 1)
 
-    def _runs(self, asked: Asked, cursor: str) -> tuple[list[JsonObject], str]:
+    def _runs(self, run_query: RunQuery, cursor: str) -> tuple[list[JsonObject], str]:
         if not self._is_old:
             try:
-                answer = self._post("/api/v2/runs/query", _new(asked), "page_size", cursor)
+                answer = self._post("/api/v2/runs/query", _new(run_query), "page_size", cursor)
             except HttpError as error:
                 if error.status not in _GONE:
                     raise
                 self._is_old = True
             else:
                 return objects(answer.get("items")), str(answer.get("next_cursor") or DONE)
-        answer = self._post("/api/v1/runs/query", _old(asked), "limit", cursor)
+        answer = self._post("/api/v1/runs/query", _old(run_query), "limit", cursor)
         cursors = answer.get("cursors")
         next_cursor = cursors.get("next") if isinstance(cursors, dict) else None
         return objects(answer.get("runs")), str(next_cursor or DONE)
@@ -182,32 +182,36 @@ class Api:
                 return
 
 
-def _new(asked: Asked) -> JsonObject:
+def _new(run_query: RunQuery) -> JsonObject:
     selects: list[Json] = [field.upper() for field in _NEW_FIELDS]
     body: JsonObject = {
-        "project_ids": [asked.project],
+        "project_ids": [run_query.project],
         "selects": selects,
-        "min_start_time": _iso(asked.start),
+        "min_start_time": _iso(run_query.start),
     }
-    if asked.end is not None:
-        body["max_start_time"] = _iso(asked.end)
-    return body | _narrowed(asked, "trace_id")
+    if run_query.end is not None:
+        body["max_start_time"] = _iso(run_query.end)
+    return body | _narrowed(run_query, "trace_id")
 
 
-def _old(asked: Asked) -> JsonObject:
+def _old(run_query: RunQuery) -> JsonObject:
     selects: list[Json] = list(_OLD_FIELDS)
-    body: JsonObject = {"session": [asked.project], "select": selects, "start_time": _iso(asked.start)}
-    if asked.end is not None:
-        body["filter"] = f'lt(start_time, "{_iso(asked.end)}")'
-    return body | _narrowed(asked, "trace")
+    body: JsonObject = {
+        "session": [run_query.project],
+        "select": selects,
+        "start_time": _iso(run_query.start),
+    }
+    if run_query.end is not None:
+        body["filter"] = f'lt(start_time, "{_iso(run_query.end)}")'
+    return body | _narrowed(run_query, "trace")
 
 
-def _narrowed(asked: Asked, trace: str) -> JsonObject:
+def _narrowed(run_query: RunQuery, trace: str) -> JsonObject:
     body: JsonObject = {}
-    if asked.trace_id is not None:
-        body[trace] = asked.trace_id
-    if asked.roots:
-        body["trace_filter"] = asked.roots
+    if run_query.trace_id is not None:
+        body[trace] = run_query.trace_id
+    if run_query.roots:
+        body["trace_filter"] = run_query.roots
     return body
 
 

@@ -35,7 +35,7 @@ _LISTS = ("runs", "items", "feedback")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class LangsmithRun:
     """One run."""
 
     id: str
@@ -70,24 +70,24 @@ class Run:
     @property
     def session(self) -> str | None:
         """The conversation it belongs to."""
-        return self._said("thread_id", "session_id", "conversation_id")
+        return self._metadata_text("thread_id", "session_id", "conversation_id")
 
     @property
     def user(self) -> str | None:
         """The user it ran for."""
-        return self._said("user_id")
+        return self._metadata_text("user_id")
 
     @property
     def release(self) -> str | None:
         """The version of the application."""
-        return self._said("revision_id", "LANGSMITH_REVISION_ID", "LANGCHAIN_REVISION_ID", "version")
+        return self._metadata_text("revision_id", "LANGSMITH_REVISION_ID", "LANGCHAIN_REVISION_ID", "version")
 
     @property
     def environment(self) -> str | None:
         """Where the application ran; LangSmith has no word of its own for it."""
-        return self._said("environment", "env")
+        return self._metadata_text("environment", "env")
 
-    def _said(self, *keys: str) -> str | None:
+    def _metadata_text(self, *keys: str) -> str | None:
         found = (self.metadata.get(key) for key in keys)
         return next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)
 
@@ -154,7 +154,7 @@ def trace_of(row: JsonObject) -> str | None:
     return above[0] if above else fields.text(row, "id")
 
 
-def read_run(row: JsonObject) -> Run:
+def read_run(row: JsonObject) -> LangsmithRun:
     """A run.
 
     Raises:
@@ -171,7 +171,7 @@ def read_run(row: JsonObject) -> Run:
     metadata = {**_plain(extra.get("metadata")), **_object(row, "metadata")}
     path, above = _path(row), _parents(row)
     parent = above[-1] if above else path[-2] if len(path) > 1 else None
-    return Run(
+    return LangsmithRun(
         id=run_id,
         trace_id=trace_id,
         parent=parent,
@@ -196,7 +196,7 @@ def read_run(row: JsonObject) -> Run:
     )
 
 
-def began(run: Run) -> datetime:
+def began(run: LangsmithRun) -> datetime:
     """When the whole trace of a run began, as far as the run knows."""
     try:
         return datetime.strptime(run.order[:_STAMP], "%Y%m%dT%H%M%S%fZ")
@@ -237,12 +237,12 @@ def _tags(row: JsonObject) -> tuple[str, ...]:
 
 def _error(row: JsonObject) -> str | None:
     """What went wrong, without the traceback that LangChain puts behind it."""
-    said = fields.text(row, "error")
-    if said is None:
+    message = fields.text(row, "error")
+    if message is None:
         return "failed" if str(row.get("status")).lower() == "error" else None
-    if said.startswith(_PENDING):
+    if message.startswith(_PENDING):
         return None
-    return said.partition("Traceback (most recent call last)")[0].strip() or said.strip()
+    return message.partition("Traceback (most recent call last)")[0].strip() or message.strip()
 
 
 def _usage(row: JsonObject) -> Usage | None:

@@ -19,14 +19,14 @@ from functools import partial
 from pathlib import Path
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Query, RecordError, Skipped, Told
+from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus, Skipped
 from replaydiff.importers.convert import Rows, guarded, spooled
 from replaydiff.importers.http import HttpError
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langsmith.api import (
     DONE,
     Api,
-    Asked,
+    RunQuery,
     address,
     client,
     environment,
@@ -36,7 +36,7 @@ from replaydiff.importers.sources.langsmith.api import (
 from replaydiff.importers.sources.langsmith.runs import (
     FEEDBACK,
     RUN,
-    Run,
+    LangsmithRun,
     add_row,
     began,
     is_feedback,
@@ -66,14 +66,14 @@ def origin(query: Query) -> str:
     return f"LangSmith at {address()}{where}, {f'project {project}' if project else 'all projects'}"
 
 
-def gathered(query: Query, folder: Path, told: Told) -> Iterator[Group]:
+def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Group]:
     """The traces of a query, each as its rows, once all were asked for."""
     if query.updates and query.start is not None:
         query = replace(query, start=query.start - LOOK_BACK)
     spool = Spool(folder / "langsmith.sqlite", kept=True)
     try:
-        with client(told) as http:
-            _Walk(Api(http), query, spool, told).all()
+        with client(show_status) as http:
+            _Fetch(Api(http), query, spool, show_status).all()
         yield from (group for group in spool.groups() if _is_of(group, query))
     finally:
         spool.close()
@@ -83,11 +83,11 @@ def _project(query: Query) -> str | None:
     return query.project or environment("PROJECT") or None
 
 
-class _Walk:
+class _Fetch:
     """Fills a spool; what is in it already is not asked for."""
 
-    def __init__(self, api: Api, query: Query, spool: Spool, told: Told) -> None:
-        self._api, self._query, self._spool, self._told = api, query, spool, told
+    def __init__(self, api: Api, query: Query, spool: Spool, show_status: ShowStatus) -> None:
+        self._api, self._query, self._spool, self._show_status = api, query, spool, show_status
         self._roots = roots_filter(query)
         self._runs = 0
 
@@ -95,10 +95,10 @@ class _Walk:
         """Ask for all runs of the query's time, the rest of traces that were cut, and their feedback."""
         for project, since in self._projects():
             for start, end in _windows(self._query.start or since, self._query.end):
-                asked = Asked(project=project, start=start, end=end, roots=self._roots)
-                self._pages(f"{project} {start}", asked)
-        for asked in list(self._cut()):
-            self._pages(f"trace {asked.trace_id}", asked)
+                run_query = RunQuery(project=project, start=start, end=end, roots=self._roots)
+                self._pages(f"{project} {start}", run_query)
+        for run_query in list(self._cut()):
+            self._pages(f"trace {run_query.trace_id}", run_query)
         rated = list(self._rated())
         for place in range(0, len(rated), _FEEDBACK_RUNS):
             self._feedback(rated[place : place + _FEEDBACK_RUNS])
@@ -116,13 +116,13 @@ class _Walk:
             self._spool.commit()
         return [(project, datetime.fromisoformat(since)) for project, since in json.loads(known)]
 
-    def _pages(self, mark: str, asked: Asked) -> None:
+    def _pages(self, mark: str, run_query: RunQuery) -> None:
         """Read on where `mark` says; each page and its mark are written together."""
         cursor = self._spool.marked(mark) or ""
         resumed = bool(cursor)
         while cursor != DONE:
             try:
-                rows, cursor = self._api.runs(asked, cursor)
+                rows, cursor = self._api.runs(run_query, cursor)
             except HttpError as error:
                 if not (resumed and error.status in (400, 422)):
                     raise
@@ -135,7 +135,7 @@ class _Walk:
             self._runs += len(rows)
             self._spool.mark(mark, cursor)
             self._spool.commit()
-            self._told(f"{self._runs:,} runs")
+            self._show_status(f"{self._runs:,} runs")
 
     def _keep(self, row: JsonObject) -> None:
         try:
@@ -145,12 +145,12 @@ class _Walk:
             own_id = str(row.get("id"))
             self._spool.add(str(row.get("trace_id") or own_id), RUN, own_id, row)
 
-    def _cut(self) -> Iterator[Asked]:
+    def _cut(self) -> Iterator[RunQuery]:
         """The rest of traces whose root ran past the end of the query, or had not ended."""
         for group in self._spool.groups():
             root = _root(group) if _is_of(group, self._query) else None
             if root and root.project and (root.ended_at is None or root.ended_at > self._query.end):
-                yield Asked(project=root.project, start=root.started_at, trace_id=root.trace_id)
+                yield RunQuery(project=root.project, start=root.started_at, trace_id=root.trace_id)
 
     def _rated(self) -> Iterator[str]:
         """Ids of the runs that have feedback."""
@@ -184,7 +184,7 @@ def _windows(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetim
         start += step
 
 
-def _root(group: Group) -> Run | None:
+def _root(group: Group) -> LangsmithRun | None:
     """The root of a trace, else the run that comes first; None where none can be read."""
     found = []
     for row in group.of(RUN):
@@ -231,7 +231,7 @@ def recognises(record: Json) -> float:
     return 0.95 if "dotted_order" in row else 0.75 if "run_type" in row else 0.0
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
     with tempfile.TemporaryDirectory(prefix="replay-langsmith-") as folder:
         spool = Spool(Path(folder) / "runs.sqlite")
@@ -245,13 +245,13 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             spool.close()
 
 
-def _keep(spool: Spool, number: int, record: Record) -> Iterator[Item]:
+def _keep(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
     assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
     add_row(spool, record.value, file=number, line=record.line)
     return iter(())
 
 
-def _grouped(group: Group, file: InputFile) -> Iterator[Item]:
+def _grouped(group: Group, file: InputFile) -> Iterator[Imported]:
     if not group.of(RUN):
         yield Skipped("feedback on runs that are not in these files")
         return
@@ -259,16 +259,16 @@ def _grouped(group: Group, file: InputFile) -> Iterator[Item]:
     yield from guarded(NAME, file, record, partial(_trace, group))
 
 
-def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Item]:
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     runs = [read_run(row) for row in group.of(RUN) if isinstance(row, dict)]
     feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
     return made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
 
 
-def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """The traces of a server."""
     server = InputFile(
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
     )
-    for group in gathered(query, folder, told):
+    for group in gathered(query, folder, show_status):
         yield from _grouped(group, server)

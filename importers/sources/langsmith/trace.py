@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Item, Note, Skipped
-from replaydiff.importers.sources.langsmith.runs import Run
+from replaydiff.importers.base import Imported, Note, Skipped
+from replaydiff.importers.sources.langsmith.runs import LangsmithRun
 from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, join_results, read_messages, read_text
@@ -35,8 +35,13 @@ _FIELDS = {
 
 
 def made(
-    trace_id: str, runs: Sequence[Run], feedback: Sequence[JsonObject], source: str, *, all_environments: bool
-) -> Iterator[Item]:
+    trace_id: str,
+    runs: Sequence[LangsmithRun],
+    feedback: Sequence[JsonObject],
+    source: str,
+    *,
+    all_environments: bool,
+) -> Iterator[Imported]:
     """The trace, with what a person should know of it, or why it is left out.
 
     Raises:
@@ -53,7 +58,7 @@ def made(
         yield Skipped(NO_AGENT)
         return
     if len(spans) == 1 and spans[0].kind is StepKind.AGENT:
-        calls = _told(root.outputs)
+        calls = _calls_in_messages(root.outputs)
         if calls:
             yield Note(ROOT_ALONE)
             trace = replace(trace, tool_calls=calls)
@@ -61,14 +66,14 @@ def made(
     yield trace if trace.input else replace(trace, input=arguments(spans))
 
 
-def _told(outputs: Json) -> tuple[ToolCall, ...]:
+def _calls_in_messages(outputs: Json) -> tuple[ToolCall, ...]:
     """The tool calls after the last question in a list of messages."""
     messages = read_messages(outputs) or ()
-    asked = max((index for index, one in enumerate(messages) if one.role == "user"), default=-1)
-    return join_results(messages[asked + 1 :])
+    question = max((index for index, one in enumerate(messages) if one.role == "user"), default=-1)
+    return join_results(messages[question + 1 :])
 
 
-def _span(run: Run) -> Span:
+def _span(run: LangsmithRun) -> Span:
     kind = _KINDS.get(run.type, StepKind.OTHER)
     is_tool = kind is StepKind.TOOL
     if kind is StepKind.OTHER and run.parent is None:
@@ -123,10 +128,10 @@ def _message(outputs: Json) -> JsonObject:
     return inner if isinstance(inner, dict) else found
 
 
-def _call_id(run: Run, output: Json) -> str | None:
+def _call_id(run: LangsmithRun, output: Json) -> str | None:
     """The id of the call that a tool ran for."""
-    told = output.get("tool_call_id") if isinstance(output, dict) else None
-    found = run.extra.get("tool_call_id") or told
+    in_output = output.get("tool_call_id") if isinstance(output, dict) else None
+    found = run.extra.get("tool_call_id") or in_output
     return found if isinstance(found, str) else None
 
 
@@ -137,34 +142,34 @@ def _tool_error(output: Json) -> str | None:
     return (messages[0].text or "the tool failed") if failed else None
 
 
-def _model(run: Run) -> str | None:
-    asked = _object(run.extra, "invocation_params")
+def _model(run: LangsmithRun) -> str | None:
+    invocation = _object(run.extra, "invocation_params")
     given = run.inputs if isinstance(run.inputs, dict) else {}
-    told = run.outputs if isinstance(run.outputs, dict) else {}
-    said = _object(_message(run.outputs), "response_metadata")
+    outputs = run.outputs if isinstance(run.outputs, dict) else {}
+    response = _object(_message(run.outputs), "response_metadata")
     found = (
         run.metadata.get("ls_model_name"),
-        asked.get("model"),
-        asked.get("model_name"),
-        said.get("model_name"),
-        said.get("model"),
-        told.get("model"),
+        invocation.get("model"),
+        invocation.get("model_name"),
+        response.get("model_name"),
+        response.get("model"),
+        outputs.get("model"),
         given.get("model"),
     )
     return next((name for name in found if isinstance(name, str) and name), None)
 
 
-def _usage(run: Run) -> Usage | None:
+def _usage(run: LangsmithRun) -> Usage | None:
     """Tokens as the model's answer says, where no server has counted them."""
-    told = run.outputs if isinstance(run.outputs, dict) else {}
+    outputs = run.outputs if isinstance(run.outputs, dict) else {}
     message = _message(run.outputs)
     candidates = (
         message.get("usage_metadata"),
         run.metadata.get("usage_metadata"),
-        told.get("usage_metadata"),
-        _object(told, "llm_output").get("token_usage"),
+        outputs.get("usage_metadata"),
+        _object(outputs, "llm_output").get("token_usage"),
         _object(message, "response_metadata").get("token_usage"),
-        told.get("usage"),
+        outputs.get("usage"),
     )
     for one in candidates:
         found = _langchain_usage(one) or fields.usage(one)
@@ -186,7 +191,7 @@ def _langchain_usage(value: Json) -> Usage | None:
     )
 
 
-def _about(root: Run, runs: Sequence[Run], feedback: Sequence[JsonObject]) -> About:
+def _about(root: LangsmithRun, runs: Sequence[LangsmithRun], feedback: Sequence[JsonObject]) -> About:
     metadata = {
         key: value
         for key, value in root.metadata.items()
@@ -210,7 +215,7 @@ def _about(root: Run, runs: Sequence[Run], feedback: Sequence[JsonObject]) -> Ab
     )
 
 
-def _scores(runs: Sequence[Run], feedback: Sequence[JsonObject]) -> dict[str, Score]:
+def _scores(runs: Sequence[LangsmithRun], feedback: Sequence[JsonObject]) -> dict[str, Score]:
     """Feedback by key: each value as it was given, else what the statistics of the runs say.
 
     Of two of one key the later one counts.
@@ -230,7 +235,7 @@ def _scores(runs: Sequence[Run], feedback: Sequence[JsonObject]) -> dict[str, Sc
     return found
 
 
-def _correction(root: Run, feedback: Sequence[JsonObject]) -> str | None:
+def _correction(root: LangsmithRun, feedback: Sequence[JsonObject]) -> str | None:
     """The answer that a person wrote in place of the trace's own; of several the latest."""
     texts = []
     for row in sorted(feedback, key=_changed):

@@ -240,15 +240,15 @@ def bounds(query: Query) -> tuple[int, int]:
     return 0 if since is None else _milliseconds(since), _milliseconds(query.end)
 
 
-def is_asked_for(info: Info, query: Query) -> bool:
+def is_wanted(info: Info, query: Query) -> bool:
     """Whether a trace within `bounds` is one that the query asks for."""
-    said = {**info.tags, **info.metadata}
+    labels = {**info.tags, **info.metadata}
     has = {*(str(key) for key in info.tags), *(f"{key}={value}" for key, value in info.tags.items())}
     return (
         (not query.names or str(info.tags.get("mlflow.traceName")) in query.names)
-        and (not query.users or str(said.get("mlflow.trace.user")) in query.users)
-        and (not query.releases or str(said.get("mlflow.source.git.commit")) in query.releases)
-        and (not query.environments or str(said.get("environment")) in query.environments)
+        and (not query.users or str(labels.get("mlflow.trace.user")) in query.users)
+        and (not query.releases or str(labels.get("mlflow.source.git.commit")) in query.releases)
+        and (not query.environments or str(labels.get("environment")) in query.environments)
         and has.issuperset(query.tags)
         and _since(info, query.start)
     )

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from replaydiff.importers.base import InputFile, Item, Job, Query, RecordError, Told
+from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus
 from replaydiff.importers.convert import converted, guarded, jobs
 from replaydiff.importers.http import HttpError, JsonClient, read_url
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.mlflow import store
-from replaydiff.importers.sources.mlflow.records import bounds, is_asked_for, project, read_info, traces_in
+from replaydiff.importers.sources.mlflow.records import bounds, is_wanted, project, read_info, traces_in
 from replaydiff.importers.sources.mlflow.trace import made
 from replaydiff.importers.spool import Spool
 from replaydiff.replay.errors import InputError, SettingsError
@@ -51,18 +51,18 @@ def origin(query: Query) -> str:
     return f"MLflow at {where}, {f'experiment {wanted}' if wanted else 'all experiments'}"
 
 
-def gathered(query: Query, folder: Path, told: Told) -> Iterator[JsonObject]:
+def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[JsonObject]:
     """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
     uri = _uri()
     if uri.startswith(store.SCHEME):
-        yield from store.stored(store.path_of(uri), query, told)
+        yield from store.stored(store.path_of(uri), query, show_status)
         return
     spool = Spool(folder / "mlflow.sqlite", kept=True)
     try:
         with JsonClient(
-            read_url(_URI, uri), headers=_headers(), service="MLflow", keys=_KEYS, told=told
+            read_url(_URI, uri), headers=_headers(), service="MLflow", keys=_KEYS, show_status=show_status
         ) as client:
-            _Reader(client, query, spool, told).read()
+            _ServerReader(client, query, spool, show_status).read()
         for group in spool.groups():
             yield from (row for row in group.of(_TRACE) if isinstance(row, dict))
     finally:
@@ -91,11 +91,11 @@ def _headers() -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ServerReader:
     client: JsonClient
     query: Query
     spool: Spool
-    told: Told
+    show_status: ShowStatus
     traces: int = 0
 
     def read(self) -> None:
@@ -107,7 +107,7 @@ class _Reader:
                 self._keep(self._wanted(infos))
                 self.spool.mark(experiment, token)
                 self.spool.commit()
-                self.told(f"{self.traces:,} traces")
+                self.show_status(f"{self.traces:,} traces")
 
     def _experiments(self) -> list[str]:
         """Ids of the experiments to search.
@@ -153,23 +153,23 @@ class _Reader:
     def _page(self, experiment: str, token: str) -> tuple[list[JsonObject], str]:
         """A page of what is said of traces, and the token of the next one."""
         first, last = bounds(self.query)
-        asked: JsonObject = {
+        search: JsonObject = {
             "filter": f"timestamp_ms >= {first} AND timestamp_ms < {last}",
             "max_results": _PAGE_INFOS,
             "order_by": ["timestamp_ms ASC"],
         }
         if token:
-            asked["page_token"] = token
+            search["page_token"] = token
         location: JsonObject = {
             "type": "MLFLOW_EXPERIMENT",
             "mlflow_experiment": {"experiment_id": experiment},
         }
         try:
-            answer = self.client.post("/api/3.0/mlflow/traces/search", {"locations": [location], **asked})
+            answer = self.client.post("/api/3.0/mlflow/traces/search", {"locations": [location], **search})
         except HttpError as error:
             if error.status not in _GONE:
                 raise
-            params: dict[str, Any] = {"experiment_ids": [experiment], **asked}
+            params: dict[str, Any] = {"experiment_ids": [experiment], **search}
             answer = self.client.get("/api/2.0/mlflow/traces", params)
         page = _object(answer)
         return _objects(page, "traces"), str(page.get("next_page_token") or _DONE)
@@ -183,7 +183,7 @@ class _Reader:
                 # It is kept, and rejected where traces are made.
                 found.append((str(info.get("trace_id") or info.get("request_id") or ""), info))
                 continue
-            if is_asked_for(read, self.query):
+            if is_wanted(read, self.query):
                 found.append((read.trace_id, info))
         return found
 
@@ -266,25 +266,25 @@ def recognises(record: Json) -> float:
     return 0.95 if own & info.keys() else 0.6 if spans else 0.0
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Each record as it is read: a trace of MLflow is whole."""
     return converted(NAME, files, _convert)
 
 
-def read_jobs(files: Sequence[InputFile]) -> Iterator[Item | Job]:
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
     """The same in blocks."""
     return jobs(NAME, files, _convert)
 
 
-def _convert(record: Json, file: InputFile) -> Iterator[Item]:
+def _convert(record: Json, file: InputFile) -> Iterator[Imported]:
     for info, spans in traces_in(record):
         yield from made(info, spans, NAME, all_environments=file.all_environments)
 
 
-def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """The traces of a tracking server."""
     server = InputFile(
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
     )
-    for number, whole in enumerate(gathered(query, folder, told), start=1):
+    for number, whole in enumerate(gathered(query, folder, show_status), start=1):
         yield from guarded(NAME, server, Record(number, whole), _convert, alone=True)

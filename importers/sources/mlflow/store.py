@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from replaydiff.importers.base import Query, RecordError, Told
-from replaydiff.importers.sources.mlflow.records import bounds, is_asked_for, project, read_info
+from replaydiff.importers.base import Query, RecordError, ShowStatus
+from replaydiff.importers.sources.mlflow.records import bounds, is_wanted, project, read_info
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject
@@ -33,7 +33,7 @@ def path_of(uri: str) -> Path:
     return path
 
 
-def stored(path: Path, query: Query, told: Told) -> Iterator[JsonObject]:
+def stored(path: Path, query: Query, show_status: ShowStatus) -> Iterator[JsonObject]:
     """The traces of a query, as `{"trace_info": …, "spans": […]}`, oldest first.
 
     Raises:
@@ -42,12 +42,12 @@ def stored(path: Path, query: Query, told: Told) -> Iterator[JsonObject]:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as con:
             con.row_factory = sqlite3.Row
-            yield from _traces(con, query, told)
+            yield from _traces(con, query, show_status)
     except sqlite3.Error as error:
         raise InputError(f"{path} cannot be read as a tracking store of MLflow: {error}") from None
 
 
-def _traces(con: sqlite3.Connection, query: Query, told: Told) -> Iterator[JsonObject]:
+def _traces(con: sqlite3.Connection, query: Query, show_status: ShowStatus) -> Iterator[JsonObject]:
     tables = {row[0] for row in con.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     experiments = _experiments(con, project(query))
     first, last = bounds(query)
@@ -57,7 +57,7 @@ def _traces(con: sqlite3.Connection, query: Query, told: Told) -> Iterator[JsonO
     )
     for number, row in enumerate(rows, start=1):
         if number % _TELL_EVERY == 0:
-            told(f"{number:,} traces")
+            show_status(f"{number:,} traces")
         if row["experiment_id"] not in experiments:
             continue
         trace_id = str(row["request_id"])
@@ -68,13 +68,13 @@ def _traces(con: sqlite3.Connection, query: Query, told: Told) -> Iterator[JsonO
             "tags": _column(row, "trace_name", "mlflow.traceName") | _table(con, "trace_tags", trace_id),
             "assessments": _assessments(con, trace_id) if "assessments" in tables else [],
         }
-        if _is_asked_for(info, query):
+        if _is_wanted(info, query):
             yield {"trace_info": info, "spans": _spans(con, trace_id) if "spans" in tables else []}
 
 
-def _is_asked_for(info: JsonObject, query: Query) -> bool:
+def _is_wanted(info: JsonObject, query: Query) -> bool:
     try:
-        return is_asked_for(read_info(info), query)
+        return is_wanted(read_info(info), query)
     except RecordError:
         # It is rejected where traces are made.
         return True

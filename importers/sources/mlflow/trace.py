@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Item, Note, Skipped
+from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.sources.mlflow.records import Info, read_info, read_span
 from replaydiff.importers.spans import facts
 from replaydiff.importers.spans.interpret import argument, arguments, understood
@@ -29,24 +29,26 @@ _OWN = "mlflow."
 _NUMBERED = re.compile(r"(.+)_[1-9]\d*")
 
 
-def made(info: JsonObject, spans: Sequence[Json], source: str, *, all_environments: bool) -> Iterator[Item]:
+def made(
+    info: JsonObject, spans: Sequence[Json], source: str, *, all_environments: bool
+) -> Iterator[Imported]:
     """The trace, with what a person should know of it.
 
     Raises:
         RecordError: a field of it is missing or wrong.
     """
-    said = read_info(info)
-    if not all_environments and any(said.tags.get(tag) for tag in _EVALUATION_TAGS):
+    details = read_info(info)
+    if not all_environments and any(details.tags.get(tag) for tag in _EVALUATION_TAGS):
         yield Skipped(EVALUATION)
         return
     read = _spans([read_span(span) for span in spans])
-    about = _about(said)
-    found = of_spans(said.trace_id, source, read, about) if read else None
+    about = _about(details)
+    found = of_spans(details.trace_id, source, read, about) if read else None
     if not read:
         yield Note(NO_SPANS)
     elif found and not found.input:
         found = replace(found, input=arguments(read))
-    yield _completed(found or _bare(said, source, about), said)
+    yield _completed(found or _bare(details, source, about), details)
 
 
 def _completed(trace: Trace, info: Info) -> Trace:
@@ -69,7 +71,7 @@ def _completed(trace: Trace, info: Info) -> Trace:
 
 def _bare(info: Info, source: str, about: About) -> Trace:
     """A trace without spans: what went in and what came out is in its info."""
-    asked = _text(info.metadata.get("mlflow.traceInputs")) or _text(info.request)
+    request = _text(info.metadata.get("mlflow.traceInputs")) or _text(info.request)
     return Trace(
         trace_id=info.trace_id,
         source=source,
@@ -80,7 +82,7 @@ def _bare(info: Info, source: str, about: About) -> Trace:
         environment=about.environment,
         release=about.release,
         tags=about.tags,
-        input=asked or "",
+        input=request or "",
         final_response=_text(info.metadata.get("mlflow.traceOutputs")) or _text(info.response),
         scores=about.scores,
         metadata=about.metadata,
@@ -195,9 +197,9 @@ def _tool_name(raw: RawSpan, numbered: set[str]) -> str:
     return match[1] if match and match[1] in numbered else name
 
 
-def _model(asked: Json) -> str | None:
+def _model(request: Json) -> str | None:
     """The model in a request."""
-    found = asked.get("model") if isinstance(asked, dict) else None
+    found = request.get("model") if isinstance(request, dict) else None
     return found if isinstance(found, str) else None
 
 

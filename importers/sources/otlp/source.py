@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from replaydiff.importers.base import InputFile, Item, Skipped
+from replaydiff.importers.base import Imported, InputFile, Skipped
 from replaydiff.importers.convert import Rows, guarded, refused, spooled
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.otlp.records import Bad, FoundSpan, dialect, found
@@ -35,7 +35,7 @@ def recognises(record: Json) -> float:
     return _SURE.get(dialect(record) or "", 0.0)
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
     with tempfile.TemporaryDirectory(prefix="replay-otlp-") as folder:
         spool = Spool(Path(folder) / "spans.sqlite")
@@ -49,7 +49,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             spool.close()
 
 
-def _keep(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Item]:
+def _keep(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Imported]:
     for one in found(record.value):
         if isinstance(one, Bad):
             yield refused(NAME, file, Record(record.line, one.value), one.reason)
@@ -67,16 +67,17 @@ def _itself(value: Json) -> Iterator[Json]:
     yield value
 
 
-def _trace_of(group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+def _trace_of(group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
     spans = [msgspec.convert(row, RawSpan) for row in group.of(_SPAN)]
     if not spans:
         yield Skipped("log records of traces that are not in these files")
         return
-    told: dict[str, list[Event]] = {}
+    late_events: dict[str, list[Event]] = {}
     for row in group.of(_EVENT):
         assert isinstance(row, dict)  # noqa: S101 - as it was written above
-        told.setdefault(str(row["span"]), []).append(msgspec.convert(row["event"], Event))
+        late_events.setdefault(str(row["span"]), []).append(msgspec.convert(row["event"], Event))
     whole = [
-        replace(span, events=(*span.events, *told[span.id])) if span.id in told else span for span in spans
+        replace(span, events=(*span.events, *late_events[span.id])) if span.id in late_events else span
+        for span in spans
     ]
     yield from trace(group.key, NAME, whole, {})

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Item, Note, RecordError
+from replaydiff.importers.base import Imported, Note, RecordError
 from replaydiff.importers.sources.otlp.records import FoundSpan, otlp_span
 from replaydiff.importers.spans.interpret import trace
 from replaydiff.importers.spans.raw import Event, RawSpan, flat
@@ -287,7 +287,7 @@ class Gathered:
             assert isinstance(row.value, dict)  # noqa: S101 - as it was written above
             yield row.value["row"], str(row.value["reason"])  # type: ignore[misc]
 
-    def made(self, group: Group, source: str) -> Iterator[Item]:
+    def made(self, group: Group, source: str) -> Iterator[Imported]:
         """The trace of a group of spans, with its scores.
 
         Raises:

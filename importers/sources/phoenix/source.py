@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import InputFile, Item, Note, Query, RecordError, Skipped, Told
+from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
 from replaydiff.importers.convert import Rows, guarded, refused, spooled
 from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
 from replaydiff.importers.reading import Record
@@ -60,12 +60,14 @@ def origin(query: Query) -> str:
     return f"Phoenix at {_url()}, project {_project(query)}"
 
 
-def read_live(query: Query, folder: Path, told: Told) -> Iterator[Item]:
+def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
     """The traces of a query, once all of their spans were asked for."""
     gathered = Gathered(folder, kept=True)
     try:
-        with JsonClient(_url(), headers=_headers(), service="Phoenix", keys=_KEYS, told=told) as client:
-            reader = _Reader(client, query, gathered, told)
+        with JsonClient(
+            _url(), headers=_headers(), service="Phoenix", keys=_KEYS, show_status=show_status
+        ) as client:
+            reader = _PageReader(client, query, gathered, show_status)
             reader.read()
         place = InputFile(path=os.devnull, name=origin(query), size=0, modified=0)
         for row, reason in gathered.refused():
@@ -109,9 +111,9 @@ def _project(query: Query) -> str:
     return query.project or next((os.environ[name] for name in _PROJECTS if os.environ.get(name)), "default")
 
 
-class _Reader:
-    def __init__(self, client: JsonClient, query: Query, gathered: Gathered, told: Told) -> None:
-        self._client, self._query, self._gathered, self._told = client, query, gathered, told
+class _PageReader:
+    def __init__(self, client: JsonClient, query: Query, gathered: Gathered, show_status: ShowStatus) -> None:
+        self._client, self._query, self._gathered, self._show_status = client, query, gathered, show_status
         self._path = f"/v1/projects/{quote(_project(query), safe='')}"
         self._size = _PAGE_SIZES[0]
         self._cannot_complete = False
@@ -119,7 +121,7 @@ class _Reader:
     def read(self) -> None:
         """Fill the spools; what is in them already is not asked for."""
         spool, start, end = self._gathered.spans, self._query.start, self._query.end
-        self._walk(_NEXT, start, end)
+        self._fetch(_NEXT, start, end)
         cut = {group.key for group in spool.groups() if self._is_cut(group)}
         for key in sorted(cut):
             if spool.marked(_WHOLE + key) is None:
@@ -127,11 +129,11 @@ class _Reader:
                 spool.mark(_WHOLE + key, "1")
                 self._gathered.commit()
         if self._cannot_complete:
-            self._walk("after", end, end + _EDGE, cut)
+            self._fetch("after", end, end + _EDGE, cut)
             if start is not None:
-                self._walk("before", start - _EDGE, start, cut)
+                self._fetch("before", start - _EDGE, start, cut)
 
-    def made(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+    def made(self, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
         """The trace of a group, where the query wants it."""
         items = list(self._gathered.made(group, NAME))
         made = next((item for item in items if isinstance(item, Trace)), None)
@@ -142,22 +144,22 @@ class _Reader:
             for item in items:
                 yield replace(item, incomplete=True) if cut and isinstance(item, Trace) else item
 
-    def _walk(self, mark: str, start: datetime | None, end: datetime, only: Set[str] | None = None) -> None:
+    def _fetch(self, mark: str, start: datetime | None, end: datetime, only: Set[str] | None = None) -> None:
         """Take the spans that started in a span of time, of all traces or `only` of these."""
         spool = self._gathered.spans
-        asked = {"end_time": _iso(end)} | ({"start_time": _iso(start)} if start else {})
+        selection = {"end_time": _iso(end)} | ({"start_time": _iso(start)} if start else {})
         place = spool.marked(mark) or ""
         while place != _DONE:
-            found, place = self._page(asked, place)
+            found, place = self._page(selection, place)
             self._keep([row for row in found if only is None or _trace_id(row) in only])
             spool.mark(mark, place)
             self._gathered.commit()
-            self._told(f"{len(spool):,} spans")
+            self._show_status(f"{len(spool):,} spans")
 
-    def _page(self, asked: Params, place: str) -> tuple[list[JsonObject], str]:
+    def _page(self, selection: Params, place: str) -> tuple[list[JsonObject], str]:
         """Spans of a page, and the place of the next one."""
         while True:
-            params = {**asked, "limit": self._size, **({"cursor": place} if place else {})}
+            params = {**selection, "limit": self._size, **({"cursor": place} if place else {})}
             smaller = next((size for size in _PAGE_SIZES if size < self._size), None)
             heavy_attempts = ATTEMPTS if smaller is None else _EARLY
             try:
@@ -291,7 +293,7 @@ def recognises(record: Json) -> float:
     return 0.95 * own / len(found) if found else 0.0
 
 
-def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files, with the annotations that are in them."""
     with tempfile.TemporaryDirectory(prefix="replay-phoenix-") as folder:
         gathered = Gathered(Path(folder))
@@ -307,7 +309,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Item]:
             gathered.close()
 
 
-def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Item]:
+def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Imported]:
     row = record.value
     assert isinstance(row, dict)  # noqa: S101 - `rows` yields objects
     if not gathered.take(row, number, record.line):
@@ -316,5 +318,5 @@ def _take(gathered: Gathered, number: int, record: Record) -> Iterator[Item]:
     return iter(())
 
 
-def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Item]:
+def _made(gathered: Gathered, group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:
     return gathered.made(group, NAME)
