@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Json, Trace
+from replaydiff.replay.model import Json, Trace, TraceState
 from replaydiff.replay.store.rejects import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
 from replaydiff.replay.store.rejects import KEPT_CHARACTERS as KEPT_CHARACTERS
 from replaydiff.replay.store.rejects import Reject as Reject
@@ -36,7 +36,7 @@ BUILTIN = {
     "claude-code": "replaydiff.importers.sources.claude_code.source",
     "codex": "replaydiff.importers.sources.codex",
     "langfuse": "replaydiff.importers.sources.langfuse.source",
-    "otlp": "replaydiff.importers.sources.otlp.source",
+    "otlp": "replaydiff.importers.sources.otlp",
     "phoenix": "replaydiff.importers.sources.phoenix.source",
     "langsmith": "replaydiff.importers.sources.langsmith.source",
     "mlflow": "replaydiff.importers.sources.mlflow.source",
@@ -202,3 +202,20 @@ def importer(name: str) -> Importer:
     if name not in found:
         raise UnknownNameError("source", name, [*BUILTIN, *found, "auto"], "see `replay import --help`")
     return cast("Importer", found[name].load())
+
+
+TURNED_ON_BY = {
+    "langfuse": "@observe(capture_input=True, capture_output=True), "
+    "LANGFUSE_OBSERVE_DECORATOR_IO_CAPTURE_ENABLED not false, or a mask function that leaves text",
+    "langsmith": "LANGSMITH_HIDE_INPUTS and LANGSMITH_HIDE_OUTPUTS not true",
+    "mlflow": "set_inputs and set_outputs on spans made by hand, and no span processor that empties them",
+}
+"""Source → the setting of the user's instrumentation that puts content into traces.
+
+Importers of spans name the setting of the instrumentation that wrote the spans; this is for whole sources.
+"""
+
+
+def missing_content(trace: Trace) -> bool:
+    """Whether what the agent was asked is not in the trace, so that there is nothing to replay."""
+    return trace.state is TraceState.NO_CONTENT

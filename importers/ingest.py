@@ -9,14 +9,12 @@ everything would need memory for everything.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,22 +26,16 @@ from replaydiff.importers.base import (
     Imported,
     Importer,
     InputFile,
-    LiveImporter,
-    Query,
     RedactionError,
     Reject,
-    ShowStatus,
     Skipped,
     divided,
 )
 from replaydiff.replay import clock
-from replaydiff.replay.errors import AlreadyRunningError, InputError
-from replaydiff.replay.files import private_folder
-from replaydiff.replay.locks import locked
-from replaydiff.replay.model import JsonObject, Trace, TraceState
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Trace, TraceState
 from replaydiff.replay.store import rejects
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.marks import mark_read
 from replaydiff.replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
 from replaydiff.replay.store.trace_row import TraceRow, encode_trace
 from replaydiff.replay.store.traces import is_older, write_rows
@@ -53,8 +45,6 @@ if TYPE_CHECKING:
 
     from replaydiff.importers.redact.redactor import Redactor
 
-    Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
-    """The store, open for writing, and what redacts on the way into it."""
 
 BATCH_TRACES = 2_000
 BATCH_CHARACTERS = 16_000_000
@@ -67,7 +57,6 @@ _LONGEST_HALF = 100
 ONE_PROCESS_BYTES = 8_000_000
 """Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
-_QUERY = "query.json"
 
 Progress = Callable[[int, int], None]
 """Told now and then how many traces and rejects there were so far (the files know their own positions)."""
@@ -115,7 +104,7 @@ def ingest(
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
     with closing(_read(importer, files, redactor)) as made:
-        _write(con, report, made, progress, redactor)
+        write(con, report, made, progress, redactor)
     forget_rejects(con, [file.name for file in files], began)
     return report
 
@@ -152,7 +141,7 @@ def ingest_rejects(
                 for number, found in enumerate(files.values())
             ]
             report = Report(name, len(kept))
-            reports.append(_write(con, report, find(name).read_files(kept), None, redactor))
+            reports.append(write(con, report, find(name).read_files(kept), None, redactor))
         return reports
 
 
@@ -167,69 +156,6 @@ def _as_file(target: Path, found: Sequence[StoredReject]) -> InputFile:
     modified = found[0].rejected_at.replace(tzinfo=UTC).timestamp()
     size = target.stat().st_size
     return InputFile(path=str(target), name=found[0].file, size=size, modified=modified, lines=True)
-
-
-def ingest_live(
-    opened: Callable[[], Opened],
-    importer: LiveImporter,
-    query: Query,
-    folder: Path,
-    show_status: ShowStatus,
-    *,
-    strict: bool = False,
-) -> Report:
-    """Ask a source for the traces of `query` and write them; then remember up to when all were read.
-
-    `folder` holds what was answered so far: it outlives an interruption, and goes with the end. Where it is
-    there already, the query that began it goes on: "now" was another moment then. The store is opened once
-    everything was answered, so that others may use it while a month is asked for.
-
-    Raises:
-        InputError: `strict`, and a record cannot be taken, or another process asks for the same; nothing was
-            written then.
-    """
-    report = Report(importer.NAME, 0)
-    with _held(folder):
-        before = begun(folder)
-        if before is None:
-            shutil.rmtree(folder, ignore_errors=True)
-            private_folder(folder)
-            (folder / _QUERY).write_bytes(msgspec.json.encode(query))
-        query = before or query
-        with closing(_live(importer, query, folder, show_status)) as items:
-            first = next(items, None)
-            with opened() as (con, redactor):
-                if strict:
-                    check(_after(first, items), redactor)
-                    again = importer.read_live(query, folder, show_status)
-                    _write(con, report, again, None, redactor)
-                else:
-                    _write(con, report, _after(first, items), None, redactor)
-                mark_read(con, importer.NAME, importer.origin(query), query_filters(query), query.end)
-        shutil.rmtree(folder)
-    return report
-
-
-def _live(importer: LiveImporter, query: Query, folder: Path, show_status: ShowStatus) -> Generator[Imported]:
-    yield from importer.read_live(query, folder, show_status)
-
-
-def _after(first: Imported | None, others: Iterable[Imported]) -> Iterable[Imported]:
-    return others if first is None else chain((first,), others)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """What a source answers goes to `folder` from one process at a time."""
-    private_folder(folder.parent)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(locked(folder.parent / f"{folder.name}.lock", wait=False, remove=True))
-        except BlockingIOError:
-            raise AlreadyRunningError(
-                "the same import is running in another process", hint="wait until it has ended"
-            ) from None
-        yield
 
 
 def check(items: Iterable[Imported], redactor: Redactor | None) -> None:
@@ -251,21 +177,7 @@ def check(items: Iterable[Imported], redactor: Redactor | None) -> None:
             raise InputError(f"{place(reject)}: {reject.reason}; nothing was imported (--strict)")
 
 
-def begun(folder: Path) -> Query | None:
-    """The query that was interrupted here; None where there is none."""
-    try:
-        return msgspec.json.decode((folder / _QUERY).read_bytes(), type=Query)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
-
-
-def query_filters(query: Query) -> JsonObject:
-    """What a query asks for beside its span of time."""
-    fields: JsonObject = msgspec.to_builtins(query)
-    return {key: value for key, value in fields.items() if value and key not in ("start", "end", "updates")}
-
-
-def _write(
+def write(
     con: DuckDBPyConnection,
     report: Report,
     items: Iterable[Imported | TraceRow],
@@ -277,7 +189,7 @@ def _write(
     Memory is that of one batch, and some 80 bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
-    batch = _Batch(con, report, redactor)
+    batch = _ImportBatch(con, report, redactor)
     limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
     for number, item in enumerate(items, start=1):
         batch.take(item)
@@ -288,7 +200,7 @@ def _write(
     return report
 
 
-class _Batch:
+class _ImportBatch:
     """Traces and rejects that wait to be written."""
 
     def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:

@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
-from replaydiff.importers.reading.csv_rows import is_csv, rows
 from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, parsed, texts
-from replaydiff.importers.reading.parquet import PARQUET_MAGIC, parquet
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
+from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 

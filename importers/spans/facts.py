@@ -12,7 +12,7 @@ from typing import Any
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
-from replaydiff.importers.spans.raw import RawSpan, says
+from replaydiff.importers.spans.contents import RawSpan, says
 from replaydiff.importers.spans.trace import About
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage

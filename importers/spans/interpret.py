@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.spans import contents, facts
-from replaydiff.importers.spans.raw import RawSpan
+from replaydiff.importers.spans.contents import RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
 from replaydiff.replay.messages import canonical_args, definitions, read_messages, read_text
 from replaydiff.replay.model import Json, Score, StepKind

@@ -92,8 +92,7 @@ def import_files(
         ReplayError: a file cannot be read, or (`strict`) a record cannot be imported.
     """
     from replaydiff.importers.base import importer
-    from replaydiff.importers.collect import collected
-    from replaydiff.importers.detect import detect
+    from replaydiff.importers.collect import collected, detect
     from replaydiff.importers.ingest import check, ingest
 
     chosen = None if source == AUTO else importer(source)
@@ -148,8 +147,7 @@ def import_live(
         ReplayError: the source has no API, no span is named, or the API refuses.
     """
     from replaydiff.importers.base import importer, live
-    from replaydiff.importers.ingest import begun, ingest_live
-    from replaydiff.importers.query import live_id, span
+    from replaydiff.importers.live import begun, ingest_live, live_id, span
 
     reader = None if source == AUTO else live(importer(source))
     if reader is None:
@@ -200,7 +198,7 @@ def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
 
 def summary(report: Report) -> Iterator[str]:
     """Yield what a person should know about an import, the most important first."""
-    from replaydiff.importers.content import TURNED_ON_BY
+    from replaydiff.importers.base import TURNED_ON_BY
     from replaydiff.importers.ingest import place
     from replaydiff.replay.model import TraceState
     from replaydiff.replay.terminal.plain import one_line

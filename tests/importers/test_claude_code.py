@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import Note, Reject, Skipped, importer
-from replaydiff.importers.collect import collected
-from replaydiff.importers.detect import detect
+from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store

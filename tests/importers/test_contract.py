@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import BUILTIN, Reject, divided, importer
-from replaydiff.importers.collect import collected
-from replaydiff.importers.detect import detect
+from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.redact.redactor import redactor
 from replaydiff.replay.settings import RedactSection

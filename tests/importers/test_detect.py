@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import BUILTIN, importer
-from replaydiff.importers.collect import collected
-from replaydiff.importers.detect import APART, LOOKED_AT, detect
+from replaydiff.importers.collect import APART, LOOKED_AT, collected, detect
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.errors import InputError
 from tests.importers.reading import SAMPLE_FILES, SAMPLES

@@ -401,7 +401,7 @@ def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
 def test_a_text_that_cannot_be_searched_is_not_stored(
     lines: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replaydiff.importers.redact.custom.SECONDS", 0.2)
+    monkeypatch.setattr("replaydiff.importers.redact.redactor.SECONDS", 0.2)
     (folder / "own.py").write_text(
         "def fails(text): raise ValueError('no')\n"
         "def wrong(text): return [(0, 99, 'NAME')]\n"

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import Skipped
-from replaydiff.importers.collect import collected
-from replaydiff.importers.detect import detect
+from replaydiff.importers.collect import collected, detect
 from replaydiff.replay.model import Trace, Usage
 from tests.importers.reading import items, traces
 

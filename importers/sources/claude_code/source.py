@@ -7,32 +7,204 @@ that started them. So are turns that the user took back by editing the prompt.
 
 The output of `claude --output-format stream-json`, and what the Agent SDK yields, is read too; it holds
 neither times nor the prompt.
+
+One turn of a session as a trace.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Skipped
-from replaydiff.importers.convert import guarded, refused, reject
+from replaydiff.importers.base import Imported, InputFile, Note, Skipped
+from replaydiff.importers.convert import Group, Spool, guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,
+    ModelAnswer,
     SessionTurn,
     is_bookkeeping,
     is_message,
     is_of_subagent,
+    message_of,
+    prompt,
     session_of,
     taken_back,
     turns,
 )
-from replaydiff.importers.sources.claude_code.trace import notes, trace
-from replaydiff.importers.spool import Group, Spool
-from replaydiff.replay.model import Json, Message, Trace
+from replaydiff.replay.messages import final_response, join_results, read_content, read_messages
+from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, total_usage
+
+_METADATA = {"cwd": "cwd", "gitBranch": "git_branch", "entrypoint": "entrypoint", "slug": "slug"}
+"""Fields of a line → what the trace's metadata calls them."""
+
+
+def notes(turn: SessionTurn) -> Iterator[Note]:
+    """What a person should know of the trace of a turn."""
+    if turn.prompt_line is None:
+        yield Note("the prompt is not recorded (stream-json holds the answers alone): the input is not known")
+    if fields.time(turn.first, "timestamp") is None:
+        yield Note("no time in the lines: the file's modification time was taken")
+
+
+def trace(
+    source: str, session: str, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
+) -> Trace:
+    """The trace of a session's turn of this number; `before` is what was said in earlier turns."""
+    started_at = fields.time(turn.first, "timestamp")
+    if started_at is None:
+        started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
+    messages, times = _messages(turn)
+    result = turn.result or {}
+    final = final_response(messages)
+    ended_at = fields.time(turn.ended, "timestamp")
+    duration = fields.number(result, "duration_ms")
+    answers = [_AnswerMessage(answer) for answer in turn.answers]
+    models = [answer.model for answer in answers if answer.model]
+    question = prompt(turn.prompt_line) or "" if turn.prompt_line is not None else ""
+    return Trace(
+        trace_id=f"{session}:{_own_id(turn, number)}",
+        source=source,
+        started_at=started_at,
+        ended_at=ended_at,
+        session_id=session,
+        release=_release(turn),
+        model=models[-1] if models else None,
+        input=question,
+        messages=(*before, *((Message(role="user", text=question),) if question else ()), *messages),
+        final_response=final if final is not None else fields.text(_plain(result, "result"), "result"),
+        steps=tuple(_steps(answers)),
+        tool_calls=_calls(messages, times),
+        usage=total_usage(answer.usage for answer in answers),
+        cost_usd=fields.number(result, "total_cost_usd"),
+        latency_ms=duration if duration is not None else fields.elapsed_ms(started_at, ended_at),
+        error=_error(turn, final),
+        metadata=_metadata(turn),
+    )
+
+
+def _plain(record: JsonObject, key: str) -> JsonObject:
+    """The record where this field of it is text."""
+    return record if isinstance(record.get(key), str) else {}
+
+
+def _own_id(turn: SessionTurn, number: int) -> str:
+    """The uuid of the turn's first line; its number in the session where lines have none."""
+    for line in (turn.prompt_line, turn.first, turn.result):
+        uuid = line.get("uuid") if line else None
+        if isinstance(uuid, str) and uuid:
+            return uuid
+    return str(number)
+
+
+def _release(turn: SessionTurn) -> str | None:
+    for line in (turn.first, turn.ended):
+        version = line.get("version", line.get("claude_code_version"))
+        if isinstance(version, str) and version:
+            return version
+    return None
+
+
+def _metadata(turn: SessionTurn) -> JsonObject:
+    found: JsonObject = {
+        name: turn.first[key]
+        for key, name in _METADATA.items()
+        if isinstance(turn.first.get(key), str) and turn.first[key]
+    }
+    if turn.interrupted:
+        found["interrupted"] = True
+    return found
+
+
+def _error(turn: SessionTurn, final: str | None) -> str | None:
+    """What went wrong: the run as a whole, or the API at the end, after which nothing was said."""
+    result = turn.result or {}
+    if result.get("is_error"):
+        message = result.get("result") or result.get("terminal_reason") or result.get("subtype")
+        return message if isinstance(message, str) else "the run failed"
+    if turn.errors and final is None:
+        text = read_content(message_of(turn.errors[-1]).get("content")).text
+        return text or "the API answered with an error"
+    return None
+
+
+class _AnswerMessage:
+    """An answer as one message, with what was said of it."""
+
+    def __init__(self, answer: ModelAnswer) -> None:
+        blocks: list[Json] = []
+        for line in answer.lines:
+            content: Any = message_of(line).get("content")
+            blocks.extend(content if isinstance(content, list) else [content])
+        last = message_of(answer.lines[-1])
+        self.messages = read_messages({"role": "assistant", "content": blocks}) or ()
+        # Each line repeats the usage of the whole answer, and the last has its end.
+        self.usage = fields.usage(last.get("usage"))
+        model = last.get("model")
+        self.model = model if isinstance(model, str) else None
+        self.started_at = fields.time(answer.lines[0], "timestamp")
+        self.ended_at = fields.time(answer.lines[-1], "timestamp")
+        message_id = last.get("id")
+        self.id = message_id if isinstance(message_id, str) else None
+
+
+def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
+    """What followed on the prompt, each with its time."""
+    found: list[Message] = []
+    times: list[datetime | None] = []
+    for event in turn.events:
+        if isinstance(event, ModelAnswer):
+            answer = _AnswerMessage(event)
+            own, at = answer.messages, answer.started_at
+        else:
+            message = message_of(event)
+            own, at = read_messages({"role": "user", "content": message.get("content")}) or (), None
+            own = tuple(one for one in own if one.role == "tool")
+            at = fields.time(event, "timestamp")
+        found.extend(own)
+        times.extend([at] * len(own))
+    return found, times
+
+
+def _calls(messages: Sequence[Message], times: Sequence[datetime | None]) -> tuple[ToolCall, ...]:
+    """The calls of the turn, with the time between the request and its result."""
+    requested_at: list[datetime | None] = []
+    answered: dict[str, datetime | None] = {}
+    for message, at in zip(messages, times, strict=True):
+        requested_at.extend([at] * len(message.tool_calls))
+        if message.role == "tool" and message.tool_call_id is not None:
+            answered[message.tool_call_id] = at
+    return tuple(
+        replace(call, started_at=at, duration_ms=fields.elapsed_ms(at, answered.get(call.call_id or "")))
+        for call, at in zip(join_results(messages), requested_at, strict=True)
+    )
+
+
+def _steps(answers: Sequence[_AnswerMessage]) -> Iterator[Step]:
+    for index, answer in enumerate(answers):
+        asks: list[Json] = [
+            {"name": call.name, "args": call.args}
+            for message in answer.messages
+            for call in message.tool_calls
+        ]
+        yield Step(
+            index=index,
+            kind=StepKind.LLM,
+            name=answer.model or "model call",
+            output=asks or final_response(answer.messages),
+            model=answer.model,
+            usage=answer.usage,
+            started_at=answer.started_at,
+            ended_at=answer.ended_at,
+            source_span_id=answer.id,
+        )
+
 
 NAME = "claude-code"
 SUMMARY = "Claude Code and Agent SDK sessions: files of ~/.claude/projects, stream-json output"

@@ -12,9 +12,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import cast
 
-from replaydiff.importers import fields, spool
+from replaydiff.importers import fields
 from replaydiff.importers.base import InputFile, RecordError, Reject
-from replaydiff.importers.convert import refused
+from replaydiff.importers.convert import Group, Spool, refused
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.rows import Row, Sort, TraceRows, keep_row, read_row, trace_rows
 from replaydiff.replay.model import Json
@@ -31,7 +31,7 @@ class Others(Enum):
     """They are left, and their traces are asked for whole."""
 
 
-class FetchedRows(spool.Spool):
+class FetchedRows(Spool):
     """The file in a query's folder; `close` it."""
 
     def __init__(self, folder: Path) -> None:
@@ -176,7 +176,7 @@ class FetchedRows(spool.Spool):
             "SELECT key, min(seq) FROM rows WHERE key <> '' GROUP BY key ORDER BY min(seq)"
         )
         for trace_id, number in ordered:
-            yield trace_rows(spool.Group(trace_id, 0, number, self.of(trace_id)))
+            yield trace_rows(Group(trace_id, 0, number, self.of(trace_id)))
 
     def _first(self, query: str, *values: str) -> str | None:
         found = self._con.execute(query, values).fetchone()

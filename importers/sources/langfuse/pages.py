@@ -20,8 +20,8 @@ from typing import cast
 import msgspec
 
 from replaydiff.importers.base import ShowStatus
+from replaydiff.importers.convert import Spool
 from replaydiff.importers.http import ATTEMPTS, TIMEOUT_S, HttpError, JsonClient, Params, read_url
-from replaydiff.importers.spool import Spool
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import Json, JsonObject

@@ -20,17 +20,17 @@ from pathlib import Path
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.convert import Rows, Spool, guarded, spooled
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.answers import FetchedRows
 from replaydiff.importers.sources.langfuse.fetch import Events, Tables
-from replaydiff.importers.sources.langfuse.manifests import export
 from replaydiff.importers.sources.langfuse.pages import GONE, PREFIX, TimeRange, access, connect
 from replaydiff.importers.sources.langfuse.rows import (
     Sort,
     TraceRows,
     camel_keys,
+    export,
     keep_row,
     read_row,
     rows,
@@ -43,7 +43,6 @@ from replaydiff.importers.sources.langfuse.trace import (
     environment,
     items,
 )
-from replaydiff.importers.spool import Spool
 from replaydiff.replay.model import Json, Trace
 
 NAME = "langfuse"

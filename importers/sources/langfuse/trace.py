@@ -13,10 +13,17 @@ from datetime import datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, RecordError
-from replaydiff.importers.sources.langfuse.observation import Observation, observations, tool_calls, tool_runs
+from replaydiff.importers.sources.langfuse.observation import (
+    Observation,
+    correction,
+    observations,
+    score_rows,
+    scores,
+    tool_calls,
+    tool_runs,
+)
 from replaydiff.importers.sources.langfuse.observation import produced as answer
 from replaydiff.importers.sources.langfuse.rows import TraceRows, table
-from replaydiff.importers.sources.langfuse.scores import correction, score_rows, scores
 from replaydiff.replay.messages import (
     canonical_args,
     conversation,

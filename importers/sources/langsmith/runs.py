@@ -20,7 +20,7 @@ from datetime import datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
-from replaydiff.importers.spool import Spool
+from replaydiff.importers.convert import Spool
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Usage
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Rows, guarded, spooled
+from replaydiff.importers.convert import Group, Rows, Spool, guarded, spooled
 from replaydiff.importers.http import HttpError
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langsmith.api import (
@@ -44,7 +44,6 @@ from replaydiff.importers.sources.langsmith.runs import (
     rows,
 )
 from replaydiff.importers.sources.langsmith.trace import made
-from replaydiff.importers.spool import Group, Spool
 from replaydiff.replay.model import Json, JsonObject
 
 LOOK_BACK = timedelta(days=1)

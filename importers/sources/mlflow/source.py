@@ -17,13 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus
-from replaydiff.importers.convert import converted, guarded, jobs
+from replaydiff.importers.convert import Spool, converted, guarded, jobs
 from replaydiff.importers.http import HttpError, JsonClient, read_url
 from replaydiff.importers.reading import Record
-from replaydiff.importers.sources.mlflow import store
-from replaydiff.importers.sources.mlflow.records import bounds, is_wanted, project, read_info, traces_in
+from replaydiff.importers.sources.mlflow.records import (
+    SCHEME,
+    bounds,
+    is_wanted,
+    path_of,
+    project,
+    read_info,
+    stored,
+    traces_in,
+)
 from replaydiff.importers.sources.mlflow.trace import made
-from replaydiff.importers.spool import Spool
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.model import Json, JsonObject
 
@@ -47,15 +54,15 @@ def origin(query: Query) -> str:
     who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
     wanted = project(query)
     uri = _uri()
-    where = str(store.path_of(uri).resolve()) if uri.startswith(store.SCHEME) else read_url(_URI, uri) + who
+    where = str(path_of(uri).resolve()) if uri.startswith(SCHEME) else read_url(_URI, uri) + who
     return f"MLflow at {where}, {f'experiment {wanted}' if wanted else 'all experiments'}"
 
 
 def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[JsonObject]:
     """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
     uri = _uri()
-    if uri.startswith(store.SCHEME):
-        yield from store.stored(store.path_of(uri), query, show_status)
+    if uri.startswith(SCHEME):
+        yield from stored(path_of(uri), query, show_status)
         return
     spool = Spool(folder / "mlflow.sqlite", kept=True)
     try:

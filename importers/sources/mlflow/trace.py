@@ -15,8 +15,8 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.sources.mlflow.records import Info, read_info, read_span
 from replaydiff.importers.spans import facts
+from replaydiff.importers.spans.contents import RawSpan
 from replaydiff.importers.spans.interpret import argument, arguments, understood
-from replaydiff.importers.spans.raw import RawSpan
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_text
 from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage

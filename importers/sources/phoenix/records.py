@@ -28,10 +28,10 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, RecordError
-from replaydiff.importers.sources.otlp.records import FoundSpan, otlp_span
+from replaydiff.importers.convert import Group, Spool
+from replaydiff.importers.sources.otlp import FoundSpan, otlp_span
+from replaydiff.importers.spans.contents import Event, RawSpan, flat
 from replaydiff.importers.spans.interpret import trace
-from replaydiff.importers.spans.raw import Event, RawSpan, flat
-from replaydiff.importers.spool import Group, Spool
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Score
 

@@ -24,12 +24,11 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Rows, guarded, refused, spooled
+from replaydiff.importers.convert import Group, Rows, guarded, refused, spooled
 from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.phoenix.records import Gathered, is_annotation, is_span, rows
-from replaydiff.importers.spans.raw import RawSpan
-from replaydiff.importers.spool import Group
+from replaydiff.importers.spans.contents import RawSpan
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Json, JsonObject, Trace
 

@@ -1,0 +1,176 @@
+"""Imports over a source's API: which span of time is asked for, and how an interrupted one continues.
+
+The span comes from `--month`, `--from`, `--to` and `--since`. What a source has answered is
+kept in a folder of its own until all of it is in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from replaydiff.importers.base import Imported, LiveImporter, Query, RecordError, ShowStatus
+from replaydiff.importers.fields import parse_time
+from replaydiff.importers.ingest import Report, check, write
+from replaydiff.replay import clock
+from replaydiff.replay.errors import AlreadyRunningError, InputError
+from replaydiff.replay.files import private_folder
+from replaydiff.replay.locks import locked
+from replaydiff.replay.model import JsonObject
+from replaydiff.replay.store.marks import last_read, mark_read
+from replaydiff.replay.store.where import month_range
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from replaydiff.importers.redact.redactor import Redactor
+
+    Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
+    """The store, open for writing, and what redacts on the way into it."""
+
+_QUERY = "query.json"
+LAST = "last"
+OVERLAP = timedelta(hours=1)
+"""`--since last` goes back by this: servers show traces some minutes late, and long ones end late."""
+
+
+def span(
+    con: DuckDBPyConnection, importer: LiveImporter, given: dict[str, str | None], filters: dict[str, Any]
+) -> Query:
+    """The query that the flags ask for.
+
+    Raises:
+        InputError: two of them contradict each other, or one is no time.
+    """
+    month, since = given["--month"], given["--since"]
+    others = [flag for flag in ("--from", "--to", "--since") if given[flag]]
+    if month and others:
+        raise InputError(f"--month and {others[0]} both say which traces; give one of them")
+    if since and given["--from"]:
+        raise InputError("--since and --from both say where to begin; give one of them")
+    if month:
+        first, after = month_range(month)
+        return Query(start=first, end=min(after, max(_now(), first)), **filters)
+    end = _time("--to", given["--to"]) or _now()
+    if since != LAST:
+        start = _time("--since", since) or _time("--from", given["--from"])
+        if start is None:
+            raise InputError(
+                f"which traces? `replay import {importer.NAME} --month YYYY-MM`, `--from TIME [--to TIME]`, "
+                "or `--since last`"
+            )
+        if start >= end:
+            raise InputError(f"the span is empty: it begins at {start} and ends at {end}")
+        return Query(start=start, end=end, **filters)
+    query = Query(end=end, **filters)
+    last = last_read(con, importer.NAME, importer.origin(query), query_filters(query))
+    if last is None:
+        raise InputError(
+            "nothing was imported completely from there yet, so `--since last` has nothing to go on from; "
+            f"begin with `replay import {importer.NAME} --month YYYY-MM` or `--from TIME`"
+        )
+    return Query(start=last - OVERLAP, end=end, updates=True, **filters)
+
+
+def live_id(origin: str, given: dict[str, str | None], query: Query) -> str:
+    """The same for the same flags at the same place at any time: what finds an interrupted import again."""
+    key = msgspec.json.encode([origin, given, query.start, query_filters(query)])
+    return hashlib.sha256(key).hexdigest()[:16]
+
+
+def _now() -> datetime:
+    return clock.utc_now().replace(microsecond=0)
+
+
+def _time(flag: str, value: str | None) -> datetime | None:
+    if not value:
+        return None
+    try:
+        return parse_time(value, flag)
+    except RecordError as error:
+        raise InputError(str(error)) from None
+
+
+def ingest_live(
+    opened: Callable[[], Opened],
+    importer: LiveImporter,
+    query: Query,
+    folder: Path,
+    show_status: ShowStatus,
+    *,
+    strict: bool = False,
+) -> Report:
+    """Ask a source for the traces of `query` and write them; then remember up to when all were read.
+
+    `folder` holds what was answered so far: it outlives an interruption, and goes with the end. Where it is
+    there already, the query that began it goes on: "now" was another moment then. The store is opened once
+    everything was answered, so that others may use it while a month is asked for.
+
+    Raises:
+        InputError: `strict`, and a record cannot be taken, or another process asks for the same; nothing was
+            written then.
+    """
+    report = Report(importer.NAME, 0)
+    with _held(folder):
+        before = begun(folder)
+        if before is None:
+            shutil.rmtree(folder, ignore_errors=True)
+            private_folder(folder)
+            (folder / _QUERY).write_bytes(msgspec.json.encode(query))
+        query = before or query
+        with closing(_live(importer, query, folder, show_status)) as items:
+            first = next(items, None)
+            with opened() as (con, redactor):
+                if strict:
+                    check(_after(first, items), redactor)
+                    again = importer.read_live(query, folder, show_status)
+                    write(con, report, again, None, redactor)
+                else:
+                    write(con, report, _after(first, items), None, redactor)
+                mark_read(con, importer.NAME, importer.origin(query), query_filters(query), query.end)
+        shutil.rmtree(folder)
+    return report
+
+
+def _live(importer: LiveImporter, query: Query, folder: Path, show_status: ShowStatus) -> Generator[Imported]:
+    yield from importer.read_live(query, folder, show_status)
+
+
+def _after(first: Imported | None, others: Iterable[Imported]) -> Iterable[Imported]:
+    return others if first is None else chain((first,), others)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """What a source answers goes to `folder` from one process at a time."""
+    private_folder(folder.parent)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(folder.parent / f"{folder.name}.lock", wait=False, remove=True))
+        except BlockingIOError:
+            raise AlreadyRunningError(
+                "the same import is running in another process", hint="wait until it has ended"
+            ) from None
+        yield
+
+
+def begun(folder: Path) -> Query | None:
+    """The query that was interrupted here; None where there is none."""
+    try:
+        return msgspec.json.decode((folder / _QUERY).read_bytes(), type=Query)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def query_filters(query: Query) -> JsonObject:
+    """What a query asks for beside its span of time."""
+    fields: JsonObject = msgspec.to_builtins(query)
+    return {key: value for key, value in fields.items() if value and key not in ("start", "end", "updates")}
