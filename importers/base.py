@@ -108,8 +108,8 @@ class Importer(Protocol):
         """What it reads, in one line."""
 
     @property
-    def TELL(self) -> str:  # noqa: N802
-        """How its records are told from others: "records have messages with roles"."""
+    def RECOGNISED_BY(self) -> str:  # noqa: N802
+        """What distinguishes its records from others: "records have messages with roles"."""
 
     def recognises(self, record: Json) -> float:
         """How sure it is, from 0 to 1, that a file's first record is of this source."""
@@ -188,8 +188,8 @@ def live(chosen: Importer) -> LiveImporter | None:
     return cast("LiveImporter", chosen) if hasattr(chosen, "read_live") else None
 
 
-def importer(name: str) -> Importer:
-    """The importer of this name: a built-in one, else one of another distribution.
+def find_importer(name: str) -> Importer:
+    """Return the importer of this name: a built-in one, else one of another distribution.
 
     Raises:
         UnknownNameError: there is none.

@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from replaydiff.importers.base import BUILTIN, GROUP, Importer, InputFile, importer
+from replaydiff.importers.base import BUILTIN, GROUP, Importer, InputFile, find_importer
 from replaydiff.importers.reading import Record, records
 from replaydiff.importers.reading.record import GZIP_MAGIC
 from replaydiff.importers.reading.tables import PARQUET_MAGIC
@@ -236,7 +236,7 @@ def detect(file: InputFile) -> Importer:
 
 def importers() -> list[Importer]:
     """All importers: the built-in ones, then those of other distributions that can be loaded."""
-    return [*map(importer, BUILTIN), *_of_other_distributions(tuple(sys.path))]
+    return [*map(find_importer, BUILTIN), *_of_other_distributions(tuple(sys.path))]
 
 
 @cache

@@ -34,7 +34,7 @@ from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "anthropic"
 SUMMARY = "Anthropic Messages logs, JSONL: request/response pairs, conversations, batch results"
-TELL = "records have Anthropic's messages: content blocks, a system prompt beside them, or its answers"
+RECOGNISED_BY = "records have Anthropic's messages: content blocks, a system prompt beside them, or answers"
 
 
 def recognises(record: Json) -> float:

@@ -22,7 +22,7 @@ from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, tot
 
 NAME = "codex"
 SUMMARY = "Codex CLI sessions: rollout files of ~/.codex/sessions"
-TELL = "records are lines of a Codex rollout"
+RECOGNISED_BY = "records are lines of a Codex rollout"
 
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _NOT_TYPED = ("<environment_context>", "<user_instructions>", "<permissions", "# AGENTS.md", "<turn_aborted>")

@@ -23,7 +23,7 @@ from replaydiff.replay.model import Json, Message, Step, StepKind, ToolCall, Tra
 
 NAME = "jsonl"
 SUMMARY = "traces in replaydiff's own format, one JSON object a line"
-TELL = "records have trace_id and started_at"
+RECOGNISED_BY = "records have trace_id and started_at"
 
 FIELDS = {field.name for field in dataclasses.fields(Trace)} | {"tool_path"}
 """Everything a record may have; `source` and `tool_path` come with our own exports."""

@@ -34,7 +34,7 @@ from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "openai"
 SUMMARY = "OpenAI logs, JSONL: chats, Responses, fine-tuning files, request/response pairs, batch output"
-TELL = "records have messages with roles"
+RECOGNISED_BY = "records have messages with roles"
 
 
 def recognises(record: Json) -> float:

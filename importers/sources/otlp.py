@@ -380,7 +380,7 @@ def _pair(value: Json, name: str) -> datetime | None:
 
 NAME = "otlp"
 SUMMARY = "OpenTelemetry spans: OTLP/JSON of a collector, GenAI conventions of any age, Vercel, Logfire"
-TELL = "records are spans of OpenTelemetry"
+RECOGNISED_BY = "records are spans of OpenTelemetry"
 
 _SPAN, _EVENT = "span", "event"
 _SURE = {"otlp": 0.95, "console": 0.8, "javascript": 0.9, "logfire": 0.9}

@@ -91,11 +91,11 @@ def import_files(
     Raises:
         ReplayError: a file cannot be read, or (`strict`) a record cannot be imported.
     """
-    from replaydiff.importers.base import importer
+    from replaydiff.importers.base import find_importer
     from replaydiff.importers.collect import collected, detect
     from replaydiff.importers.ingest import check, ingest
 
-    chosen = None if source == AUTO else importer(source)
+    chosen = None if source == AUTO else find_importer(source)
     with collected(paths) as files:
         groups: dict[str, tuple[Importer, list[InputFile]]] = {}
         for file in files:
@@ -122,7 +122,7 @@ def _report_detected(reader: Importer, files: Sequence[InputFile], channel: Chan
 
     names = [one_line(file.name) for file in files]
     for name in names if len(names) <= _NAMED else [f"{len(names)} files, {names[0]} to {names[-1]}"]:
-        channel.message(f"{name}: detected as {reader.NAME} ({reader.TELL})")
+        channel.message(f"{name}: detected as {reader.NAME} ({reader.RECOGNISED_BY})")
 
 
 def _is_empty(con: DuckDBPyConnection) -> bool:
@@ -146,10 +146,10 @@ def import_live(
     Raises:
         ReplayError: the source has no API, no span is named, or the API refuses.
     """
-    from replaydiff.importers.base import importer, live
+    from replaydiff.importers.base import find_importer, live
     from replaydiff.importers.live import begun, ingest_live, live_id, span
 
-    reader = None if source == AUTO else live(importer(source))
+    reader = None if source == AUTO else live(find_importer(source))
     if reader is None:
         raise InputError(
             f"no file to import; name one, a folder, or - for standard input: `replay import {source} FILE`"
@@ -189,11 +189,11 @@ def import_live(
 
 def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
     """Import rejected records again, after an upgrade or a corrected setting."""
-    from replaydiff.importers.base import importer
+    from replaydiff.importers.base import find_importer
     from replaydiff.importers.ingest import ingest_rejects
 
     with store_with_redaction(store, settings) as (con, redactor):
-        return ingest_rejects(con, importer, source, redactor)
+        return ingest_rejects(con, find_importer, source, redactor)
 
 
 def summary(report: Report) -> Iterator[str]:

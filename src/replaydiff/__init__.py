@@ -17,6 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from replaydiff.diff.result import DiffResult as DiffResult
+    from replaydiff.importers.base import Note as Note
+    from replaydiff.importers.base import RecordError as RecordError
+    from replaydiff.importers.base import Skipped as Skipped
+    from replaydiff.importers.functions import importer as importer
     from replaydiff.replay.api.options import RunOptions as RunOptions
     from replaydiff.replay.api.project import Project as Project
     from replaydiff.replay.api.project import open as open  # noqa: A004
@@ -30,9 +35,13 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import Expectation as Expectation
     from replaydiff.replay.model import Grade as Grade
     from replaydiff.replay.model import Item as Item
+    from replaydiff.replay.model import Message as Message
+    from replaydiff.replay.model import Step as Step
+    from replaydiff.replay.model import StepKind as StepKind
     from replaydiff.replay.model import ToolCall as ToolCall
     from replaydiff.replay.model import Trace as Trace
     from replaydiff.replay.model import Trial as Trial
+    from replaydiff.replay.model import Usage as Usage
 
 _EXPORTS = {
     "Check": "replaydiff.replay.api.results",
@@ -45,12 +54,21 @@ _EXPORTS = {
     "open": "replaydiff.replay.api.project",
     "Expectation": "replaydiff.replay.model",
     "Grade": "replaydiff.replay.model",
+    "DiffResult": "replaydiff.diff.result",
     "Item": "replaydiff.replay.model",
     "JudgeProvider": "replaydiff.replay.llm.own",
+    "Message": "replaydiff.replay.model",
+    "Note": "replaydiff.importers.base",
+    "RecordError": "replaydiff.importers.base",
     "ReplayError": "replaydiff.replay.errors",
+    "Skipped": "replaydiff.importers.base",
+    "Step": "replaydiff.replay.model",
+    "StepKind": "replaydiff.replay.model",
     "ToolCall": "replaydiff.replay.model",
     "Trace": "replaydiff.replay.model",
     "Trial": "replaydiff.replay.model",
+    "Usage": "replaydiff.replay.model",
+    "importer": "replaydiff.importers.functions",
 }
 """Public name → the module that defines it."""
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import atheris  # type: ignore[import-not-found]
 
 with atheris.instrument_imports(include=["replaydiff.importers", "replaydiff.replay.messages"]):
-    from replaydiff.importers.base import BUILTIN, InputFile, Reject, importer
+    from replaydiff.importers.base import BUILTIN, InputFile, Reject, find_importer
     from replaydiff.replay.messages import conversation, read_messages, read_text
 
-    CANDIDATES = [importer(each) for each in BUILTIN]
+    CANDIDATES = [find_importer(each) for each in BUILTIN]
 
 MESSAGES = "messages"
 
@@ -46,7 +46,7 @@ def _records(source: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         place.write_bytes(data)
         file = InputFile(path=str(place), name="f.jsonl", size=len(data), modified=0.0)
-        for found in importer(source).read_files([file]):
+        for found in find_importer(source).read_files([file]):
             assert not (isinstance(found, Reject) and "please report" in found.reason), found.reason
 
     return read

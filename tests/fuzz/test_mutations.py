@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import BUILTIN, Note, Reject, Skipped, importer
+from replaydiff.importers.base import BUILTIN, Note, Reject, Skipped, find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.replay.messages import conversation, read_messages, read_text
 from replaydiff.replay.model import Trace
@@ -41,7 +41,7 @@ def test_mutated_records_give_traces_or_rejects_that_say_why(source: str, tmp_pa
     file.write_text("".join(json.dumps(record) + "\n" for record in [*_mutations(source), *ODD]))
     begun = time.monotonic()
     with collected([str(file)]) as files:
-        found = list(importer(source).read_files(files))
+        found = list(find_importer(source).read_files(files))
     assert time.monotonic() - begun < SECONDS
     assert all(isinstance(one, Trace | Reject | Skipped | Note) for one in found)
     unforeseen = {one.reason for one in found if isinstance(one, Reject) and "please report" in one.reason}
@@ -56,7 +56,7 @@ def test_mutated_records_give_traces_or_rejects_that_say_why(source: str, tmp_pa
 def test_every_importer_has_an_opinion_of_any_record(source: str) -> None:
     for other in BUILTIN:
         for record in [*_mutations(other)[:100], *ODD]:
-            assert 0.0 <= importer(source).recognises(record) <= 1.0
+            assert 0.0 <= find_importer(source).recognises(record) <= 1.0
 
 
 @pytest.mark.parametrize("source", BUILTIN)

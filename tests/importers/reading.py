@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from replaydiff.importers.base import Imported, importer
+from replaydiff.importers.base import Imported, find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.replay.model import Trace
 
@@ -19,7 +19,7 @@ SAMPLE_FILES = sorted(
 def items(source: str, *paths: Path) -> list[Imported]:
     """Everything an importer says of these files."""
     with collected([str(path) for path in paths]) as files:
-        return list(importer(source).read_files(files))
+        return list(find_importer(source).read_files(files))
 
 
 def traces(source: str, *paths: Path) -> list[Trace]:

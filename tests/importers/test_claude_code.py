@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import Note, Reject, Skipped, importer
+from replaydiff.importers.base import Note, Reject, Skipped, find_importer
 from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.replay.model import Trace
@@ -38,7 +38,7 @@ def _file(path: Path, *lines: Any) -> Path:
 
 def _import(store: Path, *paths: Path) -> Report:
     with collected([str(path) for path in paths]) as files, open_store(store) as con:
-        return ingest(con, importer("claude-code"), files)
+        return ingest(con, find_importer("claude-code"), files)
 
 
 def test_what_is_left_out_is_counted_with_its_reason() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import Reject, Skipped, importer
+from replaydiff.importers.base import Reject, Skipped, find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.replay.store.connection import open_store
@@ -31,7 +31,7 @@ def _file(path: Path, *lines: Any) -> Path:
 
 def _import(store: Path, *paths: Path) -> Report:
     with collected([str(path) for path in paths]) as files, open_store(store) as con:
-        return ingest(con, importer("codex"), files)
+        return ingest(con, find_importer("codex"), files)
 
 
 def test_a_prompt_without_an_answer_is_left_out() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import BUILTIN, Reject, divided, importer
+from replaydiff.importers.base import BUILTIN, Reject, divided, find_importer
 from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.redact.redactor import redactor
@@ -24,7 +24,7 @@ IN_PROCESSES = " in processes"
 SOURCES = [name for name in BUILTIN if name not in ("claude-code", "codex")]
 
 
-@pytest.fixture(params=[*SOURCES, *(name + IN_PROCESSES for name in SOURCES if divided(importer(name)))])
+@pytest.fixture(params=[*SOURCES, *(name + IN_PROCESSES for name in SOURCES if divided(find_importer(name)))])
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each source; those that can be read in several processes also in that way."""
     name = str(request.param)
@@ -47,14 +47,14 @@ def _put(record: dict[str, Any], what: str, value: Any) -> None:
 
 def _import(store: Path, source: str, *paths: Path) -> Report:
     with collected([str(path) for path in paths]) as files, open_store(store) as con:
-        return ingest(con, importer(source), files)
+        return ingest(con, find_importer(source), files)
 
 
 def test_says_what_it_is(source: str) -> None:
-    module = importer(source)
+    module = find_importer(source)
     assert source == module.NAME
     assert module.SUMMARY
-    assert module.TELL
+    assert module.RECOGNISED_BY
 
 
 def test_importing_twice_changes_nothing(source: str, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_redacted_twice_changes_nothing_either(source: str, tmp_path: Path) -> N
     for _ in range(2):
         with collected(samples) as files, open_store(tmp_path / "s.duckdb") as con:
             on = redactor(RedactSection(ids=True), tmp_path, Tokens(con))
-            reports.append(ingest(con, importer(source), files, redactor=on))
+            reports.append(ingest(con, find_importer(source), files, redactor=on))
     first, again = reports
     assert (again.new, again.updated, again.unchanged) == (0, 0, first.new)
     with open_store(tmp_path / "s.duckdb", read_only=True) as con:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import BUILTIN, importer
+from replaydiff.importers.base import BUILTIN, find_importer
 from replaydiff.importers.collect import APART, LOOKED_AT, collected, detect
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.errors import InputError
@@ -50,7 +50,7 @@ def test_every_sample_is_known_by_its_own_importer_and_by_no_other(sample: Path)
     assert _detected(sample) == sample.parent.name
     with collected([str(sample)]) as (file,):
         first = next(found.value for found in records(file) if isinstance(found, Record))
-    sure = {name: importer(name).recognises(first) for name in BUILTIN}
+    sure = {name: find_importer(name).recognises(first) for name in BUILTIN}
     others = [value for name, value in sure.items() if name != sample.parent.name]
     assert sure[sample.parent.name] - max(others) >= APART
 
@@ -113,7 +113,7 @@ def test_what_nobody_knows_names_all_sources(tmp_path: Path) -> None:
 
 def test_importers_of_other_distributions_take_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "acme_traces.py").write_text(
-        "NAME, SUMMARY, TELL = 'acme', 'Acme', 'records have an acme'\n"
+        "NAME, SUMMARY, RECOGNISED_BY = 'acme', 'Acme', 'records have an acme'\n"
         "def recognises(record): return 0.9 * ('acme' in record)\n"
         "def read_files(files): return iter(())\n"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from replaydiff.importers import ingest as module
-from replaydiff.importers.base import importer
+from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, get_trace
@@ -27,7 +27,7 @@ def test_an_id_that_comes_in_several_batches_is_counted_once(
     file.write_text("\n".join(map(json.dumps, rows)))
     with collected([str(file)]) as files, open_store(tmp_path / "s.duckdb") as con:
         limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
-        report = module.ingest(con, importer("jsonl"), files)
+        report = module.ingest(con, find_importer("jsonl"), files)
         after = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
         assert after[:3] == limit[:3], "the database gets back what it may use"
         assert count_traces(con) == 4

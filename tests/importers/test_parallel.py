@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import importer
+from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import ONE_PROCESS_BYTES, ingest
 from replaydiff.replay.store.connection import open_store
@@ -47,7 +47,7 @@ def test_blocks_give_what_the_whole_file_gives(
         monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
         monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
         with collected([str(file)]) as files, open_store(tmp_path / f"{name}.duckdb") as con:
-            report = ingest(con, importer("jsonl"), files)
+            report = ingest(con, find_importer("jsonl"), files)
             rows = con.execute("SELECT * EXCLUDE imported_at FROM traces ORDER BY rowid").fetchall()
             rejects = [(reject.line, reject.reason, reject.record) for reject in list_rejects(con)]
         found.append((report, rows, rejects))

@@ -208,7 +208,7 @@ def _steps(answers: Sequence[_AnswerMessage]) -> Iterator[Step]:
 
 NAME = "claude-code"
 SUMMARY = "Claude Code and Agent SDK sessions: files of ~/.claude/projects, stream-json output"
-TELL = "records are lines of a Claude Code session"
+RECOGNISED_BY = "records are lines of a Claude Code session"
 
 _LINE = "line"
 _STREAM = {"system": "subtype", "result": "subtype", "assistant": "message", "user": "message"}

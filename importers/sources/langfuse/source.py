@@ -47,7 +47,7 @@ from replaydiff.replay.model import Json, Trace
 
 NAME = "langfuse"
 SUMMARY = "Langfuse files: observations (API pages, table or blob export), scores, single-trace downloads"
-TELL = "records are observations, traces or scores of Langfuse"
+RECOGNISED_BY = "records are observations, traces or scores of Langfuse"
 
 
 def recognises(record: Json) -> float:

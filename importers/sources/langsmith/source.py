@@ -216,7 +216,7 @@ def _is_of(group: Group, query: Query) -> bool:
 
 NAME = "langsmith"
 SUMMARY = "LangSmith runs: dumps of the API as JSON, bulk exports as Parquet; or live over its API"
-TELL = "records are runs of LangSmith, with run_type and dotted_order"
+RECOGNISED_BY = "records are runs of LangSmith, with run_type and dotted_order"
 
 
 def recognises(record: Json) -> float:

@@ -260,7 +260,7 @@ def _list(value: Json) -> list[Json]:
 
 NAME = "mlflow"
 SUMMARY = "MLflow traces: Trace.to_json(), search_traces() as JSON; or live from a tracking server"
-TELL = "records are traces of MLflow, with info and spans"
+RECOGNISED_BY = "records are traces of MLflow, with info and spans"
 
 
 def recognises(record: Json) -> float:

@@ -279,7 +279,7 @@ def _iso(moment: datetime) -> str:
 
 
 SUMMARY = "Arize Phoenix, live or files: spans of OpenInference, as the API or a data frame gives them"
-TELL = "records are spans or annotations of Phoenix"
+RECOGNISED_BY = "records are spans or annotations of Phoenix"
 
 
 def recognises(record: Json) -> float:

@@ -1,0 +1,93 @@
+"""Importers that are one function: it turns one record of a file into a trace.
+
+@importer("acme", keys=("run", "question"))
+def acme(record):
+    return {"trace_id": record["run"], "started_at": record["at"], "input": record["question"]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.convert import converted
+from replaydiff.importers.fields import kind
+from replaydiff.importers.sources import jsonl
+from replaydiff.replay.model import Json, Trace
+
+Converted = Trace | Mapping[str, Any] | Skipped | Note | None
+"""What the function may return: a trace, or an object in the format of `replay import jsonl`; None leaves the
+record out."""
+Function = Callable[[dict[str, Any]], Converted | Iterable[Converted]]
+ONE = (Trace, Skipped, Note, Mapping)
+LEFT_OUT = "left out by the importer"
+
+
+def importer(name: str, *, keys: Collection[str] = ()) -> Callable[[Function], FunctionImporter]:
+    """Make an importer of a function that converts one record.
+
+    The function gets one record (an object of a JSON, CSV or Parquet file) and returns a `Trace`, an object
+    in the format of `replay import jsonl`, `Skipped(reason)`, or several of these. It rejects a record by
+    raising `RecordError`; so does a missing key. The first line of its docstring is the summary.
+
+    Args:
+        name: what a person types, `replay import NAME`; the same as the name of the entry point.
+        keys: fields that every record has; `auto` recognises records by them. Without any, it never does.
+    """
+
+    def declare(function: Function) -> FunctionImporter:
+        summary = (function.__doc__ or f"records of {name}").strip().splitlines()[0].rstrip(".")
+        return FunctionImporter(name, summary, frozenset(keys), function)
+
+    return declare
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionImporter:
+    """An importer made of a function; see `replaydiff.importers.base.Importer`."""
+
+    NAME: str
+    SUMMARY: str
+    keys: frozenset[str]
+    function: Function
+
+    @property
+    def RECOGNISED_BY(self) -> str:  # noqa: N802 - a constant of the modules that are importers
+        """What distinguishes its records from others."""
+        return f"records have {', '.join(sorted(self.keys))}"
+
+    def recognises(self, record: Json) -> float:
+        """Return 0.95 where the record has all keys, else 0."""
+        known = bool(self.keys) and isinstance(record, dict) and self.keys <= record.keys()
+        return 0.95 if known else 0.0
+
+    def read_files(self, files: Sequence[InputFile]) -> Iterator[Imported]:
+        """Yield what the function makes of each record, and a reject for each that it refuses."""
+        return converted(self.NAME, files, self._convert)
+
+    def _convert(self, record: Json, file: InputFile) -> Iterator[Imported]:
+        if not isinstance(record, dict):
+            raise RecordError(f"a record must be an object, not {kind(record)}")
+        for made in self._returned(record):
+            if isinstance(made, Mapping):
+                for one in jsonl.read(dict(made), file):
+                    yield replace(one, source=self.NAME) if isinstance(one, Trace) else one
+            else:
+                yield Skipped(LEFT_OUT) if made is None else made
+
+    def _returned(self, record: dict[str, Any]) -> list[Converted]:
+        try:
+            found = self.function(record)
+            made = [found] if found is None or isinstance(found, ONE) else list(found)
+        except RecordError:
+            raise
+        except KeyError as error:
+            raise RecordError(f"{error.args[0]} is missing") from None
+        except Exception as error:  # noqa: BLE001 - whatever the function raises is about this one record
+            raise RecordError(f"the importer failed ({type(error).__name__}: {error})") from None
+        for one in made:
+            if one is not None and not isinstance(one, ONE):
+                raise RecordError(f"the importer returned {type(one).__name__}, which is no trace")
+        return made
