@@ -93,6 +93,12 @@ class Attempt:
 
     def ended(self, message: Any, printed: str | None) -> Outcome:
         """The agent has replied."""
+        outcome = self._ended(message, printed)
+        answered = {served.call.name for served in self._served}
+        unpatched = tuple(sign for sign in message.get("unpatched", {}).items() if sign[0] not in answered)
+        return replace(outcome, unpatched=unpatched) if unpatched else outcome
+
+    def _ended(self, message: Any, printed: str | None) -> Outcome:
         failed = message.get("failed")
         if failed is not None:
             return self.failed(

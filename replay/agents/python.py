@@ -29,7 +29,7 @@ from replaydiff.replay.agents.rules import Rules
 from replaydiff.replay.agents.worker import Worker, WorkerDied
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.model import Item, JsonObject, Status, Version
+from replaydiff.replay.model import Item, Json, JsonObject, Rule, Status, Version
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -39,6 +39,8 @@ AFTER_CANCEL_S = 2.0
 """Seconds that an async agent has to give up a trial before its process is ended."""
 TURNS = 3
 """How often a trial is sent again that lost its process before its turn, before it gets one of its own."""
+WATCHED = 20
+"""Trials that are watched for recorded tools that run without passing a patch point."""
 ALONE_LIMIT = 4
 """The most processes for trials that are run again alone."""
 
@@ -71,6 +73,9 @@ class PythonAgent:
         self._packages: dict[str, str] = {}
         self.tools: tuple[str, ...] = ()
         """The tools whose calls are answered here, known once it has started."""
+        self._reached: set[str] = set(rules.live)
+        """Tools that need not be watched: a call of them has come here, or they may run."""
+        self._watches = WATCHED if version.tools else 0
 
     async def start(self) -> None:
         """Start the first worker, which imports the agent."""
@@ -150,6 +155,8 @@ class PythonAgent:
         request: JsonObject = (
             {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_text(item)}
         )
+        if watch := self._watch(item):
+            request["watch"] = watch
         try:
             # Until its turn comes, each trial before it in the same process may take its full time. One that
             # is alone there begins at once, which sets its time.
@@ -171,10 +178,27 @@ class PythonAgent:
             raise
         else:
             printed = await worker.printed() if "failed" in message else None
-            return attempt.ended(message, printed)
+            outcome = attempt.ended(message, printed)
+            self._reached.update(
+                served.call.name for served in outcome.served if served.rule is not Rule.LIVE
+            )
+            return outcome
         if lost and not attempt.stopped and (self._closed or not alone):
             return lost
         return attempt.failed(status, reason, await worker.printed())
+
+    def _watch(self, item: Item) -> dict[str, Json]:
+        """Return the recorded tools to watch for in a trial of the item, with their arguments' names."""
+        has_history = any(message.tool_calls for message in item.messages)
+        # An agent that turns an earlier turn's calls into messages handles their names and arguments, too.
+        if self._watches == 0 or has_history:
+            return {}
+        self._watches -= 1
+        watch: dict[str, Json] = {}
+        for call in item.tape:
+            if call.name not in self._reached:
+                watch.setdefault(call.name, [*sorted(call.args)])
+        return watch
 
     async def _give_up(self, worker: Worker, number: int) -> bool:
         """End a trial that took too long. True where it is certain that it was its own fault."""

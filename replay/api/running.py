@@ -296,6 +296,12 @@ def notes_on(report: RunReport) -> list[str]:
         notes.append(
             f"note: {report.uncounted} trials report no tokens, and they did not count against --max-tokens"
         )
+    for lane, unasked in report.unasked.items():
+        for tool, count in unasked.items():
+            notes.append(
+                f"warning: {tool} was recorded {count} time{'s' * (count > 1)} and asked for 0 times in lane "
+                f"{lane} ({run.lanes[lane].name}); did it run by itself? See docs/security.md"
+            )
     for lane, version in run.lanes.items() if report.recorded is not None else ():
         if lane not in (report.recorded or {}) and lane in report.statuses and _is_replayed(version):
             notes.append(

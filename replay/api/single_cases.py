@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from replaydiff.replay.api.options import settings_with
 from replaydiff.replay.api.running import lanes_of
+from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,9 +58,12 @@ class StartedVersion:
             VersionError: it cannot be resolved, or does not start.
         """
         from replaydiff.replay.clock import utc_now
+        from replaydiff.replay.engine.probe import Probe
         from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
         from replaydiff.replay.model import Lane, RunRecord
 
+        self._stopped: ReplayError | None = None
+        """Why no case is replayed any more: tools do not pass the patch points."""
         self._settings = settings_with(settings, {"new": name})
         self._trials = trials
         lanes = lanes_of({"new": name}, self._settings)
@@ -69,6 +73,7 @@ class StartedVersion:
         self._thread.start()
         self._agents = crew_of(run, self._settings, rules_of(self._settings))
         self._agent = self._agents.agents[Lane.NEW]
+        self._probe = Probe("pytest", lanes, items=0, live=self._agents.live)
         self._version = lanes[Lane.NEW]
         try:
             self._call(start_crew(self._agents))
@@ -81,6 +86,9 @@ class StartedVersion:
 
         All trials must pass, or the share that the case's threshold names. Expectations that only a judge
         can grade are left out.
+
+        Raises:
+            UncontainedError: real tools may have run; later cases are not replayed.
         """
         from replaydiff.diff.expectations import threshold_of
         from replaydiff.diff.graders.registry import free_grades
@@ -119,7 +127,15 @@ class StartedVersion:
         from replaydiff.replay.engine.costs import cost_of
         from replaydiff.replay.model import Lane
 
+        if self._stopped is not None:
+            raise self._stopped
         outcome = self._call(converse(self._agent, item, index))
+        try:
+            # Every case reports its own failure, so a failure that repeats stops nothing.
+            self._probe.add(Lane.NEW, item, outcome, is_last=True)
+        except ReplayError as error:
+            self._stopped = error
+            raise
         cost = cost_of(self._version, outcome, self._settings.prices)
         return outcome.trial("pytest", item.id, Lane.NEW, index, cost_usd=cost)
 

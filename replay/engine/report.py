@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replaydiff.replay.engine.forecast import Forecast
@@ -46,6 +46,9 @@ class RunReport:
     """What was foretold before the trials of this process began; None where nothing was to be run."""
     recorded: dict[Lane, int] | None = None
     """Requests to models that the gateway recorded; None where it did not stand between."""
+
+    unasked: dict[Lane, dict[str, int]] = field(default_factory=dict)
+    """Tools with `effect = "write"` that no trial of a lane called, with how often they were recorded."""
 
     @property
     def paid_usd(self) -> float | None:

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.clock import utc_now
@@ -27,6 +27,7 @@ from replaydiff.replay.engine.forecast import Forecast, forecast
 from replaydiff.replay.engine.items import Source
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.observed import Pairing
+from replaydiff.replay.engine.probe import Probe, UncontainedError
 from replaydiff.replay.engine.recordings import recorded_run
 from replaydiff.replay.engine.report import Progress, RunReport
 from replaydiff.replay.engine.schedule import Pace, provider_of
@@ -40,12 +41,22 @@ from replaydiff.replay.model import Item, JsonObject, Lane, Mode, RunRecord, Sta
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import explained, give_back, open_store, settle
 from replaydiff.replay.store.model_calls import count_model_calls
-from replaydiff.replay.store.runs import create_run, finish_run, get_run, iter_items, latest_run
+from replaydiff.replay.store.runs import (
+    create_run,
+    delete_run,
+    finish_run,
+    first_items,
+    get_run,
+    iter_items,
+    latest_run,
+)
 from replaydiff.replay.store.trials import (
     count_statuses,
     finished_keys,
     spent_tokens,
     spent_usd,
+    unasked_tools,
+    unpatched_calls,
     write_trials,
 )
 from replaydiff.replay.version import VERSION
@@ -54,6 +65,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _log = logging.getLogger(__name__)
+FIRST_ITEMS = 10
+"""The most items of which trials are replayed before the rest, to see that the lanes are contained."""
 _BATCH = 200
 """Items that are read at a time while a run is written down."""
 _SETTLE_AFTER = 5000
@@ -197,6 +210,15 @@ def _go(batch: _Batch, write_down: Callable[[DuckDBPyConnection, RunRecord], Non
         ) from error
 
 
+class _Ended(NamedTuple):
+    """A trial that has ended."""
+
+    item: Item
+    slot: plan.Slot
+    outcome: Outcome
+    tries: int
+
+
 class _Batch:
     """One process's part of a run."""
 
@@ -223,6 +245,10 @@ class _Batch:
         self._done = self._total = self._failed = self._unpriced = self._uncounted = self._tokens = 0
         self._spent = 0.0
         self._running = 0
+        self._is_new = False
+        """The run was begun by this process."""
+        self._opened: dict[str, Item] = {}
+        """Items of which a trial was replayed before the lanes were known to be contained."""
         self._forecast: Forecast | None = None
 
     async def go(self, write_down: Callable[[DuckDBPyConnection, RunRecord], None] | None) -> RunReport:
@@ -240,6 +266,7 @@ class _Batch:
                     self._crew.gateway.open(con)
                 if write_down is not None:
                     write_down(con, self.run)
+                    self._is_new = True
                 self.stored = True
                 if self.run.finished_at is None:
                     await self._replay(con)
@@ -255,9 +282,10 @@ class _Batch:
         ):
             self._count(con)
             tally.tell(self._progress)
-            # Drawn from by a fixed set of tasks: a task a trial would cost more than all else here.
-            slots = self._slots(con)
             try:
+                await self._replay_first(con, journal, tally)
+                # Drawn from by a fixed set of tasks: a task a trial would cost more than all else here.
+                slots = self._slots(con)
                 async with asyncio.TaskGroup() as group:
                     for _ in range(min(self._settings.run.concurrency, self._total - self._done)):
                         group.create_task(self._work(slots, journal, tally))
@@ -303,11 +331,86 @@ class _Batch:
                 if doubt := prices.doubt(model, self._settings.prices):
                     self._hooks.announce(f"note: {doubt}")
 
+    async def _replay_first(self, con: DuckDBPyConnection, journal: Journal, tally: Tally) -> None:
+        """Replay trials of each lane one at a time until it has shown what it must: see `probe`.
+
+        Items with recorded tool calls come first; the blocks that this begins are the first that are ended.
+
+        Raises:
+            UncontainedError: real tools may have run. A new run is removed from the store.
+            RepeatedFailureError: the lane's trials fail in one way; they are not kept.
+        """
+        some_have_tools = any(self.run.lanes[lane].tools for lane in self._replayed)
+        items = first_items(con, self.run.id, FIRST_ITEMS, recorded_calls_first=some_have_tools)
+        self._probe = Probe(
+            self.run.id,
+            {lane: self.run.lanes[lane] for lane in self._replayed},
+            items=len(items),
+            live=self._crew.live,
+        )
+        for lane in () if self._is_new else self._replayed:
+            self._probe.check_earlier(lane, unpatched_calls(con, self.run.id, lane))
+        opened: dict[Lane, list[_Ended]] = {lane: [] for lane in self._replayed}
+        room = asyncio.Semaphore(self._settings.run.concurrency)
+
+        async def replay(item: Item, slot: plan.Slot) -> None:
+            async with room:
+                ended = await self._ended(item, slot)
+            if ended is None:
+                return
+            self._opened[item.id] = item
+            failures = opened[slot.lane]
+            failures.append(ended)
+            left = self._total // len(self._replayed) - self._count_finished(slot.lane) - len(failures)
+            self._probe.add(slot.lane, item, ended.outcome, is_last=left == 0)
+            if self._probe.is_varied(slot.lane):
+                # Trials that all fail alike are kept once it is known that others do not.
+                for one in failures:
+                    self._keep(one, journal, tally)
+                failures.clear()
+
+        try:
+            for item, slots in self._rounds(items):
+                waiting = [slot for slot in slots if not self._probe.is_passed(slot.lane)]
+                if self._is_spent or all(self._probe.is_passed(lane) for lane in self._replayed):
+                    break
+                async with asyncio.TaskGroup() as group:
+                    for slot in waiting:
+                        group.create_task(replay(item, slot))
+        except* UncontainedError:
+            if self._is_new:
+                journal.drain()
+                delete_run(con, self.run.id)
+            raise
+        for failures in opened.values():
+            for one in failures:
+                self._keep(one, journal, tally)
+
+    def _rounds(self, items: Sequence[Item]) -> Iterator[tuple[Item, list[plan.Slot]]]:
+        """A missing trial of each lane for each item, then the next one of each, until none is missing."""
+        left = {item.id: self._missing(item) for item in items}
+        while any(left.values()):
+            for item in items:
+                slots = {slot.lane: slot for slot in reversed(left[item.id])}
+                left[item.id] = [slot for slot in left[item.id] if slots[slot.lane] is not slot]
+                if slots:
+                    yield item, list(slots.values())
+
+    def _count_finished(self, lane: Lane) -> int:
+        return sum(key[1] == lane for key in self._finished)
+
+    def _missing(self, item: Item) -> list[plan.Slot]:
+        """The trials of an item's block that have not finished, in their order."""
+        block = plan.block(item.id, self._replayed, self.run.trials, self.run.seed)
+        return [slot for slot in block if (item.id, str(slot.lane), slot.trial) not in self._finished]
+
     def _slots(self, con: DuckDBPyConnection) -> Iterator[tuple[Item, plan.Slot]]:
         """What is to be replayed, in order. Once the budget or the tokens are spent, no block begins."""
+        for item in self._opened.values():
+            for slot in self._missing(item):
+                yield item, slot
         for item in iter_items(con, self.run.id):
-            block = plan.block(item.id, self._replayed, self.run.trials, self.run.seed)
-            missing = [slot for slot in block if (item.id, str(slot.lane), slot.trial) not in self._finished]
+            missing = [] if item.id in self._opened else self._missing(item)
             if missing and self._is_spent:
                 return
             for slot in missing:
@@ -322,40 +425,51 @@ class _Batch:
 
     async def _work(self, slots: Iterator[tuple[Item, plan.Slot]], journal: Journal, tally: Tally) -> None:
         for item, slot in slots:
-            self._running += 1
-            try:
-                outcome, tries = await self._tried(item, slot)
-            finally:
-                self._running -= 1
-            if outcome.status is Status.CANCELLED:
-                continue
-            known = cost_of(self.run.lanes[slot.lane], outcome, self._settings.prices)
-            # What tools cost that a model played comes on top.
-            cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
-            journal.add(
-                outcome.trial(self.run.id, item.id, slot.lane, slot.trial, cost_usd=cost, attempts=tries),
-                outcome.model_calls,
-            )
-            _log.info(
-                "%s, %s trial %d: %s in %.0f ms%s",
-                item.id,
-                str(slot.lane),
-                slot.trial + 1,
-                outcome.status.value,
-                outcome.latency_ms or 0.0,
-                f": {outcome.reason}" if outcome.reason else "",
-            )
-            self._done += 1
-            self._failed += outcome.status.is_error
-            self._unpriced += known is None
-            self._spent += cost or 0.0
-            if outcome.usage is None:
-                self._uncounted += 1
-            else:
-                self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
-            progress = self._progress
-            tally.tell(progress)
-            self._hooks.progress(progress)
+            ended = await self._ended(item, slot)
+            if ended is not None:
+                self._keep(ended, journal, tally)
+                self._probe.add(slot.lane, item, ended.outcome)
+
+    async def _ended(self, item: Item, slot: plan.Slot) -> _Ended | None:
+        """Replay a trial; None where it was cancelled."""
+        self._running += 1
+        try:
+            outcome, tries = await self._tried(item, slot)
+        finally:
+            self._running -= 1
+        return None if outcome.status is Status.CANCELLED else _Ended(item, slot, outcome, tries)
+
+    def _keep(self, ended: _Ended, journal: Journal, tally: Tally) -> None:
+        """Keep a trial, and count what it took."""
+        item, slot, outcome = ended.item, ended.slot, ended.outcome
+        known = cost_of(self.run.lanes[slot.lane], outcome, self._settings.prices)
+        # What tools cost that a model played comes on top.
+        cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
+        journal.add(
+            outcome.trial(self.run.id, item.id, slot.lane, slot.trial, cost_usd=cost, attempts=ended.tries),
+            outcome.model_calls,
+        )
+        _log.info(
+            "%s, %s trial %d: %s in %.0f ms%s",
+            item.id,
+            str(slot.lane),
+            slot.trial + 1,
+            outcome.status.value,
+            outcome.latency_ms or 0.0,
+            f": {outcome.reason}" if outcome.reason else "",
+        )
+        self._finished.add((item.id, str(slot.lane), slot.trial))
+        self._done += 1
+        self._failed += outcome.status.is_error
+        self._unpriced += known is None
+        self._spent += cost or 0.0
+        if outcome.usage is None:
+            self._uncounted += 1
+        else:
+            self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
+        progress = self._progress
+        tally.tell(progress)
+        self._hooks.progress(progress)
 
     @property
     def _progress(self) -> Progress:
@@ -382,7 +496,9 @@ class _Batch:
                 outcome = line.told(outcome, take_calls=not self.run.lanes[slot.lane].tools)
             tries += 1
             pace.went(outcome)
-            if outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries:
+            is_final = outcome.status is not Status.INFRA_ERROR or tries > self._settings.run.retries
+            # What looks like a failure of the network may be a real tool that ran in vain.
+            if is_final or outcome.unpatched:
                 return outcome, tries
             rest = pace.rest(outcome, tries)
             _log.info(
@@ -406,8 +522,17 @@ class _Batch:
             tokens=spent_tokens(con, self.run.id, self._replayed),
             uncounted=self._uncounted,
             forecast=self._forecast,
+            unasked=self._unasked(con),
             recorded=count_model_calls(con, self.run.id) if self.run.settings.get("record") else None,
         )
+
+    def _unasked(self, con: DuckDBPyConnection) -> dict[Lane, dict[str, int]]:
+        """The tools that write and were never called, by lane, where calls of tools are answered at all."""
+        tools: Any = self.run.settings.get("tools") or {}
+        writing = [name for name, tool in tools.items() if tool["effect"] == "write"]
+        lanes = [lane for lane in self._replayed if self.run.lanes[lane].tools] if writing else []
+        found = {lane: unasked_tools(con, self.run.id, lane, writing) for lane in lanes}
+        return {lane: counts for lane, counts in found.items() if counts}
 
 
 def _pair(

@@ -77,6 +77,8 @@ class Crew:
     simulator: ModelSimulator | None
     gateway: Gateway | None = None
     """Between the agents and their models, where they are recorded or answered from a recording."""
+    live: tuple[str, ...] = ()
+    """Tools that may run."""
     notes: Sequence[str] = ()
     """What a person should be told of them."""
 
@@ -124,7 +126,14 @@ def crew_of(run: RunRecord, settings: Settings, rules: JsonObject) -> Crew:
             )
             distinct.append((version, agent))
         agents[lane] = agent
-    return Crew(agents=agents, lanes=dict(run.lanes), corpus=corpus, simulator=simulator, gateway=gateway)
+    return Crew(
+        agents=agents,
+        lanes=dict(run.lanes),
+        corpus=corpus,
+        simulator=simulator,
+        gateway=gateway,
+        live=tuple(_rule(rules, "live") or ()),
+    )
 
 
 async def start_crew(crew: Crew) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Version
 from replaydiff.replay.store import bulk
+from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.ids import resolve
 from replaydiff.replay.store.text import clean_text, encode
 
@@ -156,6 +157,25 @@ def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
         if len(rows) < _BATCH:
             return
         position += _BATCH
+
+
+def first_items(
+    con: DuckDBPyConnection, run_id: str, number: int, *, recorded_calls_first: bool
+) -> list[Item]:
+    """The first items of a run by position; where it is asked for, those with recorded tool calls first."""
+    has_calls = "json_array_length(item, '$.tape') > 0 DESC NULLS LAST," if recorded_calls_first else ""
+    rows = con.execute(
+        f"SELECT item FROM run_items WHERE run_id = ? ORDER BY {has_calls} position LIMIT ?",
+        [run_id, number],
+    ).fetchall()
+    return [_read_item(text) for (text,) in rows]
+
+
+def delete_run(con: DuckDBPyConnection, run_id: str) -> None:
+    """Remove a run with its items, trials and recorded model calls."""
+    with transaction(con):
+        for table in ("model_calls", "trials", "run_items", "runs"):
+            con.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])
 
 
 def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:

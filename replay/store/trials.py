@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.model import Lane, Score, ServedCall, Status, Trial, Turn, Usage
+from replaydiff.replay.model import Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
 from replaydiff.replay.store import bulk
 from replaydiff.replay.store.text import clean_text, encode
 
@@ -115,6 +115,30 @@ def spent_tokens(con: DuckDBPyConnection, run_id: str, lanes: Collection[Lane]) 
         [run_id, list(lanes)],
     ).fetchall()
     return int(found or 0)
+
+
+def unpatched_calls(con: DuckDBPyConnection, run_id: str, lane: Lane) -> list[tuple[str, str]]:
+    """Item id and tool name of every call in a lane that ran for real, allowed or not."""
+    rows = con.execute(
+        "SELECT item_id, made->>'$.call.name'"
+        " FROM (SELECT item_id, unnest(served->'$[*]') AS made FROM trials WHERE run_id = ? AND lane = ?)"
+        " WHERE made->>'$.rule' = ? ORDER BY ALL",
+        [run_id, str(lane), Rule.LIVE.value],
+    ).fetchall()
+    return [(str(item_id), str(name)) for item_id, name in rows]
+
+
+def unasked_tools(con: DuckDBPyConnection, run_id: str, lane: Lane, tools: Collection[str]) -> dict[str, int]:
+    """Which of these tools a lane never called, with how often its replayed items were recorded with them."""
+    rows = con.execute(
+        "WITH replayed AS (SELECT item_id, served FROM trials WHERE run_id = $run AND lane = $lane)"
+        " SELECT name, count(*) FROM (SELECT unnest(item->>'$.tape[*].name') AS name FROM run_items"
+        " WHERE run_id = $run AND item_id IN (SELECT item_id FROM replayed))"
+        " WHERE name IN (SELECT unnest($tools::VARCHAR[])) AND name NOT IN"
+        " (SELECT unnest(served->>'$[*].call.name') FROM replayed) GROUP BY ALL ORDER BY ALL",
+        {"run": run_id, "lane": str(lane), "tools": list(tools)},
+    ).fetchall()
+    return {str(name): int(count) for name, count in rows}
 
 
 def _row(trial: Trial) -> tuple[Any, ...]:

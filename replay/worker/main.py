@@ -7,9 +7,11 @@ control   in   {"entrypoint", "factory", "tools", "live", "args", "network": hos
                 "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends
-          in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}
+          in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}; with "watch": {tool: [argument]},
+               calls of these tools that pass no patch point are looked for
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
-               or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}
+               or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
+               "unpatched": {tool: function}, what was found by the watch
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         remote,
         replies,
         shapes,
+        watch,
     )
 else:
 
@@ -83,6 +86,7 @@ else:
     tables = _neighbour("tables")
     patch = _neighbour("patch")
     broker = _neighbour("broker")
+    watch = _neighbour("watch")
 
 PACKAGES = (
     "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
@@ -125,6 +129,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._began: set[int] = set()
+        self._watch = watch.Watch()
         self._sending = threading.Lock()
 
     @property
@@ -214,6 +219,7 @@ class Worker:
         try:
             self.patches.renew()
             began = time.perf_counter()
+            self._begin_watch(order)
             value = target.call(order)
             if inspect.isawaitable(value):
                 value = self._wait(value)
@@ -284,6 +290,7 @@ class Worker:
         try:
             self.patches.renew()
             began = time.perf_counter()
+            self._begin_watch(order)
             value = await target.call(order)
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
@@ -297,15 +304,20 @@ class Worker:
         self._began.discard(trial)
         self._finish(trial, took, outcome)
 
+    def _begin_watch(self, order: dict[str, Any]) -> None:
+        if order.get("watch"):
+            self._watch.begin(order["trial"], order["watch"])
+
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
         self.tools.running.discard(trial)
+        unpatched = self._watch.end(trial)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
         refused = calls.REFUSED.pop(trial, None)
         if refused is not None:
             outcome = {"failed": failures.failed("agent_error", refused)}
-        message = {"trial": trial, "ms": took * 1000, **outcome}
+        message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, **outcome}
         try:
             self.send(message)
         except (ValueError, RecursionError, TypeError) as error:

@@ -142,3 +142,13 @@ def test_what_is_wrong_is_one_sentence(words: list[str], sentence: str, shop: Pa
     assert done.returncode != 0
     assert sentence in done.stdout + done.stderr
     assert "Traceback" not in done.stdout
+
+
+def test_a_tool_that_passes_no_patch_point_runs_for_one_case_only(shop: Path) -> None:
+    agent = AGENT.replace("raise RuntimeError(", "print(name, file=open('real', 'a')); return str(")
+    (shop / "shop.py").write_text(agent + "\ndef unused(name, args): ...\n")
+    (shop / "replay.toml").write_text('[agent]\nentrypoint = "shop:run_agent"\ntools = ["shop:unused"]\n')
+    done = _pytest(shop, "--golden", "golden.jsonl")
+    assert done.returncode == 1
+    assert "get_order may have run for real in lane new (.): _exec (shop.py:2)" in done.stdout
+    assert (shop / "real").read_text().splitlines() == ["get_order"]

@@ -81,7 +81,12 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_as_if_undisturbed(project: 
     assert project.journals() == []
 
 
-LARGE = "def call(name, args) -> str: return ''\ndef run_agent(text): return text * 20_000\n"
+LARGE = """
+def call(name, args) -> str: raise SystemError
+def run_agent(text):
+    call("get_order_status", {"order_id": text})
+    return text * 20_000
+"""
 
 
 def test_a_full_disk_loses_no_finished_trial(project: Project) -> None:

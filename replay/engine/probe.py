@@ -1,0 +1,214 @@
+"""What the first trials of a lane must show before the others are started.
+
+A lane whose version names patch points must show that its tool calls reach them, and no lane may fail in one
+way again and again. `Probe` is given every outcome and raises:
+
+`UncontainedError` (exit code 2)
+    a call that the agent reports passed no patch point and is not allowed by `live`; or a recorded tool seems
+    to have run (`Outcome.unpatched`) and no call of it ever reached a patch point; or `TRIALS` trials of
+    items recorded with tool calls ended well and none of them entered a patch point. One such trial
+    proves nothing, since an agent may answer an item without its tools.
+
+`RepeatedFailureError` (exit code 75)
+    the first `TRIALS` trials failed in the same way, on as many items as there are up to that number.
+
+Lanes that differ in nothing but the model share what they have shown: their tools are the same code. A
+version without patch points (`tools = []`, a recording, `messages`) has nothing to show of tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.errors import ExitCode, ReplayError
+from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, Version, VersionKind
+
+TRIALS = 5
+"""Trials of a lane after which it is decided, unless they differ."""
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
+"""What differs between two messages of the same failure: addresses, ids, numbers."""
+
+
+class UncontainedError(ReplayError):
+    """Tool calls of a version do not reach its patch points, so real tools may have run."""
+
+    def __init__(
+        self, lane: Lane, version: Version, tools: Sequence[str], trials: int, evidence: str, fix: str
+    ) -> None:
+        self.lane, self.version = lane, version.name
+        self.tools = tuple(tools)
+        """Names of the tools that may have run for real."""
+        self.trials = trials
+        """Trials that showed it."""
+        self.evidence, self.fix = evidence, fix
+        super().__init__(
+            f"the run was stopped: {_list(self.tools)} may have run for real in lane {lane} "
+            f"({version.name}): {evidence}; {fix}"
+        )
+
+
+class RepeatedFailureError(ReplayError):
+    """The first trials of a lane failed in the same way; they count as not run."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+    def __init__(
+        self, run_id: str, lane: Lane, version: Version, status: Status, reason: str, trials: int
+    ) -> None:
+        self.run_id, self.lane, self.version = run_id, lane, version.name
+        self.status, self.reason, self.trials = status, reason, trials
+        super().__init__(
+            f"the run was stopped: the first {trials} trials of lane {lane} ({version.name}) failed in the "
+            f"same way ({status.value}: {reason}); correct that, then repeat them with "
+            f"`replay run --resume {run_id}`, or start a new run if the version itself must change"
+        )
+
+
+class Probe:
+    """What the trials of a run's lanes have shown so far."""
+
+    def __init__(
+        self, run_id: str, lanes: Mapping[Lane, Version], *, items: int, live: Collection[str]
+    ) -> None:
+        """Nothing was shown yet.
+
+        Args:
+            run_id: the run.
+            lanes: the lanes that are replayed.
+            items: how many items are replayed. Those with recorded tool calls come first, if there are any.
+            live: tools that may run.
+        """
+        self._run_id, self._lanes, self._live = run_id, lanes, frozenset(live)
+        self._has_recordings = False
+        self._most_items = min(TRIALS, items)
+        self._failures: dict[Lane, list[tuple[Item, Outcome]]] = {lane: [] for lane in lanes}
+        self._varied: set[Lane] = set()
+        """Lanes of which a trial did not fail, or two failed in different ways."""
+        self._code = {lane: _without_model(version) for lane, version in lanes.items()}
+        self._contained: list[Version] = []
+        """Versions, but for their model, that entered a patch point."""
+        self._silent: dict[Lane, list[Item]] = {lane: [] for lane in lanes}
+        """Items with recorded calls that were answered without one."""
+
+    def is_passed(self, lane: Lane) -> bool:
+        """Whether the lane has shown what it must."""
+        return self.is_varied(lane) and self._is_contained(lane)
+
+    def is_varied(self, lane: Lane) -> bool:
+        """Whether the lane's trials do not all fail in one way."""
+        return lane in self._varied
+
+    def add(self, lane: Lane, item: Item, outcome: Outcome, *, is_last: bool = False) -> None:
+        """Take in how a trial ended.
+
+        Args:
+            lane: its lane.
+            item: what was replayed.
+            outcome: how it ended.
+            is_last: no other trial of the lane is missing, so that a stop would save nothing.
+
+        Raises:
+            UncontainedError: tools may run for real.
+            RepeatedFailureError: this failure would come again and again.
+        """
+        if outcome.status is Status.CANCELLED:
+            return
+        self._has_recordings = self._has_recordings or bool(item.tape)
+        if self._lanes[lane].tools:
+            self._check_containment(lane, item, outcome)
+        if not self.is_varied(lane):
+            self._check_failures(lane, item, outcome, is_last=is_last)
+
+    def check_earlier(self, lane: Lane, ran: Sequence[tuple[str, str]]) -> None:
+        """Look at the calls that ran for real before the run was resumed: item id and tool name of each.
+
+        Raises:
+            UncontainedError: one of them was not allowed.
+        """
+        reported = [(item, name) for item, name in ran if name not in self._live]
+        if reported and self._lanes[lane].tools:
+            evidence = f"the agent reported it for item {reported[0][0]}, and the call passed no patch point"
+            raise self._uncontained(lane, list(dict.fromkeys(name for _, name in reported)), 1, evidence)
+
+    def _is_contained(self, lane: Lane) -> bool:
+        has_to_show = self._has_recordings and bool(self._lanes[lane].tools)
+        return not has_to_show or self._code[lane] in self._contained
+
+    def _check_containment(self, lane: Lane, item: Item, outcome: Outcome) -> None:
+        passed = [
+            call for call in outcome.served if call.rule is not Rule.LIVE or call.call.name in self._live
+        ]
+        reported = [call.call.name for call in outcome.served if call not in passed]
+        if reported:
+            evidence = f"the agent reports it for item {item.id}, and the call passed no patch point"
+            raise self._uncontained(lane, list(dict.fromkeys(reported)), 1, evidence)
+        if outcome.unpatched:
+            names = [name for name, _ in outcome.unpatched]
+            evidence = (
+                f"{outcome.unpatched[0][1]} was called for item {item.id}, and the call passed no patch point"
+            )
+            raise self._uncontained(lane, names, 1, evidence)
+        if passed and not self._is_contained(lane):
+            self._contained.append(self._code[lane])
+        if outcome.status is not Status.OK or not item.tape or self._is_contained(lane):
+            return
+        silent = self._silent[lane]
+        silent.append(item)
+        if len(silent) >= TRIALS:
+            tools = list(dict.fromkeys(call.name for one in silent for call in one.tape))
+            evidence = (
+                f"{len(silent)} trials of items that were recorded with tool calls passed no patch point"
+            )
+            raise self._uncontained(lane, tools, len(silent), evidence)
+
+    def _check_failures(self, lane: Lane, item: Item, outcome: Outcome, *, is_last: bool) -> None:
+        failures = self._failures[lane]
+        if outcome.status.is_error:
+            failures.append((item, outcome))
+        if not outcome.status.is_error or len({_kind(*failure) for failure in failures}) > 1:
+            self._varied.add(lane)
+            return
+        items = {failed.id for failed, _ in failures}
+        if len(failures) >= TRIALS and len(items) >= self._most_items and not is_last:
+            raise RepeatedFailureError(
+                self._run_id, lane, self._lanes[lane], outcome.status, outcome.reason or "", len(failures)
+            )
+
+    def _uncontained(self, lane: Lane, tools: Sequence[str], trials: int, evidence: str) -> UncontainedError:
+        version = self._lanes[lane]
+        return UncontainedError(lane, version, tools, trials, evidence, _fix(version))
+
+
+def _without_model(version: Version) -> Version:
+    args: JsonObject = {name: value for name, value in version.args.items() if name != "model"}
+    return replace(version, name="", args=args)
+
+
+def _kind(item: Item, outcome: Outcome) -> tuple[Status, str]:
+    """What makes two failures the same: their status, and their reason without what varies."""
+    reason = outcome.reason or ""
+    for own in sorted({item.input, item.id}, key=len, reverse=True):
+        reason = reason.replace(own, "…") if own else reason
+    return outcome.status, _VARYING.sub("…", reason)
+
+
+def _fix(version: Version) -> str:
+    if version.kind is not VersionKind.PYTHON:
+        return (
+            "have it ask the tape for every tool call (docs/versions.md), name a tool that may run in `live` "
+            "of [agent], or write tools = [] if it has none or all may run"
+        )
+    points = ", ".join(version.tools)
+    return (
+        f"the patch points are {points}: name the function that runs the tools in `tools` of [agent] in "
+        "replay.toml, name a tool that may run in `live`, or write tools = [] if it has none or all may run"
+    )
+
+
+def _list(names: Sequence[str], most: int = 6) -> str:
+    """Return names as a list in prose."""
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

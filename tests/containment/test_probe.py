@@ -1,0 +1,325 @@
+"""A run stops before real tools run for every item, and before one failure repeats for every item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from replaydiff.replay.model import ToolCall
+from tests.commands.conftest import Replay
+from tests.engine.project import Project, order
+
+CANARY = """
+import pathlib
+def real(text):
+    with (pathlib.Path(__file__).parents[1] / "real").open("a") as file:
+        print(text, file=file)
+    return "the real tool ran"
+"""
+BY_NAME = (
+    CANARY
+    + """
+def unused(name, args): ...
+def get_order_status(order_id): return real(order_id)
+def run_agent(text): return get_order_status(text)
+"""
+)
+BY_TABLE = (
+    CANARY
+    + """
+def unused(name, args): ...
+def dispatch(name, args): return TABLE[name](**args)
+TABLE = {"get_order_status": lambda order_id: real(order_id)}
+def run_agent(text): return dispatch("get_order_status", {"order_id": text})
+"""
+)
+BY_METHOD = (
+    CANARY
+    + """
+def unused(name, args): ...
+class Tools:
+    async def call_tool(self, name, arguments=None): return real(arguments["order_id"])
+async def run_agent(text): return await Tools().call_tool("get_order_status", arguments={"order_id": text})
+"""
+)
+IN_A_THREAD = (
+    CANARY
+    + """
+import threading
+def unused(name, args): ...
+def get_order_status(order_id): real(order_id)
+def run_agent(text):
+    thread = threading.Thread(target=get_order_status, args=(text,)); thread.start(); thread.join()
+    return "done"
+"""
+)
+THAT_RAISES = (
+    CANARY
+    + """
+def unused(name, args): ...
+def get_order_status(order_id): real(order_id); raise ConnectionError("no database")
+def run_agent(text): return get_order_status(text)
+"""
+)
+REPORTED = (
+    CANARY
+    + """
+def unused(name, args): ...
+def hidden(it): real(it)
+def run_agent(text):
+    hidden(text)
+    return {"text": "done", "tool_calls": [{"name": "get_order_status", "args": {"order_id": text}}]}
+"""
+)
+UNSEEN = (
+    CANARY
+    + """
+def unused(name, args): ...
+def hidden(it): real(it)
+def run_agent(text):
+    hidden(text)
+    return "done"
+"""
+)
+ONE_OF_TWO = (
+    CANARY
+    + """
+def unused(name, args): return "shipped"
+def cancel_order(order_id): return real(order_id)
+def run_agent(text): return unused("get_order_status", {"order_id": text}) + cancel_order(order_id=text)
+"""
+)
+SETTINGS = '[agent]\nentrypoint = "app.agent:run_agent"\ntools = ["app.agent:unused"]\n'
+
+
+@pytest.fixture
+def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    project = Project(tmp_path / "shop")
+    project.settings(SETTINGS)
+    project.sample(12)
+    monkeypatch.chdir(project.folder)
+    return project
+
+
+def real_calls(project: Project) -> int:
+    file = project.folder / "real"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+@pytest.mark.parametrize(
+    ("agent", "evidence"),
+    [
+        (BY_NAME, "get_order_status (app/agent.py:9) was called for item order-"),
+        (BY_TABLE, "dispatch (app/agent.py:9) was called for item order-"),
+        (BY_METHOD, "call_tool (app/agent.py:10) was called for item order-"),
+        (IN_A_THREAD, "get_order_status (app/agent.py:10) was called for item order-"),
+        (THAT_RAISES, "get_order_status (app/agent.py:9) was called for item order-"),
+        (REPORTED, "the agent reports it for item order-"),
+    ],
+    ids=["named", "dispatched", "async method", "thread", "raises", "reported"],
+)
+def test_a_tool_that_no_patch_point_stands_before_runs_once(
+    replay: Replay, project: Project, agent: str, evidence: str
+) -> None:
+    project.write("v1", agent)
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "2", "--concurrency", "8")
+    assert (done.code, real_calls(project), project.runs()) == (2, 1, []), done.err
+    *_, error = done.err.splitlines()
+    assert error.startswith(
+        f"error: the run was stopped: get_order_status may have run for real in lane new (.): {evidence}"
+    )
+    assert "the patch points are app.agent:unused: name the function that runs the tools in `tools`" in error
+
+
+def test_each_lane_is_stopped_after_its_first_trial(replay: Replay, project: Project) -> None:
+    project.commit("v1", BY_NAME)
+    project.write("v2", BY_TABLE)
+    done = replay("run", "--old", "git:v1", "--new", ".", "--aa", "--sample", "october")
+    assert (done.code, project.runs()) == (2, [])
+    assert real_calls(project) <= 3
+
+
+def test_a_tool_beside_the_patched_ones_runs_once(replay: Replay, project: Project) -> None:
+    calls = (
+        ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped"),
+        ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled"),
+    )
+    project.traces(
+        [order(number, trace_id=f"two-{number}", input="7", tool_calls=calls) for number in range(8)]
+    )
+    assert replay("sample", "--month", "2026-10", "--where", "input = '7'", "--name", "two").code == 0
+    project.write("v1", ONE_OF_TWO)
+    done = replay("run", "--new", ".", "--sample", "two")
+    assert (done.code, real_calls(project)) == (2, 1)
+    assert "cancel_order may have run for real in lane new (.): cancel_order (app/agent.py:9)" in done.err
+
+
+def test_without_any_sign_five_silent_trials_stop_the_run(replay: Replay, project: Project) -> None:
+    project.write("v1", UNSEEN)
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "3", "--concurrency", "8")
+    assert (done.code, real_calls(project), project.runs()) == (2, 5, [])
+    assert "5 trials of items that were recorded with tool calls passed no patch point" in done.err
+
+
+SOME_WITHOUT_TOOLS = """
+def call(name, args): raise SystemError
+def run_agent(text):
+    if int(text.removeprefix("order-")) % 4:
+        return "I would rather not look it up"
+    return call("get_order_status", {"order_id": text})
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_agent_that_answers_items_without_its_tools_is_not_stopped(
+    replay: Replay, project: Project, seed: int
+) -> None:
+    project.settings(SETTINGS.replace("unused", "call"))
+    project.write("v1", SOME_WITHOUT_TOOLS.replace("% 4", "% 2"))
+    done = replay("run", "--new", ".", "--sample", "october", "--seed", str(seed))
+    assert (done.code, len(project.trials())) == (0, 12), done.err
+
+
+def test_a_model_that_needs_no_tools_is_not_stopped_where_the_same_code_reaches_them(
+    replay: Replay, project: Project
+) -> None:
+    agent = SOME_WITHOUT_TOOLS.replace("(text):", "(text, model='old'):").replace(
+        'int(text.removeprefix("order-")) % 4', "model == 'new'"
+    )
+    project.settings(SETTINGS.replace("unused", "call"))
+    project.write("v1", agent)
+    done = replay("run", "--old", ".", "--new", "model=new", "--sample", "october")
+    assert (done.code, len(project.trials())) == (0, 24), done.err
+
+
+@pytest.mark.parametrize("tools", ["tools = []", 'tools = ["app.agent:unused"]\nlive = ["get_order_status"]'])
+def test_tools_that_may_run_run(replay: Replay, project: Project, tools: str) -> None:
+    project.settings(SETTINGS.replace('tools = ["app.agent:unused"]', tools))
+    project.write("v1", REPORTED)
+    assert replay("run", "--new", ".", "--sample", "october").code == 0
+    assert real_calls(project) == 12
+
+
+def test_items_without_recorded_calls_prove_nothing(replay: Replay, project: Project) -> None:
+    project.traces(
+        [order(number, trace_id=f"none-{number}", input="hi", tool_calls=()) for number in range(8)]
+    )
+    assert replay("sample", "--month", "2026-10", "--where", "input = 'hi'", "--name", "none").code == 0
+    project.write("v1", "def unused(name, args): ...\ndef run_agent(text): return text\n")
+    assert replay("run", "--new", ".", "--sample", "none").code == 0
+
+
+# --- failures that would repeat ---
+
+BROKEN = """
+import os, pathlib
+def call(name, args): raise SystemError
+def run_agent(text):
+    with pathlib.Path("tried").open("a") as file:
+        print(text, file=file)
+    if not pathlib.Path("mended").exists():
+        raise ValueError(f"422 Field required: message (request {os.urandom(8).hex()}, {text})")
+    return call("get_order_status", {"order_id": text})
+"""
+
+
+def test_a_failure_that_repeats_stops_the_run_and_is_repeated_when_it_is_resumed(
+    replay: Replay, project: Project
+) -> None:
+    project.settings(SETTINGS.replace("unused", "call"))
+    (project.folder / ".gitignore").write_text(".replay/\n__pycache__/\ntried\nmended\n")
+    project.write("v1", BROKEN)
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "3", "--concurrency", "8")
+    run = project.run()
+    assert (done.code, project.trials()) == (75, [])
+    assert len((project.folder / "tried").read_text().splitlines()) == 5
+    assert (
+        "the first 5 trials of lane new (.) failed in the same way (agent_error: ValueError: 422 Field required"
+        in done.err
+    )
+    assert f"`replay run --resume {run.id}`" in done.err
+    (project.folder / "mended").touch()
+    assert replay("run", "--resume", run.id).code == 0
+    assert {trial.status.value for trial in project.trials()} == {"ok"}
+    assert len(project.trials()) == 36
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["int(text[6:]) % 4", "int(text[6:]) in (1, 2, 3, 4)"],
+    ids=["three of four", "the first ones"],
+)
+def test_an_agent_that_fails_on_some_items_is_not_stopped(
+    replay: Replay, project: Project, condition: str
+) -> None:
+    agent = f"""
+def call(name, args): raise SystemError
+def run_agent(text):
+    if {condition}:
+        raise KeyError("status")
+    return call("get_order_status", {{"order_id": text}})
+"""
+    project.settings(SETTINGS.replace("unused", "call"))
+    project.write("v1", agent)
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "2")
+    assert (done.code, len(project.trials())) == (3, 24), done.err
+
+
+def test_an_item_that_always_fails_is_not_taken_for_a_lane_that_does(
+    replay: Replay, project: Project
+) -> None:
+    project.settings(SETTINGS.replace("unused", "call"))
+    agent = SOME_WITHOUT_TOOLS.replace("% 4:", "!= 99:").replace('return "I would rather', "raise KeyError #")
+    project.write("v1", agent.replace("!= 99", "== 3"))
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "8")
+    assert (done.code, len(project.trials())) == (3, 96), done.err
+
+
+# --- what is known only later ---
+
+LATER = REPORTED.replace(
+    "def run_agent(text):",
+    'def run_agent(text):\n    if text != "order-3":\n        return unused("get_order_status", {"order_id": text})',
+)
+
+
+def test_a_later_call_past_the_patch_points_ends_the_run_and_is_not_repeated(
+    replay: Replay, project: Project
+) -> None:
+    project.write("v1", LATER)
+    done = replay("run", "--new", ".", "--sample", "october", "--seed", "5", "--concurrency", "1")
+    assert (done.code, real_calls(project)) == (2, 1)
+    assert "get_order_status may have run for real in lane new (.): the agent reports it" in done.err
+    kept = {trial.item_id for trial in project.trials()}
+    assert "order-3" in kept
+    again = replay("run", "--resume")
+    assert (again.code, real_calls(project)) == (2, 1)
+    assert "the agent reported it for item order-3" in again.err
+    assert {trial.item_id for trial in project.trials()} == kept
+
+
+def test_a_recorded_tool_that_writes_and_is_never_asked_for_is_named(
+    replay: Replay, project: Project
+) -> None:
+    calls = (
+        ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped"),
+        ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled"),
+    )
+    project.traces(
+        [order(number, trace_id=f"two-{number}", input="7", tool_calls=calls) for number in range(8)]
+    )
+    assert replay("sample", "--month", "2026-10", "--where", "input = '7'", "--name", "two").code == 0
+    project.write(
+        "v1",
+        'def unused(name, args): ...\ndef run_agent(text): return unused("get_order_status", {"order_id": text})',
+    )
+    project.settings(SETTINGS + '[tools.cancel_order]\neffect = "write"\n')
+    done = replay("run", "--new", ".", "--sample", "two", "--trials", "2")
+    assert done.code == 0
+    assert (
+        "warning: cancel_order was recorded 8 times and asked for 0 times in lane new (.); did it run by itself?"
+        in done.err
+    )
+    project.settings(SETTINGS + '[tools.get_order_status]\neffect = "write"\n')
+    assert "asked for 0 times" not in replay("run", "--new", ".", "--sample", "two").err
