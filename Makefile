@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test lint types docs lock bench frameworks clean
+.PHONY: help setup demo test quick lint types docs lock bench frameworks clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 setup: $(READY) ## Make the virtual environment in .venv, from the lock file
 
@@ -23,6 +23,15 @@ demo: setup ## The whole job on bundled traces, with no credentials
 
 test: setup ## Run the tests
 	$(BIN)/pytest -n auto
+
+# The rooms that compute on values alone: no store, no process.
+QUICK := tests/messages tests/tape tests/model tests/test_align.py tests/engine/test_schedule.py \
+  tests/llm/test_prices.py tests/diff/test_arguments.py tests/diff/test_matching.py tests/diff/test_split.py \
+  tests/diff/test_statistics.py tests/diff/test_tool_calls.py tests/diff/test_verdicts.py \
+  tests/diff_judge/test_family.py tests/diff_judge/test_votes.py tests/reports/test_numbers.py
+
+quick: setup ## Run the tests of the pure rooms, in seconds
+	$(BIN)/pytest -m "not oracle" --hypothesis-profile=quick $(QUICK)
 
 lint: setup ## Check style and the arrows between packages
 	$(BIN)/ruff check .

@@ -31,6 +31,7 @@ TOGETHER = {
 settings.register_profile(
     "replaydiff", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("quick", settings.get_profile("replaydiff"), max_examples=15)
 settings.load_profile("replaydiff")
 
 PACKAGES = ("replay", "importers", "diff", "cases", "reports")

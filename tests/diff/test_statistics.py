@@ -26,6 +26,7 @@ def test_standard_error_of_single_items_is_that_of_the_mean() -> None:
     assert paired.standard_error(singles(deltas)) == pytest.approx(stats.sem(deltas))
 
 
+@pytest.mark.oracle
 def test_standard_error_of_clusters_is_that_of_statsmodels() -> None:
     import statsmodels.api as sm
 
@@ -133,6 +134,7 @@ def test_weighted_mean() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+@pytest.mark.oracle
 def test_corrections_are_those_of_statsmodels(p_values: list[float]) -> None:
     from statsmodels.stats.multitest import multipletests
 
