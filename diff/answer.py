@@ -20,7 +20,9 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from scipy.special import ndtr, ndtri
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import case_verdict, is_quarantined
@@ -63,6 +65,23 @@ class Conclusion:
     answer: Answer
     reason: str
     next: str
+
+
+def by_labels(metric: MetricDelta) -> MetricDelta:
+    """Return a judge's figures as its labelled pairs correct them; every other metric as it is.
+
+    The p-value is that of a normal estimate with the corrected interval. What trials without a score could
+    have made of the judge's own change widens the interval.
+    """
+    if metric.labels is None:
+        return metric
+    delta, low, high = metric.labels.corrected
+    half = (high - low) / 2
+    z = abs(delta) / half * float(ndtri(0.975)) if half else 0.0
+    if metric.bounds is not None and metric.delta is not None:
+        low += min(0.0, metric.bounds[0] - metric.delta)
+        high += max(0.0, metric.bounds[1] - metric.delta)
+    return replace(metric, delta=delta, ci=(low, high), p=float(2 * ndtr(-z)))
 
 
 def decide(evidence: Evidence) -> Conclusion:

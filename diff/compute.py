@@ -21,7 +21,7 @@ from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.expectations import case_groups
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.graders.base import PAIRWISE
-from replaydiff.diff.judge.calibration import JudgeStatus, judge_status
+from replaydiff.diff.judge.calibration import JudgeStatus, corrected_by_labels, judge_status
 from replaydiff.diff.judge.judge import self_preference_warning, versions_of
 from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying, metric_names
 from replaydiff.diff.ranking import ranked
@@ -149,7 +149,7 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
         for name in names
     }
     for name in asked.stored.judges & found.keys():
-        found[name] = _with_labels(name, found[name], asked, read)
+        found[name] = _with_labels(name, found[name], asked, comparison)
 
     items = _verdicts(run, read.blocks, found, asked.cases.case_threshold)
     counts = _counts(read.items, items)
@@ -162,7 +162,7 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
     given = answers.decide(
         answers.Evidence(
             comparison=comparison,
-            metrics=deltas,
+            metrics={name: answers.by_labels(delta) for name, delta in deltas.items()},
             unknown_noise=unknown,
             items=items,
             counts=counts,
@@ -202,10 +202,16 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
     )
 
 
-def _with_labels(name: str, metric: MetricResult, asked: _Asked, read: RunData) -> MetricResult:
-    """The judge's metric with its calibration, and where its uncertainty comes from."""
-    votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in read.blocks]
-    delta = replace(metric.delta, calibration=asked.judge.document, split=split_variance(votes))
+def _with_labels(name: str, metric: MetricResult, asked: _Asked, comparison: Comparison) -> MetricResult:
+    """The judge's metric with its calibration, labels and sources of uncertainty."""
+    blocks = comparison.read.blocks
+    votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in blocks]
+    delta = replace(
+        metric.delta,
+        calibration=asked.judge.document,
+        labels=corrected_by_labels(comparison, asked.judge) if comparison.has_both_lanes else None,
+        split=split_variance(votes),
+    )
     return replace(metric, delta=delta)
 
 

@@ -113,6 +113,18 @@ class ItemVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabelEvidence:
+    """What hand labels make of a judge's change."""
+
+    n: int
+    """Labelled pairs: an old and a new answer to one item."""
+    agreement: dict[str, float]
+    """Share of the labels that the judge agrees with, by lane `old` and `new`."""
+    corrected: tuple[float, float, float]
+    """The change as judge and labels give it together, and both ends of its interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDelta:
     """One metric over the run."""
 
@@ -150,6 +162,8 @@ class MetricDelta:
     """pass@k by lane: the chance that at least one of k trials of an item passes."""
     calibration: JsonObject | None = None
     """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
+    labels: LabelEvidence | None = None
+    """Of the judge: what hand labels make of its change; None without labelled pairs."""
     split: VarianceSplit | None = None
     """Of the judge: where the change's uncertainty comes from; None of one lane, and for other metrics."""
 

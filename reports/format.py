@@ -38,6 +38,7 @@ from replaydiff.diff.result import (
     DiffResult,
     ItemMetric,
     ItemVerdict,
+    LabelEvidence,
     MetricDelta,
     Noise,
     RankedMetric,
@@ -307,6 +308,8 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
     notes = []
     if name == "judge" or metric.calibration is not None:
         notes.append(_calibration(metric))
+    if metric.labels is not None:
+        notes.append(_corrected(metric.labels))
     if brief:
         return notes
     if not metric.gated:
@@ -369,6 +372,12 @@ def _calibration(metric: MetricDelta) -> str:
         if isinstance(labels, int):
             text += f" of {count(labels)} labels"
     return text
+
+
+def _corrected(labels: LabelEvidence) -> str:
+    """The change as judge and labels give it together; its interval decides."""
+    delta, low, high = labels.corrected
+    return f"corrected by {plural(labels.n, 'labelled pair')}: {change(delta)} {interval((low, high))}"
 
 
 def _pass_k(metric: MetricDelta) -> list[str]:

@@ -1,18 +1,26 @@
 """The agreement of the judge with hand labels, and whether it may decide.
 
 Filled sheets give a calibration. A row's key names run, item, lane and trial, so sheets find their runs by
-themselves; those of several runs count together where one judge graded them. Rows that people label
-differently are left out of the comparison with the judge and count between the people alone.
+themselves; those of several runs count together where one judge graded them. Where people label a row
+differently the majority counts; without one the row is left out of the comparison with the judge and counts
+between the people alone.
+
+A judge may gate where at least `[gate] labels` labels say so, in the old lane and in the new one each: the
+one-sided lower 95 % bound (Wilson) of its agreement reaches `[gate] agreement` and lies above what a judge
+would reach that always gives the most frequent label, and the one-sided lower 95 % bound of kappa lies above
+0.4. Labelled pairs, an old and a new answer to one item, also correct the change it reports
+(`corrected_by_labels`).
 
 Each judge has a file of its own in the folder `[judge] calibration`, under version control, named by a hash
 of model, prompt hash and rubric hash: when one of them changes, another file counts, and so none until labels
 are read again. It is JSON: `model`, `prompt_hash`, `rubric_hash`, `agreement` (0..1), `labels` (how many),
-`kappa` and more.
+`kappa`, `lanes`, `pairs` and more.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -21,18 +29,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.graders.base import JUDGE
 from replaydiff.diff.judge import labels
 from replaydiff.diff.judge.labels import JudgedResponse
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.reading import StoredGrades
-from replaydiff.diff.statistics.agreement import agreement
+from replaydiff.diff.result import GradedTrial, LabelEvidence
+from replaydiff.diff.statistics.agreement import Agreement, agreement
+from replaydiff.diff.statistics.prediction_powered import Judged, Labelled, corrected_change
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Grade, JsonObject
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.model import Grade, JsonObject, Lane
+from replaydiff.replay.settings import GateSection, Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+LEAST_KAPPA = 0.4
+"""What the lower bound of kappa must exceed: above it agreement is "moderate" (Landis & Koch 1977)."""
+SIDES = ("old", "new")
+IDENTITY = ("model", "prompt_hash", "rubric_hash")
+"""What of a calibration names the judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +61,36 @@ class JudgeStatus:
     """Why it may not decide, in a sentence."""
     document: JsonObject | None = field(default=None)
     """The calibration as reports show it; None where none speaks for these grades."""
+    pairs: tuple[LabelledPair, ...] = ()
+    """The labelled pairs that correct its change."""
+
+
+class LabelledPair(msgspec.Struct, frozen=True):
+    """Labels of an old and a new answer to one item, and what the judge gave them: changes of 0..1 scores."""
+
+    run: str
+    item: str
+    lane: str
+    """The new lane."""
+    label: float
+    """Label of the new answer less that of the old one, each in points of 3."""
+    judge: float
+
+
+class LaneAgreement(msgspec.Struct):
+    """The judge beside the labels of one lane."""
+
+    labels: int
+    agreement: float
+    agreement_low: float
+    """One-sided lower 95 % bound."""
+    constant: float
+    """What a judge would reach that always gives the lane's most frequent label."""
+    kappa: float | None = None
+    kappa_low: float | None = None
+    higher: int = 0
+    """Labels that the judge exceeds."""
+    lower: int = 0
 
 
 class _CalibrationFile(msgspec.Struct):
@@ -53,6 +100,8 @@ class _CalibrationFile(msgspec.Struct):
     agreement: float
     labels: int
     kappa: float | None = None
+    lanes: dict[str, LaneAgreement] = {}
+    pairs: tuple[LabelledPair, ...] = ()
 
 
 def judge_hash(model: str, prompt_hash: str, rubric_hash: str) -> str:
@@ -84,14 +133,119 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
             "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
-    gate = settings.gate
-    if found.agreement < gate.agreement or found.labels < gate.labels:
-        return JudgeStatus(
-            complaint=f"the judge agrees with {found.agreement:.0%} of {found.labels} hand labels, and it "
-            f"takes {gate.agreement:.0%} of at least {gate.labels}: its figures do not gate",
-            document=document,
+    document["pairs"] = len(found.pairs)
+    graded = {_side(lane) for (_, lane, _), grades in stored.by_trial.items() if JUDGE in grades}
+    complaint = gate_complaint(found.labels, found.lanes, sorted(graded), settings.gate)
+    return JudgeStatus(
+        may_gate=complaint is None,
+        complaint=complaint and f"{complaint}: the judge's figures do not gate",
+        document=document,
+        pairs=found.pairs,
+    )
+
+
+def gate_complaint(
+    total: int, lanes: Mapping[str, LaneAgreement], needed: Sequence[str], gate: GateSection
+) -> str | None:
+    """Return why labels do not let a judge gate, in a clause; None where they do.
+
+    Args:
+        total: how many labels there are.
+        lanes: the agreement in the lanes `old` and `new`.
+        needed: the lanes that the judge is to speak for.
+        gate: the limits.
+    """
+    if total < gate.labels:
+        return f"the judge has {total} hand labels, and it takes {gate.labels}"
+    for lane in needed:
+        found = lanes.get(lane)
+        if found is None:
+            return f"no answer of lane {lane} has a hand label; label pairs with `replay calibrate`"
+        at_least = (
+            f"in lane {lane} the judge agrees with {found.agreement:.0%} of {found.labels} labels, that is "
+            f"with at least {found.agreement_low:.0%} at 95 % confidence"
         )
-    return JudgeStatus(may_gate=True, document=document)
+        if found.agreement_low < gate.agreement:
+            return f"{at_least}, and it takes {gate.agreement:.0%}"
+        if found.agreement_low <= found.constant:
+            return f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
+        if found.kappa_low is None or found.kappa_low <= LEAST_KAPPA:
+            low = "not defined" if found.kappa_low is None else f"at least {found.kappa_low:.2f}"
+            return f"in lane {lane} the judge's kappa is {low}, and it takes more than {LEAST_KAPPA:g}"
+    return None
+
+
+def corrected_by_labels(comparison: Comparison, status: JudgeStatus) -> LabelEvidence | None:
+    """Return the judge's change as its labelled pairs correct it; None without two of them.
+
+    Where two items of this run are labelled, its own pairs count, with the judge's weight learnt from them.
+    Otherwise, and where the run has several candidates, all pairs say how the judge errs on this one, too,
+    and it counts in full.
+
+    Args:
+        comparison: of an old and a new lane.
+        status: of the judge, with the labelled pairs.
+    """
+    run = comparison.run
+    changes: dict[str, Judged] = {}
+    for block in comparison.read.blocks:
+        old = _judge_scores([*block.lanes.get(Lane.OLD, ()), *block.lanes.get(Lane.OLD2, ())])
+        new = _judge_scores(block.lanes.get(Lane.NEW, ()))
+        if old and new:
+            changes[block.item.id] = Judged(
+                change=sum(new) / len(new) - sum(old) / len(old),
+                weight=comparison.weight(block.item),
+                cluster=comparison.clusters[block.item.id],
+            )
+    if not changes:
+        return None
+    own: dict[str, list[LabelledPair]] = {}
+    for pair in status.pairs:
+        if pair.run == run.id and comparison.candidates == 1 and pair.item in changes:
+            own.setdefault(pair.item, []).append(pair)
+    if len(own) > 1:
+        pairs = [
+            Labelled(
+                label=sum(pair.label for pair in given) / len(given),
+                judge=sum(pair.judge for pair in given) / len(given),
+                weight=changes[item].weight,
+                cluster=changes[item].cluster,
+            )
+            for item, given in own.items()
+        ]
+        others, tuning = [changes[item] for item in changes if item not in own], None
+    else:
+        pairs = [
+            Labelled(label=pair.label, judge=pair.judge, cluster=(pair.run, pair.item))
+            for pair in status.pairs
+        ]
+        others, tuning = [*changes.values()], 1.0
+    found = corrected_change(
+        pairs,
+        others,
+        tuning=tuning,
+        confidence=comparison.confidence,
+        reach=(POINTS[-1] - POINTS[0]) / POINTS[-1],
+        seed=run.seed,
+    )
+    if found is None:
+        return None
+    lanes: Any = (status.document or {}).get("lanes") or {}
+    return LabelEvidence(
+        n=found.pairs,
+        agreement={side: lanes[side]["agreement"] for side in SIDES if side in lanes},
+        corrected=(found.delta, found.low, found.high),
+    )
+
+
+def _judge_scores(trials: Sequence[GradedTrial]) -> list[float]:
+    grades = [trial.grades.get(JUDGE) for trial in trials]
+    return [grade.score for grade in grades if grade is not None and grade.score is not None]
+
+
+def _side(lane: str) -> str:
+    """Which version a lane is of: the A/A lane is the old one, every candidate a new one."""
+    return Lane.parse(lane).side
 
 
 def _read(path: Path) -> _CalibrationFile:
@@ -109,10 +263,6 @@ def _identity(grade: Grade) -> tuple[str, str, str]:
     return model, prompt_hash, rubric_hash
 
 
-IDENTITY = ("model", "prompt_hash", "rubric_hash")
-"""What of a calibration names the judge."""
-
-
 def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Path]) -> dict[str, Any]:
     """The calibration that filled sheets give; `disagreements` lists where judge and person part.
 
@@ -125,32 +275,127 @@ def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Pa
     if not found:
         raise InputError(f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 there")
     known, runs = _graded_responses(con, settings, found)
-    agreed = {key: label for key, label in _unanimous(people).items() if key in known}
-    if not agreed:
-        raise InputError("no response that is labelled, and alike by all, has a score of the judge")
-    judges = {tuple(known[key].grade.detail.get(part) for part in IDENTITY) for key in agreed}
+    decided = {key: label for key, label in majority_labels(people).items() if key in known}
+    if not decided:
+        raise InputError(
+            "no response that is labelled, by a majority where people differ, has a score of the judge"
+        )
+    judges = {tuple(known[key].grade.detail.get(part) for part in IDENTITY) for key in decided}
     if len(judges) > 1:
         raise InputError(
             f"{len(judges)} judges graded what is labelled here (another model, prompt or rubric in another "
             "run); read the sheets of one run at a time"
         )
-    keys = sorted(agreed)
-    held = agreement([agreed[key] for key in keys], [known[key].points for key in keys], POINTS)
     return {
         **dict(zip(IDENTITY, judges.pop(), strict=True)),
-        "agreement": held.share,
-        "labels": held.labels,
-        "kappa": held.kappa,
-        "kappa_ci": held.kappa_ci,
-        "constant": held.constant,
-        "confusion": held.confusion,
+        **compared(
+            [
+                LabelledResponse(
+                    run=known[key].graded.trial.run_id,
+                    item=known[key].item.id,
+                    lane=str(known[key].graded.trial.lane),
+                    trial=known[key].graded.trial.index,
+                    label=decided[key],
+                    judge=known[key].points,
+                    score=known[key].grade.score,
+                    reason=known[key].grade.reason,
+                )
+                for key in sorted(decided)
+            ]
+        ),
         "labelled_by": list(people),
-        "between": _between(people),
-        "differing": len(found) - len(_unanimous(people)),
+        "between": between(people),
+        "differing": len(found) - len(majority_labels(people)),
         "without_score": len(found - known.keys()),
         "runs": runs,
-        "disagreements": _disagreements(agreed, known),
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledResponse:
+    """One labelled response, and what the judge gave it."""
+
+    run: str
+    item: str
+    lane: str
+    """`old`, `new`, …; empty for a trace that is in no run."""
+    trial: int
+    label: int
+    judge: int
+    """In points, as the label."""
+    score: float | None
+    """The judge's score, 0..1, not rounded to points."""
+    reason: str | None = None
+
+
+def compared(rows: Sequence[LabelledResponse]) -> dict[str, Any]:
+    """Return the figures of a calibration over labelled responses, at least one."""
+    whole = _agreement(rows)
+    sides: dict[str, list[LabelledResponse]] = {}
+    for row in rows:
+        if row.lane:
+            sides.setdefault(_side(row.lane), []).append(row)
+    return {
+        "agreement": whole.share,
+        "agreement_low": whole.share_low,
+        "labels": whole.labels,
+        "kappa": whole.kappa,
+        "kappa_ci": whole.kappa_ci,
+        "kappa_low": whole.kappa_low,
+        "constant": whole.constant,
+        "confusion": whole.confusion,
+        "lanes": {side: msgspec.to_builtins(_lane_agreement(sides[side])) for side in SIDES if side in sides},
+        "pairs": msgspec.to_builtins(_pairs(rows)),
+        "disagreements": _disagreements(rows),
+    }
+
+
+def _agreement(rows: Sequence[LabelledResponse]) -> Agreement:
+    return agreement([row.label for row in rows], [row.judge for row in rows], POINTS)
+
+
+def _lane_agreement(rows: Sequence[LabelledResponse]) -> LaneAgreement:
+    found = _agreement(rows)
+    return LaneAgreement(
+        labels=found.labels,
+        agreement=found.share,
+        agreement_low=found.share_low,
+        constant=found.constant,
+        kappa=found.kappa,
+        kappa_low=found.kappa_low,
+        higher=sum(row.judge > row.label for row in rows),
+        lower=sum(row.judge < row.label for row in rows),
+    )
+
+
+def _pairs(rows: Sequence[LabelledResponse]) -> list[LabelledPair]:
+    """Return, of each item with labels in the old lane and a new one, the mean changes."""
+    items: dict[tuple[str, str], dict[str, list[LabelledResponse]]] = {}
+    for row in rows:
+        if row.lane and row.score is not None:
+            lane = row.lane if _side(row.lane) == "new" else "old"
+            items.setdefault((row.run, row.item), {}).setdefault(lane, []).append(row)
+    return [
+        LabelledPair(
+            run=run,
+            item=item,
+            lane=lane,
+            label=(_mean_label(own) - _mean_label(lanes["old"])) / POINTS[-1],
+            judge=_mean_score(own) - _mean_score(lanes["old"]),
+        )
+        for (run, item), lanes in sorted(items.items())
+        if "old" in lanes
+        for lane, own in sorted(lanes.items())
+        if lane != "old"
+    ]
+
+
+def _mean_label(rows: Sequence[LabelledResponse]) -> float:
+    return sum(row.label for row in rows) / len(rows)
+
+
+def _mean_score(rows: Sequence[LabelledResponse]) -> float:
+    return sum(row.score or 0.0 for row in rows) / len(rows)
 
 
 def _labellers(filled: Sequence[Path]) -> dict[str, Path]:
@@ -182,42 +427,47 @@ def _graded_responses(
     return {one.key: one for one in found if one.key in keys}, runs
 
 
-def _unanimous(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """One label for each row: what all who labelled it gave."""
-    given: dict[str, set[int]] = {}
+def majority_labels(people: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Return one label for each row: what most of those who labelled it gave; without a majority, none."""
+    given: dict[str, Counter[int]] = {}
     for own in people.values():
         for key, label in own.items():
-            given.setdefault(key, set()).add(label)
-    return {key: next(iter(found)) for key, found in given.items() if len(found) == 1}
+            given.setdefault(key, Counter())[label] += 1
+    decided = {}
+    for key, counts in given.items():
+        (label, most), *others = counts.most_common()
+        if all(count < most for _, count in others):
+            decided[key] = label
+    return decided
 
 
-def _between(people: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """How far each two people agree on what both labelled."""
-    between = {}
+def between(people: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Return how far each two people agree on what both labelled."""
+    found = {}
     for one, other in combinations(people, 2):
         shared = sorted(people[one].keys() & people[other].keys())
         if shared:
             pair = agreement([people[one][k] for k in shared], [people[other][k] for k in shared], POINTS)
-            between[f"{one} and {other}"] = {
+            found[f"{one} and {other}"] = {
                 "labels": pair.labels,
                 "agreement": pair.share,
                 "kappa": pair.kappa,
                 "kappa_ci": pair.kappa_ci,
             }
-    return between
+    return found
 
 
-def _disagreements(agreed: Mapping[str, int], known: Mapping[str, JudgedResponse]) -> list[dict[str, Any]]:
-    apart = [key for key in agreed if agreed[key] != known[key].points]
+def _disagreements(rows: Sequence[LabelledResponse]) -> list[dict[str, Any]]:
+    apart = [row for row in rows if row.label != row.judge]
     return [
         {
-            "run": known[key].graded.trial.run_id,
-            "item": known[key].item.id,
-            "lane": str(known[key].graded.trial.lane),
-            "trial": known[key].graded.trial.index + 1,
-            "label": agreed[key],
-            "judge": known[key].points,
-            "reason": known[key].grade.reason,
+            "run": row.run,
+            "item": row.item,
+            "lane": row.lane,
+            "trial": row.trial + 1,
+            "label": row.label,
+            "judge": row.judge,
+            "reason": row.reason,
         }
-        for key in sorted(apart, key=lambda key: (-abs(agreed[key] - known[key].points), key))
+        for row in sorted(apart, key=lambda row: -abs(row.label - row.judge))
     ]

@@ -1,9 +1,9 @@
 """Sheets of hand labels: drawn blind from what the judge graded, filled row by row, read back.
 
 A row holds what the judge saw and none of its results: no score, no lane, no version. Its key is a hash of
-run, item, lane and trial, so a sheet can be filled by someone who has no store. Lanes are drawn from in
-turn; an item comes again in a lane only where no other is left. The draw depends on run, size and seed alone,
-so the sheets of several people have the same rows.
+run, item, lane and trial, so a sheet can be filled by someone who has no store. The answers of all versions
+to one item are drawn together: only such pairs show how far the judge errs more in one version than in the
+other. The draw depends on run, size and seed alone, so the sheets of several people have the same rows.
 
 CSV opens in any spreadsheet; a cell that would start a formula there gets an apostrophe before it. A name
 that ends in .jsonl makes JSON Lines instead.
@@ -32,7 +32,7 @@ from replaydiff.diff.reading import StoredGrades, read_blocks
 from replaydiff.diff.result import GradedTrial
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.files import replacing
-from replaydiff.replay.model import Grade, GradeState, Item
+from replaydiff.replay.model import Grade, GradeState, Item, Lane
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.text import clean_text
@@ -60,7 +60,12 @@ class JudgedResponse:
     def points(self) -> int:
         """The judge's grade on the scale that people label by."""
         assert self.grade.score is not None  # noqa: S101 - only scored ones are made
-        return min(max(round(self.grade.score * POINTS[-1]), POINTS[0]), POINTS[-1])
+        return points_of(self.grade.score)
+
+
+def points_of(score: float) -> int:
+    """Return a judge's score, 0..1, on the scale that people label by."""
+    return min(max(round(score * POINTS[-1]), POINTS[0]), POINTS[-1])
 
 
 def judged_responses(con: DuckDBPyConnection, run_id: str, settings: Settings) -> list[JudgedResponse]:
@@ -89,43 +94,58 @@ def key_of(run_id: str, item_id: str, lane: str, trial: int) -> str:
 
 
 def draw_responses(found: Sequence[JudgedResponse], size: int, seed: int) -> list[JudgedResponse]:
-    """So many of them in random order: lanes in turn, strata in proportion, items again only at the end."""
+    """Draw about `size` responses: the answers of all versions to one item together, strata in proportion.
+
+    An item's group has one random trial of `old` and of each new lane, in random order. An item comes again,
+    with other trials, only where no other is left, and responses without a counterpart come last. A group is
+    never cut, so there may be a few more than `size`.
+    """
     rng = random.Random(seed)  # noqa: S311 - a draw, no secret
-    queues: dict[str, list[JudgedResponse]] = {}
+    trials: dict[str, dict[str, list[JudgedResponse]]] = {}
     for one in sorted(found, key=lambda one: one.key):
-        queues.setdefault(str(one.graded.trial.lane), []).append(one)
-    for queue in queues.values():
-        rng.shuffle(queue)
-        seen: set[str] = set()
-        first: list[JudgedResponse] = []
-        again: list[JudgedResponse] = []
-        for one in queue:
-            (again if one.item.id in seen else first).append(one)
-            seen.add(one.item.id)
-        queue[:] = [*_stratified_order(first, rng), *_stratified_order(again, rng)]
+        # The A/A lane is the old version once more: a pair needs one of the two.
+        if one.graded.trial.lane != Lane.OLD2:
+            lanes = trials.setdefault(one.item.id, {})
+            lanes.setdefault(str(one.graded.trial.lane), []).append(one)
+    wanted = {lane for lanes in trials.values() for lane in lanes}
+    rounds: dict[int, list[list[JudgedResponse]]] = {}
+    partial: list[list[JudgedResponse]] = []
+    for lanes in trials.values():
+        for own in lanes.values():
+            rng.shuffle(own)
+        complete = min(len(lanes.get(lane, ())) for lane in wanted)
+        for number in range(complete):
+            group = [own[number] for own in lanes.values()]
+            rng.shuffle(group)
+            rounds.setdefault(number, []).append(group)
+        partial += [[one] for own in lanes.values() for one in own[complete:]]
+    groups = [group for number in sorted(rounds) for group in _stratified_order(rounds[number], rng)]
     drawn: list[JudgedResponse] = []
-    while len(drawn) < size and any(queues.values()):
-        for queue in queues.values():
-            if queue and len(drawn) < size:
-                drawn.append(queue.pop(0))
-    rng.shuffle(drawn)
+    for group in (*groups, *_stratified_order(partial, rng)):
+        if len(drawn) >= size:
+            break
+        drawn += group
     return drawn
 
 
-def _stratified_order(queue: Sequence[JudgedResponse], rng: random.Random) -> list[JudgedResponse]:
+def _stratified_order(
+    groups: Sequence[list[JudgedResponse]], rng: random.Random
+) -> list[list[JudgedResponse]]:
     """In an order of which every beginning has each stratum about as often as the whole has.
 
-    The n-th of a stratum's m stands at a random place within the n-th of m equal parts.
+    The n-th of a stratum's m is at a random position within the n-th of m equal parts.
     """
-    strata: dict[str, list[JudgedResponse]] = {}
-    for one in queue:
-        strata.setdefault(one.item.stratum, []).append(one)
-    placed = [
-        ((place + rng.random()) / len(members), one)
+    strata: dict[str, list[list[JudgedResponse]]] = {}
+    for group in groups:
+        strata.setdefault(group[0].item.stratum, []).append(group)
+    for members in strata.values():
+        rng.shuffle(members)
+    positioned = [
+        ((number + rng.random()) / len(members), group)
         for members in strata.values()
-        for place, one in enumerate(members)
+        for number, group in enumerate(members)
     ]
-    return [one for _, one in sorted(placed, key=lambda pair: pair[0])]
+    return [group for _, group in sorted(positioned, key=lambda pair: pair[0])]
 
 
 def sheet_text(drawn: Sequence[JudgedResponse], *, lines: bool) -> str:
@@ -264,7 +284,7 @@ def sheets_of(settings: Settings, run_id: str) -> list[Path]:
 def draw_sheet(
     con: DuckDBPyConnection, settings: Settings, run_id: str, *, size: int = SIZE, seed: int = 0
 ) -> list[JudgedResponse]:
-    """Draw the rows of a sheet of a run; see `sheet.draw`. Nothing is written.
+    """Draw the rows of a sheet of a run (`draw_responses`). Nothing is written.
 
     Raises:
         InputError: the judge gave no response of the run a score.

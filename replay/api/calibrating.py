@@ -21,6 +21,8 @@ class Calibration:
 
     document: dict[str, Any]
     path: Path
+    complaint: str | None
+    """Why the judge may not gate, in a clause; None where it may."""
 
     @property
     def agreement(self) -> float:
@@ -171,7 +173,14 @@ def calibrate(
         InputError: nobody has labelled, or a sheet cannot be read.
     """
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.calibration import IDENTITY, calibration, judge_hash
+    from replaydiff.diff.judge.calibration import (
+        IDENTITY,
+        SIDES,
+        LaneAgreement,
+        calibration,
+        gate_complaint,
+        judge_hash,
+    )
     from replaydiff.replay.files import write_whole
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
@@ -189,4 +198,6 @@ def calibrate(
     kept = {key: value for key, value in document.items() if key != "disagreements"}
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
-    return Calibration(document=document, path=target)
+    lanes = {lane: LaneAgreement(**figures) for lane, figures in document["lanes"].items()}
+    complaint = gate_complaint(document["labels"], lanes, [*lanes] or SIDES, settings.gate)
+    return Calibration(document=document, path=target, complaint=complaint)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from replaydiff.replay.api.calibrating import Calibration
 
 _SHOWN = 10
 _OWN = ""
@@ -62,9 +65,10 @@ def calibrate(
 
     First label responses that the judge has graded in RUN (default: the latest run), blind to its scores: 1
     poor, 2 fair, 3 good, by the same rubric; here, in a sheet that --draw writes, or in `replay view`. Then
-    --read the labels: agreement, Cohen's kappa, and what to look at first. The calibration it writes holds
-    for this model, prompt and rubric; with enough agreement ([gate] agreement, labels) the judge may gate.
-    Keep the file under version control.
+    --read the labels: agreement and Cohen's kappa by lane, and what to look at first. The calibration it
+    writes holds for this model, prompt and rubric; where labels prove enough agreement in each lane ([gate]
+    agreement, labels) the judge may gate, and labelled pairs of old and new answers correct the change that
+    it reports. Keep the file under version control.
 
     \b
     Examples:
@@ -125,16 +129,16 @@ def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, 
     if as_json:
         print_json(found.to_dict())
     else:
-        _show(app, found.document, found.path)
+        _show(found)
     return ExitCode.OK
 
 
-def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
+def _show(found: Calibration) -> None:
     from replaydiff.replay.terminal.plain import one_line
     from replaydiff.replay.terminal.table import Column, show, table, terminal_width
     from replaydiff.reports import format as fmt
 
-    gate = app.settings.gate
+    document = found.document
     kappa = fmt.score(document["kappa"])
     if document["kappa_ci"]:
         low, high = document["kappa_ci"]
@@ -145,6 +149,8 @@ def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
         f"a judge that always gave the most frequent label would agree with {document['constant']:.0%}",
         "",
     ]
+    if document["lanes"]:
+        lines += [_lanes(document["lanes"]), ""]
     columns = [Column("LABEL"), *(Column(f"JUDGE {point}", right=True) for point in (1, 2, 3))]
     rows = [[str(point), *map(str, row)] for point, row in zip((1, 2, 3), document["confusion"], strict=True)]
     lines.append(table(columns, rows, terminal_width()))
@@ -168,14 +174,40 @@ def _show(app: App, document: Mapping[str, Any], target: Path) -> None:
                     terminal_width(),
                 )
             )
-    enough = document["agreement"] >= gate.agreement and document["labels"] >= gate.labels
-    lines += [
-        "",
-        f"written to {target}; "
-        + (
-            "the judge may gate"
-            if enough
-            else f"to gate it takes {gate.agreement:.0%} of at least {gate.labels} labels"
-        ),
-    ]
+    verdict = f"the judge may not gate: {found.complaint}" if found.complaint else "the judge may gate"
+    if not found.complaint and len(document["lanes"]) == 1:
+        verdict += f" runs that have lane {next(iter(document['lanes']))} and no other"
+    lines += ["", f"{len(document['pairs'])} labelled pairs correct the change that it reports"]
+    lines += [f"written to {found.path}; {verdict}"]
     show("\n".join(lines))
+
+
+def _lanes(lanes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a table of the agreement by lane, with what it is at least at 95 % confidence."""
+    from replaydiff.replay.terminal.table import Column, table, terminal_width
+    from replaydiff.reports import format as fmt
+
+    columns = [
+        Column("LANE"),
+        Column("LABELS", right=True),
+        Column("AGREES", right=True),
+        Column("AT LEAST", right=True),
+        Column("CONSTANT", right=True),
+        Column("KAPPA", right=True),
+        Column("AT LEAST", right=True),
+        Column("JUDGE HIGHER", right=True),
+        Column("LOWER", right=True),
+    ]
+    rows = [
+        [
+            lane,
+            str(one["labels"]),
+            *(f"{one[name]:.0%}" for name in ("agreement", "agreement_low", "constant")),
+            fmt.score(one["kappa"]),
+            fmt.score(one["kappa_low"]),
+            str(one["higher"]),
+            str(one["lower"]),
+        ]
+        for lane, one in lanes.items()
+    ]
+    return table(columns, rows, terminal_width())

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.diff.judge.calibration import judge_hash
-from replaydiff.diff.statistics.agreement import agreement
+from replaydiff.diff.judge.calibration import judge_hash, majority_labels
+from replaydiff.diff.judge.labels import key_of
+from replaydiff.diff.statistics.agreement import agreement, weighted_kappa, wilson_low
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Item, Lane
 from replaydiff.replay.store.connection import open_store
@@ -140,15 +141,160 @@ def test_labellers_are_held_against_each_other_and_differences_are_no_measure(
 
 
 def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(graded, "--draw", "sheet.csv") == 0
-    _fill(Path("sheet.csv"), lambda row: 3)
+    _regrade(graded, {(n, lane): 1 if n % 3 == (lane == "new") else 3 for n in range(60) for lane in BOTH})
+    assert _run(graded, "--draw", "sheet.csv", "--size", "100") == 0
+    _fill(Path("sheet.csv"), lambda row: _judged(graded)[row["key"]])
     capsys.readouterr()
     assert _run(graded, "--read", "sheet.csv") == 0
-    assert "the judge may gate" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert text.endswith("; the judge may gate\n")
+    assert "50 labelled pairs correct the change" in text
+    judge = _diffed(graded, capsys)["metrics"]["judge"]
+    assert judge["calibration"]["labels"] == 100
+    assert judge["calibration"]["pairs"] == 50
+    assert judge["calibration"]["lanes"]["new"]["agreement_low"] == pytest.approx(0.949, abs=1e-3)
+    assert judge["gated"]
+    assert judge["labels"]["n"] == 50
+    assert judge["labels"]["agreement"] == {"old": 1.0, "new": 1.0}
+
+
+BOTH = ("old", "new")
+
+
+def _judged(path: Path) -> dict[str, int]:
+    """The judge's points by the key of a sheet's row."""
+    with open_store(path, read_only=True) as con:
+        rows = con.execute("SELECT run_id, item_id, lane, trial, score FROM grades").fetchall()
+    return {key_of(*row[:4]): round(row[4] * 3) for row in rows}
+
+
+def _regrade(path: Path, points: dict[tuple[int, str], int]) -> None:
+    with open_store(path) as con:
+        con.execute(
+            "UPDATE grades SET score = given.score FROM (SELECT unnest(?::VARCHAR[]) AS item_id,"
+            " unnest(?::VARCHAR[]) AS lane, unnest(?::DOUBLE[]) AS score) AS given"
+            " WHERE grades.item_id = given.item_id AND grades.lane = given.lane",
+            [[f"t{n}" for n, _ in points], [lane for _, lane in points], [p / 3 for p in points.values()]],
+        )
+
+
+def _diffed(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
     with pytest.raises(SystemExit):
-        main(["--db", str(graded), "diff", RUN_ID, "--json"])
-    judge = json.loads(capsys.readouterr().out)["metrics"]["judge"]
-    assert judge["calibration"]["labels"] == 50
+        main(["--db", str(path), "diff", RUN_ID, "--json"])
+    printed = capsys.readouterr()
+    assert printed.out, printed.err
+    document: dict[str, Any] = json.loads(printed.out)
+    return document
+
+
+def _label_by(path: Path, truth: dict[tuple[int, str], int], size: int = 120) -> int:
+    """Draw a sheet, fill it with the truth, and read it."""
+    with open_store(path, read_only=True) as con:
+        rows = con.execute("SELECT run_id, item_id, lane, trial FROM grades").fetchall()
+    labels = {key_of(*row): truth[int(row[1][1:]), row[2]] for row in rows}
+    Path("truth.csv").unlink(missing_ok=True)
+    assert _run(path, "--draw", "truth.csv", "--size", str(size)) == 0
+    _fill(Path("truth.csv"), lambda row: labels[row["key"]])
+    return _run(path, "--read", "truth.csv")
+
+
+def test_a_constant_judge_may_not_gate_and_labels_find_the_loss(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The judge gives 3 to everything; 2 of 60 old answers are poor, and 11 of the new ones."""
+    _regrade(graded, {(n, lane): 3 for n in range(60) for lane in BOTH})
+    truth = {(n, lane): 1 if n < (11 if lane == "new" else 2) else 3 for n in range(60) for lane in BOTH}
+    assert _label_by(graded, truth) == 0
+    assert (
+        "the judge may not gate: in lane old the judge agrees with 97% of 60 labels"
+        in capsys.readouterr().out
+    )
+    judge = _diffed(graded, capsys)["metrics"]["judge"]
+    assert (judge["gated"], judge["delta"]) == (False, 0.0)
+    delta, low, high = judge["labels"]["corrected"]
+    assert delta == pytest.approx(-9 / 60 * 2 / 3)
+    assert low < -0.1 < high < 0.0
+
+
+def test_labels_turn_the_change_of_a_judge_that_is_lenient_to_one_lane(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is right on the old answers and finds nothing wrong with the new ones, of which a third are poor."""
+    truth = {(n, lane): 1 if n % (3 if lane == "new" else 4) == 0 else 3 for n in range(60) for lane in BOTH}
+    _regrade(graded, {(n, lane): 3 if lane == "new" else truth[n, lane] for n, lane in truth})
+    assert _label_by(graded, truth, size=80) == 0
+    text = capsys.readouterr().out
+    assert "the judge may not gate: in lane new the judge agrees with" in text
+    row = next(line.split() for line in text.splitlines() if line.startswith("new"))
+    assert (row[-1], row[-2]) == ("0", str(80 // 2 - int(float(row[2].rstrip("%")) * 0.4 + 0.5)))
+    judge = _diffed(graded, capsys)["metrics"]["judge"]
+    delta, low, _ = judge["labels"]["corrected"]
+    assert judge["ci"][0] > 0, "the judge itself is sure of a gain"
+    assert delta < 0.05
+    assert low < -0.05, "and its labels leave a loss open: no SHIP"
+
+
+def test_the_answer_is_decided_by_the_corrected_interval(
+    graded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Labels of another run show that the judge is too kind to new answers; it finds no change in this one."""
+    _regrade(graded, {(n, lane): 1 if n % 3 == 0 else 3 for n in range(60) for lane in BOTH})
+    truth = {
+        (n, lane): 1 if n % 3 == 0 or (lane == "new" and n in (1, 2)) else 3
+        for n in range(60)
+        for lane in BOTH
+    }
+    assert _label_by(graded, truth) == 0
+    file = Path(f"cases/calibration/{judge_hash('m', 'p', 'r')}.json")
+    kept = json.loads(file.read_text())
+    perfect = {**kept, "pairs": [{**pair, "label": pair["judge"]} for pair in kept["pairs"]]}
+    other = {**kept, "pairs": [{**pair, "run": "another"} for pair in kept["pairs"]]}
+    found = {}
+    for name, document in (("own", kept), ("other", other), ("perfect", perfect)):
+        file.write_text(json.dumps(document))
+        found[name] = _diffed(graded, capsys)
+    capsys.readouterr()
+    for name in ("own", "other"):
+        judge = found[name]["metrics"]["judge"]
+        assert judge["gated"]
+        assert judge["delta"] == 0.0
+        assert judge["labels"]["corrected"][0] == pytest.approx(-2 / 60 * 2 / 3)
+        assert found[name]["answer"] == "CAN'T TELL", found[name]["reason"]
+        assert "a loss of more than 0.05 cannot be excluded" in found[name]["reason"]
+    assert found["perfect"]["answer"] == "SHIP", found["perfect"]["reason"]
+
+
+def test_the_majority_of_several_people_counts() -> None:
+    people = {"a": {"x": 1, "y": 3, "z": 2}, "b": {"x": 1, "y": 1}, "c": {"x": 3}}
+    assert majority_labels(people) == {"x": 1, "z": 2}
+
+
+def test_kappa_bounds_hold_the_truth_where_nearly_all_is_good() -> None:
+    """90 % good, a judge that is right in 90 %: as often as stated, and at 20 labels more often than a bootstrap."""
+    labels, right = np.array([0.05, 0.05, 0.9]), 0.9
+    other = np.array([[0, 2 / 3, 1 / 3], [1 / 2, 0, 1 / 2], [1 / 3, 2 / 3, 0]])
+    truth = labels[:, None] * (right * np.eye(3) + (1 - right) * other)
+    kappa = float(weighted_kappa(truth[np.newaxis])[0])
+    rng = np.random.default_rng(0)
+    for size, runs in ((20, 150), (50, 150)):
+        held = below = 0
+        for _ in range(runs):
+            table = rng.multinomial(size, truth.ravel()).reshape(3, 3)
+            rows = [(i + 1, j + 1) for i in range(3) for j in range(3) for _ in range(table[i, j])]
+            found = agreement([i for i, _ in rows], [j for _, j in rows], (1, 2, 3))
+            held += found.kappa_ci is None or found.kappa_ci[0] <= kappa <= found.kappa_ci[1]
+            below += found.kappa_low is None or found.kappa_low <= kappa
+        assert held / runs > 0.88, (size, held)
+        assert below / runs > 0.93, (size, below)
+
+
+@pytest.mark.parametrize(("hits", "total"), [(0, 5), (43, 50), (50, 50), (7, 9)])
+def test_the_lower_bound_of_agreement_is_wilsons(hits: int, total: int) -> None:
+    from statsmodels.stats.proportion import proportion_confint
+
+    expected = proportion_confint(hits, total, alpha=0.1, method="wilson")[0]
+    assert wilson_low(hits, total) == pytest.approx(max(0.0, expected), abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +388,7 @@ def test_sheets_find_their_run_and_everyone_of_it_is_read(
     assert _run(graded, "--read", str(path / f"{RUN_ID}.Ada.jsonl"), "--json") == 0
     assert json.loads(capsys.readouterr().out)["runs"] == [RUN_ID]
     assert _run(graded, RUN_ID, "--read", "--json") == 2
-    assert "and alike by all" in capsys.readouterr().err
+    assert "by a majority where people differ" in capsys.readouterr().err
     other = Path("elsewhere/ada.jsonl")
     other.parent.mkdir()
     other.write_text((path / f"{RUN_ID}.Ada.jsonl").read_text())

@@ -250,7 +250,15 @@ def test_a_judge_decides_only_when_calibrated_for_its_prompt(
     file = tmp_path / "cases" / "calibration" / f"{judge_hash('m', prompt, 'r')}.json"
     file.parent.mkdir(parents=True)
     bound = {"model": "m", "prompt_hash": prompt, "rubric_hash": "r"}
-    file.write_text(json.dumps({**bound, "agreement": agreement, "labels": labels, "kappa": 0.7}))
+    lane = {
+        "labels": labels // 2,
+        "agreement": 0.95,
+        "agreement_low": agreement,
+        "constant": 0.6,
+        "kappa_low": 0.5,
+    }
+    lanes = {"old": lane, "new": lane}
+    file.write_text(json.dumps({**bound, "agreement": 0.95, "labels": labels, "kappa": 0.7, "lanes": lanes}))
     items = [item("a"), item("b")]
     done = [t for one in items for t in trials(one, old="1", new="1")]
     grades = [judged(one, lane, 0, 1.0) for one in items for lane in ("old", "new")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,33 @@ def test_every_stratum_is_drawn_from_in_proportion(graded: Path, tmp_path: Path)
         drawn = Counter(row.response for row in rows)
         for stratum, count in expected.items():
             assert abs(drawn[stratum] - count) <= 2, (size, drawn)
+
+
+def test_the_answers_of_both_versions_to_one_item_are_drawn_together(graded: Path) -> None:
+    """Next to each other, in either order; the A/A lane stays out, and what has no counterpart comes last."""
+    with open_store(graded, read_only=True) as con:
+        found = labels.judged_responses(con, RUN_ID, Settings(root=graded.parent))
+    lonely = [one for one in found if one.item.id == "t0" and one.graded.trial.lane == Lane.NEW]
+    again = [
+        replace(
+            one,
+            key=f"2{one.key}",
+            graded=replace(one.graded, trial=replace(one.graded.trial, lane=Lane.OLD2)),
+        )
+        for one in found
+        if one.graded.trial.lane == Lane.OLD
+    ]
+    found = [one for one in (*found, *again) if one.item.id != "t0" or one.graded.trial.lane != Lane.OLD]
+    drawn = labels.draw_responses(found, 1000, seed=3)
+    assert drawn == labels.draw_responses(found[::-1], 1000, seed=3)
+    assert drawn[-1:] == lonely
+    pairs = [drawn[n : n + 2] for n in range(0, len(drawn) - 1, 2)]
+    assert len(pairs) == 89
+    assert all(one.item.id == other.item.id for one, other in pairs)
+    lanes = Counter(tuple(str(one.graded.trial.lane) for one in pair) for pair in pairs)
+    assert set(lanes) == {("old", "new"), ("new", "old")}
+    assert min(lanes.values()) > 20, "the order of a pair says nothing"
+    assert len(labels.draw_responses(found, 5, seed=3)) == 6, "a pair is never cut"
 
 
 def test_labels_are_kept_one_at_a_time_and_can_be_taken_back(graded: Path, tmp_path: Path) -> None:
