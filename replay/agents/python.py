@@ -73,6 +73,8 @@ class PythonAgent:
         self._packages: dict[str, str] = {}
         self.tools: tuple[str, ...] = ()
         """The tools whose calls are answered here, known once it has started."""
+        self.signature = ""
+        """What is called, for a person, known once it has started."""
         self._reached: set[str] = set(rules.live)
         """Tools that need not be watched: a call of them has come here, or they may run."""
         self._watches = WATCHED if version.tools else 0
@@ -84,7 +86,7 @@ class PythonAgent:
             first = await self._new_worker(report_packages=True)
         except VersionError as error:
             raise VersionError(f"version {self._version.name!r} does not start: {error}") from None
-        self._takes, self._packages = first.takes, first.versions
+        self._takes, self._packages, self.signature = first.takes, first.versions, first.signature
         self.tools = tuple(name for name in first.tools if name not in self._rules.live)
         start_s = time.monotonic() - began
         # Which trial asked a model can only be told where a process runs one at a time.

@@ -66,6 +66,8 @@ class Worker:
     """`sync` (one trial at a time) or `async` (many)."""
     takes: str
     """`text` or `messages`: what a trial must bring."""
+    signature: str
+    """What is called, for a person: `app.agent.run_agent(text)`."""
     versions: dict[str, str]
     """Interpreter and packages, where they were asked for."""
     tools: tuple[str, ...]
@@ -113,7 +115,7 @@ class Worker:
             raise
         ready = first["ready"]
         worker.mode, worker.takes, worker.versions = ready["mode"], ready["takes"], ready["versions"]
-        worker.tools = tuple(ready["tools"])
+        worker.tools, worker.signature = tuple(ready["tools"]), ready["signature"]
         return worker
 
     @property

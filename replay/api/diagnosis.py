@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from replaydiff.replay.errors import ReplayError, StoreError
+from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
 from replaydiff.replay.settings import RedactSection, Settings
 from replaydiff.replay.version import VERSION
 
@@ -42,7 +42,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Finding:
     """One check, and what it found."""
 
     name: str
@@ -50,33 +50,61 @@ class Diagnosis:
     text: str
 
 
-def diagnose(load: Callable[[], Settings], store: Callable[[], Path]) -> list[Diagnosis]:
-    """Check versions, settings, keys and the store; nothing is changed and nothing is called.
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What `replay doctor` found."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(finding.state is State.WRONG for finding in self.findings)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """2 where something is wrong, else 0."""
+        return ExitCode.OK if self.ok else ExitCode.WRONG_INPUT
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the JSON document of `replay doctor --json`."""
+        return {"ok": self.ok, "checks": [asdict(finding) for finding in self.findings]}
+
+
+def diagnose(load: Callable[[], Settings], store: Callable[[], Path], *, probe: str | None) -> Diagnosis:
+    """Check versions, settings, keys and the store. Without `probe` nothing is changed and nothing is called.
 
     Args:
         load: reads the settings; may raise.
         store: gives the store's path; may raise where the settings cannot be read.
+        probe: the version to start and to replay a trace with, which asks its model; None: none.
     """
     found = [*_packages(), *_libraries(), *_settings(load), *_keys()]
     try:
         path = store()
+        found += _store(path)
+        if probe is not None:
+            from replaydiff.replay.api.probing import probe as start_and_replay
+
+            found += start_and_replay(load(), path, probe)
     except ReplayError:
-        return found
-    return [*found, *_store(path)]
+        # The settings cannot be read, which is among the findings.
+        pass
+    return Diagnosis(tuple(found))
 
 
-def _packages() -> Iterator[Diagnosis]:
+def _packages() -> Iterator[Finding]:
     """Check that no other distribution installed files into our package."""
     from importlib.metadata import packages_distributions
 
-    yield Diagnosis("replay", State.OK, f"{VERSION}, Python {sys.version.split()[0]}")
+    yield Finding("replay", State.OK, f"{VERSION}, Python {sys.version.split()[0]}")
     strangers = sorted(set(packages_distributions().get("replaydiff", ())) - {"replaydiff"})
     if strangers:
         text = f"'replaydiff' also belongs to {', '.join(strangers)}; uninstall that and reinstall"
-        yield Diagnosis("packages", State.WRONG, text)
+        yield Finding("packages", State.WRONG, text)
 
 
-def _libraries() -> Iterator[Diagnosis]:
+def _libraries() -> Iterator[Finding]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = []
@@ -84,64 +112,91 @@ def _libraries() -> Iterator[Diagnosis]:
         try:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
-            yield Diagnosis("libraries", State.WRONG, f"{name} is not installed; reinstall replaydiff")
-    yield Diagnosis("libraries", State.OK, ", ".join(found))
+            yield Finding("libraries", State.WRONG, f"{name} is not installed; reinstall replaydiff")
+    yield Finding("libraries", State.OK, ", ".join(found))
 
 
-def _settings(load: Callable[[], Settings]) -> Iterator[Diagnosis]:
+def _settings(load: Callable[[], Settings]) -> Iterator[Finding]:
     try:
         settings = load()
     except ReplayError as error:
-        yield Diagnosis("settings", State.WRONG, str(error))
+        yield Finding("settings", State.WRONG, str(error))
         return
     yield _redaction(settings.import_.redaction)
     if settings.file is None:
-        yield Diagnosis("settings", State.NOTE, "no replay.toml here or above; `replay init` writes one")
+        yield Finding("settings", State.NOTE, "no replay.toml here or above; `replay init` writes one")
         return
-    yield Diagnosis("settings", State.OK, str(settings.file))
+    yield Finding("settings", State.OK, str(settings.file))
+    yield from _agent(settings)
+    calls = f"{settings.judge.model}, {settings.judge.votes} votes a trial" if settings.judge.model else "off"
+    yield Finding("judge", State.OK, calls)
+
+
+def _agent(settings: Settings) -> Iterator[Finding]:
+    """Find the entrypoint and the patch points of `[agent]` in the source code, without importing it."""
+    from replaydiff.replay.agents.locate import locate
+
     agent = settings.agent
     if agent.entrypoint is None:
-        yield Diagnosis("agent", State.NOTE, "no entrypoint in [agent]; Python versions cannot run")
-    elif agent.tools is None:
+        yield Finding("agent", State.NOTE, "no entrypoint in [agent]; Python versions cannot run")
+        return
+    points = agent.tools if isinstance(agent.tools, tuple) else ()
+    folder = Path(os.path.normpath(settings.root / agent.path))
+    if not folder.is_dir():
+        text = f"there is no folder {folder}; correct `path` in [agent] of {settings.file}"
+        yield Finding("agent", State.WRONG, text)
+        return
+    own_python = agent.python is None and not agent.venv and "PYTHONPATH" not in agent.env
+    for what, point in (("entrypoint", agent.entrypoint), *(("tools", point) for point in points)):
+        if ":" not in point and what == "tools":
+            yield Finding(what, State.NOTE, f"{point}: its tools are answered where the framework calls them")
+            continue
+        found = locate(point, folder, search_installed=own_python)
+        if found.problem is not None:
+            text = f"{found.problem}; correct `{what}` in [agent] of {settings.file}"
+            yield Finding(what, State.WRONG, text)
+        elif found.place is not None:
+            yield Finding(what, State.OK, f"{point} is in {found.place}")
+        else:
+            text = f"{point}: the source code does not show it; `replay doctor --probe` imports it"
+            yield Finding(what, State.NOTE, text)
+    if agent.tools is None:
         text = "tools is not set in [agent]: Python versions are refused, as their tools would run"
-        yield Diagnosis("agent", State.NOTE, text)
-    else:
-        where = ", ".join(agent.tools) or "nowhere: there are no tools, or they run for real"
-        yield Diagnosis("agent", State.OK, f"{agent.entrypoint}, tools answered at {where}")
-    calls = f"{settings.judge.model}, {settings.judge.votes} votes a trial" if settings.judge.model else "off"
-    yield Diagnosis("judge", State.OK, calls)
+        yield Finding("tools", State.NOTE, text)
+    elif not agent.tools:
+        yield Finding("tools", State.NOTE, "tools = []: the agent has no tools, or they run for real")
 
 
-def _redaction(section: RedactSection | None) -> Diagnosis:
+def _redaction(section: RedactSection | None) -> Finding:
     if section is None:
         text = "off: texts are stored as they were recorded; [import.redact] turns it on"
-        return Diagnosis("redaction", State.NOTE, text)
+        return Finding("redaction", State.NOTE, text)
     hook = [f"hook {section.hook}"] if section.hook else []
-    return Diagnosis("redaction", State.OK, f"on: {', '.join([*section.kinds, *section.patterns, *hook])}")
+    return Finding("redaction", State.OK, f"on: {', '.join([*section.kinds, *section.patterns, *hook])}")
 
 
-def _keys() -> Iterator[Diagnosis]:
+def _keys() -> Iterator[Finding]:
     for name, purpose in KEYS:
         text = f"{name} is set" if os.environ.get(name) else f"{name} is not set; needed for {purpose}"
-        yield Diagnosis("keys", State.OK if os.environ.get(name) else State.NOTE, text)
+        yield Finding("keys", State.OK if os.environ.get(name) else State.NOTE, text)
     base = os.environ.get("ANTHROPIC_BASE_URL")
     if base:
-        yield Diagnosis("keys", State.NOTE, f"ANTHROPIC_BASE_URL is {base}: models are called there")
+        yield Finding("keys", State.NOTE, f"ANTHROPIC_BASE_URL is {base}: models are called there")
 
 
-def _store(path: Path) -> Iterator[Diagnosis]:
+def _store(path: Path) -> Iterator[Finding]:
     from replaydiff.replay.store.connection import open_store, verify
     from replaydiff.replay.store.traces import count_traces
 
     if not path.exists():
-        yield Diagnosis("store", State.NOTE, f"none yet at {path}; `replay import` creates it")
+        yield Finding("store", State.NOTE, f"none yet at {path}; `replay import` creates it")
         return
     try:
         with open_store(path, read_only=True) as con:
             traces = count_traces(con)
             verify(con)
     except StoreError as error:
-        yield Diagnosis("store", State.WRONG, str(error))
+        yield Finding("store", State.WRONG, str(error))
         return
     size = path.stat().st_size / 1e6
-    yield Diagnosis("store", State.OK, f"{path}, {size:.1f} MB, {traces:,} traces")
+    yield Finding("store", State.OK, f"{path}, {size:.1f} MB, {traces:,} traces")

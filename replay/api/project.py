@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.trend import TrendPoint
     from replaydiff.replay.api.browsing import RunSummary, TrendSeries
     from replaydiff.replay.api.calibrating import Calibration, LabelSheets
+    from replaydiff.replay.api.diagnosis import Diagnosis
     from replaydiff.replay.api.golden import GoldenSet, PushResult
     from replaydiff.replay.api.importing import Display, LiveOptions
     from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
@@ -691,6 +692,20 @@ class Project:
         from replaydiff.replay.api.single_cases import StartedVersion
 
         return StartedVersion(self.settings, name, trials=trials)
+
+    def doctor(self, *, probe: str | bool = False) -> Diagnosis:
+        """Check the installation, settings, keys, the store, and where the agent and its tools are.
+
+        Args:
+            probe: start a version (True: the project's folder as it is), compare the tools that are answered
+                with those in the store, and replay a trace, which asks the version's model.
+        """
+        from replaydiff.replay.api.diagnosis import diagnose
+
+        version = "." if probe is True else probe or None
+        return diagnose(lambda: self.settings, lambda: self.store, probe=version)
+
+    adoctor = in_thread(doctor)
 
     # --- the judge ---
 

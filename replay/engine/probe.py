@@ -45,8 +45,9 @@ class UncontainedError(ReplayError):
         """Trials that showed it."""
         self.evidence, self.fix = evidence, fix
         super().__init__(
-            f"the run was stopped: {_list(self.tools)} may have run for real in lane {lane} "
-            f"({version.name}): {evidence}; {fix}"
+            f"the run was stopped: {list_names(self.tools)} may have run for real in lane {lane} "
+            f"({version.name}): {evidence}",
+            hint=fix,
         )
 
 
@@ -59,11 +60,12 @@ class RepeatedFailureError(ReplayError):
         self, run_id: str, lane: Lane, version: Version, status: Status, reason: str, trials: int
     ) -> None:
         self.run_id, self.lane, self.version = run_id, lane, version.name
-        self.status, self.reason, self.trials = status, reason, trials
+        self.status, self.failure, self.trials = status, reason, trials
         super().__init__(
             f"the run was stopped: the first {trials} trials of lane {lane} ({version.name}) failed in the "
-            f"same way ({status.value}: {reason}); correct that, then repeat them with "
-            f"`replay run --resume {run_id}`, or start a new run if the version itself must change"
+            f"same way ({status.value}: {reason})",
+            hint=f"correct that, then repeat them with `replay run --resume {run_id}`, or start a new run if "
+            "the version itself must change",
         )
 
 
@@ -208,7 +210,7 @@ def _fix(version: Version) -> str:
     )
 
 
-def _list(names: Sequence[str], most: int = 6) -> str:
+def list_names(names: Sequence[str], most: int = 6) -> str:
     """Return names as a list in prose."""
     shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

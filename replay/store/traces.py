@@ -190,6 +190,24 @@ def trace_months(con: DuckDBPyConnection) -> list[tuple[str, int]]:
     ).fetchall()
 
 
+def count_tool_calls(con: DuckDBPyConnection) -> dict[str, int]:
+    """How often each tool was called in all traces, the most frequent first."""
+    rows = con.execute(
+        "SELECT name, count(*) FROM tool_calls GROUP BY name ORDER BY count(*) DESC, name"
+    ).fetchall()
+    return {str(name): int(count) for name, count in rows}
+
+
+def most_varied_traces(con: DuckDBPyConnection, number: int) -> list[str]:
+    """The ids of the traces that call the most different tools, newer ones first among equals."""
+    rows = con.execute(
+        "SELECT c.trace_id FROM tool_calls c JOIN traces t USING (trace_id) GROUP BY c.trace_id, t.started_at"
+        " ORDER BY count(DISTINCT c.name) DESC, t.started_at DESC, c.trace_id LIMIT ?",
+        [number],
+    ).fetchall()
+    return [str(trace_id) for (trace_id,) in rows]
+
+
 def count_traces(con: DuckDBPyConnection) -> int:
     """How many traces the store has."""
     found = con.execute("SELECT count(*) FROM traces").fetchone()

@@ -5,7 +5,8 @@ the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "args", "network": hosts or null,
                 "packages": bool}   first
-          out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "versions": {…}}}
+          out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
+                "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends
           in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}; with "watch": {tool: [argument]},
                calls of these tools that pass no patch point are looked for
@@ -175,7 +176,11 @@ class Worker:
         if descendants is not None:
             descendants.modules, descendants.is_ready = self.patches.modules(), True
             descendants.renew()
-        ready = {"mode": "async" if target.is_async else "sync", "takes": target.takes}
+        ready = {
+            "mode": "async" if target.is_async else "sync",
+            "takes": target.takes,
+            "signature": target.signature,
+        }
         installed = versions() if order["packages"] else {}
         self.send({"ready": {**ready, "tools": self.patches.names, "versions": installed}})
         return target

@@ -45,6 +45,8 @@ class Target:
     is_async: bool
     call: Callable[[dict[str, Any]], Any]
     """Calls the agent with a trial's message; gives its answer, or an awaitable of it."""
+    signature: str = ""
+    """What is called, for a person: `app.agent.run_agent(text, model='small')`."""
 
 
 def import_module(name: str, what: str, setting: str) -> Any:
@@ -170,10 +172,14 @@ def _target(found: Any, path: str, args: dict[str, Any], prefers_async: Callable
     _refuse_unknown(args, parameters, path)
     awaits = is_async(call)
     if name in STATE_METHODS:
-        return Target("messages", awaits, lambda trial: call({"messages": trial["messages"]}, **args))
-    if parameters is None:
-        return Target("text", awaits, lambda trial: call(trial["input"], **args))
-    return _by_parameters(call, path, parameters, args, awaits)
+        target = Target("messages", awaits, lambda trial: call({"messages": trial["messages"]}, **args))
+    elif parameters is None:
+        target = Target("text", awaits, lambda trial: call(trial["input"], **args))
+    else:
+        target = _by_parameters(call, path, parameters, args, awaits)
+    shown = ", ".join(map(str, parameters.values())) if parameters is not None else "…"
+    target.signature = f"{path}({shown[:200]})"
+    return target
 
 
 def _by_parameters(
