@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick lint types docs lock bench frameworks clean
+.PHONY: help setup demo test quick hostile lint types docs lock bench frameworks clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,9 @@ QUICK := tests/messages tests/tape tests/model tests/test_align.py tests/engine/
 
 quick: setup ## Run the tests of the pure rooms, in seconds
 	$(BIN)/pytest -m "not oracle" --hypothesis-profile=quick $(QUICK)
+
+hostile: setup ## Install beside users' packages of our names, and print what worked
+	REPLAYDIFF_HOSTILE_TABLE=.hostile.md $(BIN)/pytest tests/packaging/test_hostile.py && cat .hostile.md; rm -f .hostile.md
 
 lint: setup ## Check style and the arrows between packages
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 from tests.demo import run as demo
+from tests.stand_ins import watchdog
 
 TOGETHER = {
     "tests/demo/": "demo",
@@ -39,6 +40,8 @@ PACKAGES = ("replay", "importers", "diff", "cases", "reports")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Compile ourselves once: tests start hundreds of processes, and each would do it again."""
+    if sys.platform == "linux":
+        watchdog.start()
     # Under `nohup` and in the background these are ignored, which child processes inherit. A handler is not.
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
