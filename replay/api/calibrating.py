@@ -20,7 +20,8 @@ class Calibration:
     """How far the judge agrees with labels, and where it was written."""
 
     document: dict[str, Any]
-    path: Path
+    path: Path | None
+    """None where it was not written: the judge ran elsewhere, and no output was named."""
     complaint: str | None
     """Why the judge may not gate, in a clause; None where it may."""
 
@@ -173,15 +174,7 @@ def calibrate(
         InputError: nobody has labelled, or a sheet cannot be read.
     """
     from replaydiff.diff.judge import labels
-    from replaydiff.diff.judge.calibration import (
-        IDENTITY,
-        SIDES,
-        LaneAgreement,
-        calibration,
-        gate_complaint,
-        judge_hash,
-    )
-    from replaydiff.replay.files import write_whole
+    from replaydiff.diff.judge.calibration import calibration
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
 
@@ -193,11 +186,52 @@ def calibrate(
         if not paths:
             raise InputError(f"nobody has labelled run {run} here; `replay calibrate` asks for labels")
         document = calibration(con, settings, paths)
-    name = judge_hash(*(str(document[part]) for part in IDENTITY))
-    target = output or settings.root / settings.judge.calibration / f"{name}.json"
-    kept = {key: value for key, value in document.items() if key != "disagreements"}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
+    return _kept(document, settings, output, keep=True)
+
+
+def calibrate_existing(
+    store: Path,
+    settings: Settings,
+    run: str | None,
+    sources: Sequence[str],
+    *,
+    by: str,
+    judge: str | None,
+    where: str | None,
+    output: Path | None,
+) -> Calibration:
+    """Compare a judge with labels that exist already; see `diff.judge.existing`.
+
+    The calibration of a judge that ran elsewhere is written only where `output` says so.
+
+    Raises:
+        InputError: a source cannot be read, or nothing has both a label and a verdict.
+    """
+    from replaydiff.diff.judge.existing import existing_calibration
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+
+    with open_store(store, read_only=True) as con:
+        chosen = chosen_run(con, run).id if run is not None or judge is None else None
+        document = existing_calibration(
+            con, settings, sources, by=by, judge=judge, run_id=chosen, where=where
+        )
+    return _kept(document, settings, output, keep=judge is None)
+
+
+def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, keep: bool) -> Calibration:
+    """Write a calibration, where it is to be kept."""
+    from replaydiff.diff.judge.calibration import IDENTITY, SIDES, LaneAgreement, gate_complaint, judge_hash
+    from replaydiff.replay.files import write_whole
+
     lanes = {lane: LaneAgreement(**figures) for lane, figures in document["lanes"].items()}
     complaint = gate_complaint(document["labels"], lanes, [*lanes] or SIDES, settings.gate)
+    target = output
+    if target is None and keep:
+        name = judge_hash(*(str(document[part]) for part in IDENTITY))
+        target = settings.root / settings.judge.calibration / f"{name}.json"
+    if target is not None:
+        kept = {key: value for key, value in document.items() if key != "disagreements"}
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
     return Calibration(document=document, path=target, complaint=complaint)

@@ -748,14 +748,23 @@ class Project:
         *sheets: str | Path,
         run: str | None = None,
         own: bool = False,
+        labels: Sequence[str] = (),
+        by: str = "trace_id",
+        judge: str | None = None,
+        where: str | None = None,
         output: str | Path | None = None,
     ) -> Calibration:
-        """Compare the judge with labelled sheets, and write the calibration.
+        """Compare the judge with labelled sheets or with labels that exist already; write the calibration.
 
         Args:
             sheets: filled sheets, one for each person.
             run: with `own`: the run; default the latest.
             own: also the sheets that were labelled here, of everyone. The default where no sheet is named.
+            labels: instead of sheets, labels of recorded responses: `score:NAME`, or a CSV or .jsonl file.
+            by: the field of a trace that the rows of such a file name.
+            judge: with `labels`: `score:NAME`, the verdicts of a judge that ran elsewhere, over all traces or
+                the run's observed lanes; default the judge that graded the run.
+            where: with `labels` and `judge`: a condition on the traces.
             output: where the calibration goes; default a file for this judge in [judge] calibration.
 
         Raises:
@@ -763,6 +772,17 @@ class Project:
         """
         from replaydiff.replay.api import calibrating
 
+        if labels:
+            return calibrating.calibrate_existing(
+                self.store,
+                self.settings,
+                run,
+                labels,
+                by=by,
+                judge=judge,
+                where=where,
+                output=None if output is None else Path(output),
+            )
         return calibrating.calibrate(
             self.store,
             self.settings,

@@ -44,6 +44,26 @@ _OWN = ""
     help="Read a filled sheet; one for each person who labelled (repeatable); bare: everyone's of the run.",
 )
 @click.option(
+    "--labels",
+    "existing",
+    multiple=True,
+    metavar="SOURCE",
+    help="Labels that exist already: score:NAME of the traces, or a CSV or .jsonl file; repeatable.",
+)
+@click.option(
+    "--by",
+    default="trace_id",
+    show_default=True,
+    metavar="FIELD",
+    help="With a file of --labels: the field of a trace that its rows name, like metadata.task_id.",
+)
+@click.option(
+    "--judge",
+    metavar="score:NAME",
+    help="With --labels: the verdicts of a judge that ran elsewhere; default the judge that graded RUN.",
+)
+@click.option("--where", metavar="COND", help="With --judge: only traces that fit, like \"release = '2.1'\".")
+@click.option(
     "-o",
     "--output",
     metavar="FILE",
@@ -58,6 +78,10 @@ def calibrate(
     size: int,
     seed: int,
     filled: tuple[str, ...],
+    existing: tuple[str, ...],
+    by: str,
+    judge: str | None,
+    where: str | None,
     output: str | None,
     as_json: bool,
 ) -> ExitCode:
@@ -70,15 +94,29 @@ def calibrate(
     agreement, labels) the judge may gate, and labelled pairs of old and new answers correct the change that
     it reports. Keep the file under version control.
 
+    --labels takes labels of recorded responses instead: a score that traces have, or a file. The judge is
+    then the one that graded the observed lanes of RUN, or with --judge one whose verdicts the traces have.
+
     \b
     Examples:
       replay calibrate
       replay calibrate --read
       replay calibrate --draw sheet.csv
       replay calibrate --read ada.csv --read bo.csv
+      replay calibrate --labels score:human --judge score:helpfulness
+      replay calibrate --labels labels.jsonl --by metadata.task_id
     """
-    if sum([label is not None, draw is not None, bool(filled)]) > 1:
-        raise InputError("--label, --draw and --read are one step each; give one of them")
+    if sum([label is not None, draw is not None, bool(filled), bool(existing)]) > 1:
+        raise InputError("--label, --draw, --read and --labels are one step each; give one of them")
+    if existing:
+        if where is not None and (judge is None or run is not None):
+            raise InputError("--where is for all traces, with --judge and without RUN")
+        found = app.project.calibrate(
+            labels=existing, by=by, judge=judge, where=where, run=run, output=output
+        )
+        return _print(found, as_json)
+    if judge is not None or where is not None:
+        raise InputError("--judge and --where go with --labels")
     if filled:
         return _read(app, run, filled, output, as_json)
     if draw is not None:
@@ -125,7 +163,10 @@ def _label(app: App, run: str | None, sheet: str, size: int, seed: int) -> None:
 
 def _read(app: App, run: str | None, filled: Sequence[str], output: str | None, as_json: bool) -> ExitCode:
     sheets = [name for name in filled if name != _OWN]
-    found = app.project.calibrate(*sheets, run=run, own=_OWN in filled, output=output)
+    return _print(app.project.calibrate(*sheets, run=run, own=_OWN in filled, output=output), as_json)
+
+
+def _print(found: Calibration, as_json: bool) -> ExitCode:
     if as_json:
         print_json(found.to_dict())
     else:
@@ -174,11 +215,23 @@ def _show(found: Calibration) -> None:
                     terminal_width(),
                 )
             )
-    verdict = f"the judge may not gate: {found.complaint}" if found.complaint else "the judge may gate"
-    if not found.complaint and len(document["lanes"]) == 1:
-        verdict += f" runs that have lane {next(iter(document['lanes']))} and no other"
-    lines += ["", f"{len(document['pairs'])} labelled pairs correct the change that it reports"]
-    lines += [f"written to {found.path}; {verdict}"]
+    unread = document.get("unread") or {}
+    if unread:
+        words = ", ".join(f"{one_line(word, 20)} {count}" for word, count in [*unread.items()][:_SHOWN])
+        lines.append(
+            f"{sum(unread.values())} verdicts are no grade ({words}) and are left out; [judge] scale maps "
+            "them"
+        )
+    lines.append("")
+    if document["pairs"]:
+        lines.append(f"{len(document['pairs'])} labelled pairs correct the change that it reports")
+    if found.path is None:
+        lines.append("nothing was written; -o FILE keeps it")
+    else:
+        verdict = f"the judge may not gate: {found.complaint}" if found.complaint else "the judge may gate"
+        if not found.complaint and len(document["lanes"]) == 1:
+            verdict += f" runs that have lane {next(iter(document['lanes']))} and no other"
+        lines.append(f"written to {found.path}; {verdict}")
     show("\n".join(lines))
 
 

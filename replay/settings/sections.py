@@ -243,6 +243,9 @@ class JudgeSection:
     """Ask through Anthropic's Message Batches, at half the price: answers take minutes, at the most a day."""
     max_tokens: int = 1024
     concurrency: int = 8
+    scale: dict[str, int] = field(default_factory=dict)
+    """What existing labels and verdicts mean, for `replay calibrate --labels`: a value, or a range of numbers
+    like `"4..5"`, → 1 poor, 2 fair or 3 good. Without it `pass` and `fail`, 0 and 1, or 1, 2 and 3."""
     calibration: str = "cases/calibration"
     """Folder of the calibrations, one file for each judge. It belongs under version control."""
     base_url: str | None = None
@@ -251,6 +254,9 @@ class JudgeSection:
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "votes", "max_tokens", "concurrency")
+        for value, points in self.scale.items():
+            if points not in (1, 2, 3):
+                raise ValueError(f"scale.{value}: must be 1 (poor), 2 (fair) or 3 (good), not {points}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

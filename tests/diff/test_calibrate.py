@@ -301,7 +301,7 @@ def test_the_lower_bound_of_agreement_is_wilsons(hits: int, total: int) -> None:
     ("args", "sentence"),
     [
         ([], "give --draw FILE to write a sheet, or --read FILE"),
-        (["--draw", "a.csv", "--read", "b.csv"], "--label, --draw and --read are one step each"),
+        (["--draw", "a.csv", "--read", "b.csv"], "--label, --draw, --read and --labels are one step each"),
         (["--label"], "standard input is not a terminal"),
         (["--read"], "nobody has labelled run"),
         (["--draw", "there.csv"], "there.csv is there already, and may hold labels"),
