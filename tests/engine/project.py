@@ -33,14 +33,30 @@ def call(name, args) -> str:
     return "THE REAL TOOL RAN"
 
 
+def taken(folder):
+    for name in os.listdir(folder):
+        try:
+            os.remove(os.path.join(folder, name))
+            return True
+        except FileNotFoundError:
+            pass
+    return False
+
+
 def run_agent(text, model="small"):
     with open(os.environ["CALLS"], "a") as file:
         file.write(text + "\\n")
     time.sleep(float(os.environ.get("SECONDS_A_TRIAL", "0")))
+    tickets = os.environ.get("TICKETS")
+    while tickets and not taken(tickets):
+        time.sleep(0.05)
     status = call("get_order_status", {"order_id": text})
     return {"final_response": f"VERSION {model}: {status}", "cost_usd": 0.01}
 """
-"""Looks up the order it is asked about, and notes that it was called; VERSION is replaced."""
+"""Looks up the order it is asked about, and notes that it was called; VERSION is replaced.
+
+With TICKETS, a trial ends once it has taken a file out of that folder.
+"""
 
 SETTINGS = """
 [agent]
