@@ -13,7 +13,7 @@ from replaydiff.replay.agents.base import Agent, Outcome
 from replaydiff.replay.agents.rules import Corpus, Gateway, OnMiss, Rules, Simulator
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Version, VersionKind
-from replaydiff.replay.settings import Price, Tool
+from replaydiff.replay.settings import Price, ToolSection
 
 __all__ = ["Agent", "Outcome", "build"]
 
@@ -25,7 +25,7 @@ def build(
     concurrency: int,
     on_miss: OnMiss = "stop",
     ignore_args: Collection[str] = (),
-    tools: Mapping[str, Tool] | None = None,
+    tools: Mapping[str, ToolSection] | None = None,
     live: Collection[str] = (),
     corpus: Corpus | None = None,
     simulator: Simulator | None = None,

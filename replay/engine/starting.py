@@ -21,7 +21,7 @@ from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.gateway.proxy import Gateway
 from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version, VersionKind
-from replaydiff.replay.settings import Settings, Tool
+from replaydiff.replay.settings import Settings, ToolSection
 
 LISTED_TOOLS = 12
 """How many tools are named in a run's inventory."""
@@ -114,7 +114,7 @@ def crew_of(run: RunRecord, settings: Settings, rules: JsonObject) -> Crew:
                 concurrency=settings.run.concurrency,
                 on_miss=_rule(rules, "on_miss"),
                 ignore_args=_rule(rules, "ignore_args"),
-                tools=msgspec.convert(_rule(rules, "tools"), dict[str, Tool]),
+                tools=msgspec.convert(_rule(rules, "tools"), dict[str, ToolSection]),
                 live=_rule(rules, "live") or (),
                 corpus=corpus if _rule(rules, "corpus") else None,
                 simulator=simulator,

@@ -15,7 +15,7 @@ from replaydiff.replay.model.case import (
     ToolMatch,
 )
 from replaydiff.replay.model.decision import Action, Decision, standing
-from replaydiff.replay.model.grade import Calibration, Grade, GradeState, JudgeId, Vote
+from replaydiff.replay.model.grade import Grade, GradeState, JudgeId, Vote
 from replaydiff.replay.model.item import Item
 from replaydiff.replay.model.json import Json, JsonObject
 from replaydiff.replay.model.lane import Lane
@@ -43,7 +43,6 @@ __all__ = [
     "CORRECTION",
     "NO_TOOLS",
     "Action",
-    "Calibration",
     "Case",
     "Decision",
     "Expectation",

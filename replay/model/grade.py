@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 
 from replaydiff.replay.model.json import JsonObject
@@ -66,15 +65,3 @@ class JudgeId:
     model: str
     prompt_hash: str
     rubric_hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """How far a judge agrees with hand labels."""
-
-    judge: JudgeId
-    labels: int
-    agreement: float
-    kappa: float | None
-    created_at: datetime | None = None
-    labelled_by: tuple[str, ...] = ()

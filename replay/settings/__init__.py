@@ -6,7 +6,7 @@ names file, line and the nearest right key. Secrets are never settings: they com
 
 from replaydiff.replay.settings.reading import find, load, override
 from replaydiff.replay.settings.sections import (
-    Agent,
+    AgentSection,
     CasesSection,
     DiffSection,
     GateSection,
@@ -20,7 +20,7 @@ from replaydiff.replay.settings.sections import (
     SampleSection,
     SimulateSection,
     StoreSection,
-    Tool,
+    ToolSection,
     VersionEntry,
 )
 from replaydiff.replay.settings.whole import (
@@ -36,7 +36,7 @@ __all__ = [
     "NAMED_TABLES",
     "STORE_NAME",
     "SUBTABLES",
-    "Agent",
+    "AgentSection",
     "CasesSection",
     "DiffSection",
     "GateSection",
@@ -51,7 +51,7 @@ __all__ = [
     "Settings",
     "SimulateSection",
     "StoreSection",
-    "Tool",
+    "ToolSection",
     "VersionEntry",
     "find",
     "load",

@@ -28,7 +28,7 @@ def _share(section: object, *names: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class AgentSection:
     """`[agent]`: what all versions share; a version may replace any of it."""
 
     entrypoint: str | None = None
@@ -70,7 +70,7 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tool:
+class ToolSection:
     """`[tools.NAME]`."""
 
     effect: Literal["read", "write"] | None = None

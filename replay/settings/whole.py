@@ -8,7 +8,7 @@ from pathlib import Path
 
 from replaydiff.replay.files import DATA_FOLDER
 from replaydiff.replay.settings.sections import (
-    Agent,
+    AgentSection,
     CasesSection,
     DiffSection,
     GateSection,
@@ -22,7 +22,7 @@ from replaydiff.replay.settings.sections import (
     SampleSection,
     SimulateSection,
     StoreSection,
-    Tool,
+    ToolSection,
     VersionEntry,
 )
 
@@ -34,8 +34,8 @@ STORE_NAME = "replay.duckdb"
 class Settings:
     """All settings, with the folder that relative paths start from."""
 
-    agent: Agent = field(default_factory=Agent)
-    tools: dict[str, Tool] = field(default_factory=dict)
+    agent: AgentSection = field(default_factory=AgentSection)
+    tools: dict[str, ToolSection] = field(default_factory=dict)
     versions: dict[str, VersionEntry] = field(default_factory=dict)
     import_: ImportSection = field(default_factory=ImportSection)
     sample: SampleSection = field(default_factory=SampleSection)
@@ -75,7 +75,7 @@ class Settings:
 _NOT_SECTIONS = {"root", "file", "given"}
 SUBTABLES: dict[str, dict[str, type]] = {"import": {"redact": RedactSection}}
 """Section → the tables within it."""
-NAMED_TABLES: dict[str, type] = {"tools": Tool, "versions": VersionEntry, "prices": Price}
+NAMED_TABLES: dict[str, type] = {"tools": ToolSection, "versions": VersionEntry, "prices": Price}
 """Table → what each of its entries holds."""
 
 

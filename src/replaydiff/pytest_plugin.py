@@ -58,11 +58,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     golden = parent.config.getoption("golden")
     if golden is None or file_path != Path(parent.config.invocation_params.dir, golden).absolute():
         return None
-    collected: GoldenSet = GoldenSet.from_parent(parent, path=file_path)
+    collected: GoldenFile = GoldenFile.from_parent(parent, path=file_path)
     return collected
 
 
-class GoldenSet(pytest.File):
+class GoldenFile(pytest.File):
     """A golden set: one test for each of its cases, and the agent that all of them share."""
 
     _version: StartedVersion | None = None
@@ -121,7 +121,7 @@ class CaseTest(pytest.Item):
         Raises:
             CaseFailure: a trial did not pass; where the case has a threshold, too many did not.
         """
-        assert isinstance(self.parent, GoldenSet)  # noqa: S101 - only a golden set collects cases
+        assert isinstance(self.parent, GoldenFile)  # noqa: S101 - only a golden set collects cases
         failure = self.parent.version().failure_of(self.case)
         if failure is not None:
             raise CaseFailure(failure)

@@ -14,7 +14,7 @@ import pytest
 
 from replaydiff.replay.agents import Agent, Outcome, attempt, build
 from replaydiff.replay.model import Item, Rule, Status, Version, VersionKind
-from replaydiff.replay.settings import Tool
+from replaydiff.replay.settings import ToolSection
 from tests.agents.running import AGENTS, calls, recorded
 
 PROGRAM = (sys.executable, str(AGENTS / "talking.py"))
@@ -137,7 +137,7 @@ def test_a_tool_that_may_run_runs_and_is_told(make: Make, kind: str) -> None:
 
 
 def test_a_tool_that_writes_never_runs(make: Make) -> None:
-    tools = {"get_order_status": Tool(effect="write")}
+    tools = {"get_order_status": ToolSection(effect="write")}
     assert run_one(make, "look 2", live=("get_order_status",), tools=tools).status is Status.DIVERGED
 
 

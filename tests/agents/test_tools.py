@@ -7,7 +7,7 @@ import pytest
 
 from replaydiff.replay.agents import attempt
 from replaydiff.replay.model import Rule, Status
-from replaydiff.replay.settings import Tool
+from replaydiff.replay.settings import ToolSection
 from tests.agents.running import calls, item, recorded, run, run_one
 
 SHOP = {"tools": ("shop:_exec",)}
@@ -126,7 +126,7 @@ def test_ignored_arguments_do_not_count() -> None:
         "shop:run_agent",
         item(steps, STATUS),
         ignore_args=("request_id",),
-        tools_settings={"get_order_status": Tool(ignore_args=("trace",))},
+        tools_settings={"get_order_status": ToolSection(ignore_args=("trace",))},
         **SHOP,
     )
     assert outcome.status is Status.OK

@@ -17,7 +17,7 @@ from replaydiff.replay.errors import InputError, ReplayError, SettingsError
 from replaydiff.replay.golden import case_to_json, read_golden
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import ExpectedCall, Json, Match, PathRule, ToolCall, ToolMatch
-from replaydiff.replay.settings import MatchSection, Settings, Tool, load
+from replaydiff.replay.settings import MatchSection, Settings, ToolSection, load
 from tests.diff.build import case, item, trial
 
 
@@ -365,7 +365,7 @@ def test_defaults_are_for_every_kind_of_item() -> None:
     settings = Settings(
         root=Path(),
         match=MatchSection(tools={"*": ToolMatch(args="ignore")}),
-        tools={"cancel_order": Tool(match="exact")},
+        tools={"cancel_order": ToolSection(match="exact")},
     )
     made = trial("t", "new", calls=[ToolCall(name="cancel_order", args={"order_id": "2"})])
     assert not grade(item("t"), made, settings).passed  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ import pytest
 from replaydiff.diff.graders.registry import free_grades
 from replaydiff.diff.graders.tool_calls import grade
 from replaydiff.replay.model import ExpectedCall, GradeState, Match, Rule, Status, ToolCall
-from replaydiff.replay.settings import Agent, MatchSection, Settings, Tool
+from replaydiff.replay.settings import AgentSection, MatchSection, Settings, ToolSection
 from tests.diff.build import CALLS, case, item, trial
 
 SETTINGS = Settings(root=Path())
@@ -45,8 +45,11 @@ def test_arguments_that_never_count() -> None:
     made = trial("t", "new", calls=noisy)
     settings = Settings(
         root=Path(),
-        agent=Agent(ignore_args=("request_id",)),
-        tools={"get_order_status": Tool(ignore_args=("n",)), "cancel_order": Tool(ignore_args=("n",))},
+        agent=AgentSection(ignore_args=("request_id",)),
+        tools={
+            "get_order_status": ToolSection(ignore_args=("n",)),
+            "cancel_order": ToolSection(ignore_args=("n",)),
+        },
     )
     assert grade(item("t"), made, settings).passed  # type: ignore[union-attr]
     assert not grade(item("t"), made, SETTINGS).passed  # type: ignore[union-attr]
