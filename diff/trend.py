@@ -1,37 +1,55 @@
 """One metric over runs of the same golden set, or over monthly samples: what moved, and what is noise.
 
-Each run is held against the one before it, and against the last one that drifted (else the first), so that
-what falls a little every month is seen as well. Runs of a golden set share cases: the change is the mean
-difference over the cases both have, and what trials alone do to it has the standard error
-σ·√((1/k₁ + 1/k₂)/n). σ is the noise of one trial, pooled over the lanes of both runs, with `old` and its
-repeat `old2` as one, and never taken for nothing (`noise.cautious`); so an A/A lane tells it where each lane
-has one trial. Monthly samples hold other items: their means are compared, weighted to their months
-(Σwx/Σw), and each mean's error, √(n/(n−1)·Σw²(x−x̄)²)/Σw, holds what items differ as well (the linearised
-variance of a ratio; Cochran 1977, §6.3; Welch 1947 for the difference).
+**Levels.** Runs of a golden set share cases: a run's level is that of the run before it plus the mean change
+over the cases both have. Monthly samples hold other items: their level is their weighted mean (Σwx/Σw).
 
-A change beyond the two-sided quantile of `confidence` is drift; the two comparisons of a run share what is
-left of it (Bonferroni). With many runs some drift is expected by chance: one in twenty at 95 %.
+**Noise between runs.** Two runs of one version differ by more than their trials: a provider's bad day moves
+all items of a run together. That noise is estimated from the series itself: the variance of the levels of
+earlier runs around their mean, together with a prior worth `PRIOR_RUNS` runs (the noise of trials plus a day
+effect of sd `DAY_EFFECT`), and never less than trials alone make. What trials make of a level is σ²·Σ(1/k)/n²
+over a golden set, where σ is the noise of one trial, pooled over lanes, with `old` and its repeat `old2` as
+one, and never taken for nothing (`noise.cautious`); for a sample the linearised variance of a ratio,
+n/(n−1)·Σw²(x−x̄)²/(Σw)² (Cochran 1977, §6.3).
+
+**Drift.** A control chart with a learnt reference. Each level becomes u = Φ⁻¹(F(T)), with T the distance
+from the mean of the runs in control over its standard error and F the t distribution of as many degrees of
+freedom as the noise has (the self-starting CUSUM of Hawkins & Olwell 1998, ch. 7). Drift is a single |u|
+above `SINGLE`, or a cumulative sum C⁺ = max(0, C⁺ + u − ½), or C⁻ likewise, above `CUMULATED` (Page 1954):
+slow losses add up. Runs during an excursion of a sum join the reference once it is over. After drift the
+reference starts anew with that run. How many runs pass in control before the first false drift:
+`benchmarks/trend_run_length.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from replaydiff.diff.compute import compute
 from replaydiff.diff.result import scores_of
 from replaydiff.diff.statistics.noise import cautious, pooled_within
-from replaydiff.diff.statistics.paired import simultaneous
 from replaydiff.replay.model import Lane, RunRecord
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+DAY_EFFECT = 0.04
+"""Standard deviation, on a scale of 0 to 1, of what moves all items of a run together; a prior."""
+PRIOR_RUNS = 4
+"""How many runs the prior of the noise between runs is worth."""
+SINGLE = 3.5
+"""A single run this many standard deviations off is drift."""
+CUMULATED = 6.0
+"""A cumulative sum above it is drift."""
+_SLACK = 0.5
+"""Standard deviations a run that the sums forgive: half the shift that they find soonest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,31 +67,88 @@ class TrendPoint:
     mean: float
     low: float
     high: float
-    """Where the mean would fall again, by the noise alone."""
+    """Where the mean would fall again, by the noise of trials and between runs."""
+    noise: float | None = None
+    """Standard deviation of a run's mean, trials and days together; None where that of trials is unknown."""
     change: float | None = None
     """Against the run before; None for the first, and where they share no case."""
     limit: float | None = None
-    """What a change must exceed to be more than noise; None where the noise is not known."""
+    """What a change must exceed to be more than trials make; None where their noise is not known."""
     base: str | None = None
-    """The run of the last drift, else the first; None where that is the run before."""
+    """The run that the reference begins with: that of the last drift, else the first."""
     base_change: float | None = None
-    """Against `base`; None without one."""
+    """Against the mean of the reference."""
     base_limit: float | None = None
+    """What this change must exceed to be drift by itself."""
+    drift: str | None = None
+    """`up` or `down`."""
+    slow: bool = False
+    """Whether it is drift by a cumulative sum, over several runs."""
 
     @property
-    def drift(self) -> str | None:
-        """`up` or `down` where a change is more than noise."""
-        for change, limit in ((self.change, self.limit), (self.base_change, self.base_limit)):
-            if change is not None and limit is not None and abs(change) > limit:
-                return "up" if change > 0 else "down"
-        return None
+    def beyond_trials(self) -> bool:
+        """Whether the change is more than trials make: a day's noise, or the beginning of drift."""
+        return self.change is not None and self.limit is not None and abs(self.change) > self.limit
 
-    @property
-    def slow(self) -> bool:
-        """Whether it is drift against `base` alone: no run left the noise of the one before it."""
-        return self.drift is not None and not (
-            self.change is not None and self.limit is not None and abs(self.change) > self.limit
-        )
+
+@dataclass(slots=True)
+class ControlChart:
+    """Levels of runs against a reference that is learnt as they come; see the module's docstring."""
+
+    mean: float
+    """Of the reference."""
+    runs: int = 1
+    squares: float = 0.0
+    """Of the levels around the mean of their reference, over all references."""
+    degrees: int = 0
+    up: float = 0.0
+    down: float = 0.0
+    waiting: list[float] = field(default_factory=list)
+    """Levels since a cumulative sum left 0."""
+
+    def noise(self, trials: float) -> float:
+        """Return the standard deviation of a level, where trials make the variance `trials` of it."""
+        prior = PRIOR_RUNS * (trials + DAY_EFFECT**2)
+        return math.sqrt(max((prior + self.squares) / (PRIOR_RUNS + self.degrees), trials))
+
+    def limit(self, trials: float) -> float:
+        """Return how far a level may be from the mean without being drift by itself."""
+        quantile = float(stdtrit(PRIOR_RUNS + self.degrees, float(ndtr(SINGLE))))
+        return quantile * self.noise(trials) * math.sqrt(1 + 1 / self.runs)
+
+    def add(self, level: float, trials: float) -> tuple[str | None, bool]:
+        """Take the next level; return the direction of drift, if any, and whether several runs made it."""
+        error = self.noise(trials) * math.sqrt(1 + 1 / self.runs)
+        chance = float(stdtr(PRIOR_RUNS + self.degrees, (level - self.mean) / error))
+        u = float(ndtri(min(max(chance, _TINY), 1 - _TINY)))
+        self.up = max(0.0, self.up + u - _SLACK)
+        self.down = max(0.0, self.down - u - _SLACK)
+        single = abs(u) > SINGLE
+        if single or max(self.up, self.down) > CUMULATED:
+            falls = u < 0 if single else self.down > self.up
+            self.restart(level)
+            return "down" if falls else "up", not single
+        self.waiting.append(level)
+        if self.up == 0.0 == self.down:
+            for one in self.waiting:
+                self._learn(one)
+            self.waiting = []
+        return None, False
+
+    def restart(self, level: float) -> None:
+        """Begin a new reference with this level; the noise between runs stays known."""
+        self.mean, self.runs, self.up, self.down, self.waiting = level, 1, 0.0, 0.0, []
+
+    def _learn(self, level: float) -> None:
+        """Take a level into the reference (Welford 1962)."""
+        distance = level - self.mean
+        self.runs += 1
+        self.mean += distance / self.runs
+        self.squares += distance * (level - self.mean)
+        self.degrees += 1
+
+
+_TINY = 1e-12
 
 
 def series(runs: Sequence[RunRecord], cases: str | None = None, *, samples: bool = False) -> list[RunRecord]:
@@ -99,34 +174,54 @@ class _RunScores:
     weights: Mapping[str, float]
     repeated: Sequence[Sequence[float]]
     """Scores of one version on one item, of all lanes: what they scatter is the noise."""
+    error: float | None
+    """Standard error of the mean by the noise of trials, or by the draw of a sample; None where unknown."""
+
+    @property
+    def noise_known(self) -> bool:
+        """Whether the run itself shows how much trials, or items of a sample, vary."""
+        return self.error is not None
 
 
 def trend(
     con: DuckDBPyConnection, runs: Sequence[RunRecord], metric: str, lane: Lane, settings: Settings
 ) -> list[TrendPoint]:
-    """The series of these runs, oldest first; runs without a score of the metric in the lane are left out."""
-    confidence = settings.gate.confidence
+    """Return these runs as a series, oldest first; those without a score are left out."""
+    z = float(ndtri((1 + settings.gate.confidence) / 2))
     points: list[TrendPoint] = []
     before: _RunScores | None = None
-    base: _RunScores | None = None
+    chart: ControlChart | None = None
+    base, level = "", 0.0
     for run in runs:
         found = _scores(con, run, metric, lane, settings)
         if found is None:
             continue
-        point = found.point
-        if before is not None and base is not None:
-            several = base is not before
-            z = float(ndtri((1 + simultaneous(confidence, 1 + several)) / 2))
-            change, limit = _change_and_limit(found, before, z)
-            point = replace(point, change=change, limit=limit)
-            if several:
-                change, limit = _change_and_limit(found, base, z)
-                point = replace(point, base=base.point.run, base_change=change, base_limit=limit)
-        points.append(point)
+        point, trials = found.point, _trials_variance(found)
+        change, limit = (None, None) if before is None else _change_and_limit(found, before, z)
+        point = replace(point, change=change, limit=limit)
+        if chart is None or change is None:
+            # The first run, or one that shares no case with the run before it.
+            level = point.mean
+            chart, base = ControlChart(level) if chart is None else chart, run.id
+            chart.restart(level)
+        else:
+            level = point.mean if run.sample else level + change
+            point = replace(point, base=base, base_change=level - chart.mean, base_limit=chart.limit(trials))
+            drift, slow = chart.add(level, trials)
+            point = replace(point, drift=drift, slow=slow)
+            base = run.id if drift else base
+        points.append(_with_band(point, chart, trials, z, found))
         before = found
-        if base is None or point.drift:
-            base = found
     return points
+
+
+def _with_band(
+    point: TrendPoint, chart: ControlChart, trials: float, z: float, found: _RunScores
+) -> TrendPoint:
+    if not found.noise_known:
+        return point
+    noise = chart.noise(trials)
+    return replace(point, noise=noise, low=point.mean - z * noise, high=point.mean + z * noise)
 
 
 def _scores(
@@ -152,20 +247,14 @@ def _scores(
     if not groups:
         return None
     weights = {item.item.id: item.item.weight if run.sample else 1.0 for item in result.items}
-    return _RunScores(_point(run, lane, groups, weights, repeated, settings), groups, weights, repeated)
+    error = _sampling_error(groups, weights) if run.sample else _noise_error(groups, repeated)
+    return _RunScores(_point(run, lane, groups, weights), groups, weights, repeated, error)
 
 
 def _point(
-    run: RunRecord,
-    lane: Lane,
-    groups: Mapping[str, Sequence[float]],
-    weights: Mapping[str, float],
-    repeated: Sequence[Sequence[float]],
-    settings: Settings,
+    run: RunRecord, lane: Lane, groups: Mapping[str, Sequence[float]], weights: Mapping[str, float]
 ) -> TrendPoint:
     mean = _weighted(groups, weights)
-    error = _sampling_error(groups, weights) if run.sample else _noise_error(groups, repeated)
-    half = 0.0 if error is None else float(ndtri((1 + settings.gate.confidence) / 2)) * error
     version = run.lanes[lane]
     return TrendPoint(
         run=run.id,
@@ -175,9 +264,22 @@ def _point(
         items=len(groups),
         trials=run.trials,
         mean=mean,
-        low=mean - half,
-        high=mean + half,
+        low=mean,
+        high=mean,
     )
+
+
+def _trials_variance(found: _RunScores) -> float:
+    """Return the variance of a run's mean within the run.
+
+    Where single trials do not show it, it is the most that scores of 0 to 1 with this mean can have, that of
+    coins, with one trial of either outcome added.
+    """
+    if found.error is not None:
+        return found.error**2
+    items = len(found.groups)
+    share = (found.point.mean * items + 1) / (items + 2)
+    return share * (1 - share) / items
 
 
 def _change_and_limit(now: _RunScores, before: _RunScores, z: float) -> tuple[float | None, float | None]:

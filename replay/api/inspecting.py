@@ -223,8 +223,11 @@ class Trend:
             "metric": self.metric,
             "lane": self.lane,
             "of": self.series,
-            "runs": [asdict(point) | {"drift": point.drift, "slow": point.slow} for point in self.points],
+            "runs": [asdict(point) | {"beyond_trials": point.beyond_trials} for point in self.points],
         }
+
+
+_LEARNT_RUNS = 24
 
 
 def trend(
@@ -249,7 +252,8 @@ def trend(
         runs = series(list_runs(con), cases, samples=samples)
         if not runs:
             raise InputError("there is no finished run to follow; `replay check` or `replay run` makes one")
-        points = follow(con, runs[-last:], metric, chosen, settings)
+        # Runs before the shown ones show how much runs vary.
+        points = follow(con, runs[-last - _LEARNT_RUNS :], metric, chosen, settings)[-last:]
     if not points:
         raise InputError(f"no run of {series_kind(runs[-1])} has a {metric} score in lane {lane}")
     return Trend(metric=metric, lane=lane, series=series_kind(runs[-1]), points=tuple(points))

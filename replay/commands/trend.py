@@ -34,8 +34,10 @@ def trend(
     """Report a metric over runs, and which runs drifted.
 
     The series is the runs of one golden set, or with --samples those of monthly samples; by default whichever
-    the latest run belongs to. Each run is compared with the one before it and with the last one that drifted:
-    on the cases both have, and allowing for run-to-run noise.
+    the latest run belongs to. Two runs of one version differ, too: by their trials, and by days on which all
+    cases go worse together. Both are learnt from the runs, and drift (◀) is what is left, in one run or added
+    up over several; about one run in two hundred drifts by chance. A change that is more than trials make,
+    and that days may make, has ◁.
 
     \b
     Examples:
@@ -70,7 +72,7 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
             point.version,
             f"{point.items}×{point.trials}",
             fmt.score(point.mean),
-            fmt.change(point.change) + (" ◀" if point.drift else ""),
+            fmt.change(point.change) + (" ◀" if point.drift else " ◁" if point.beyond_trials else ""),
             _plot(point, low, high),
         ]
         for point in points
@@ -78,18 +80,23 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
     lines = [f"{metric} of lane {lane}, {of}", "", table(columns, rows, width), ""]
     drifted = [point for point in points if point.drift]
     for point in drifted:
-        change, limit = (point.base_change, point.base_limit) if point.slow else (point.change, point.limit)
-        before = f"run {point.base}, gradually" if point.slow else "the run before"
-        lines.append(
-            f"drift {point.drift}: {point.run} is {fmt.change(change)} against {before}, and "
-            f"noise alone moves it by up to {fmt.score(limit)}"
+        against = (
+            f"drift {point.drift}: {point.run} is {fmt.change(point.base_change)} against the runs since"
         )
+        alone = (
+            "added up over several runs, more than chance makes"
+            if point.slow
+            else f"one run varies by up to {fmt.score(point.base_limit)}"
+        )
+        lines.append(f"{against} {point.base}; {alone}")
     if any(point.change is not None and point.limit is None for point in points):
         lines.append("runs with one trial per lane and no A/A lane cannot measure noise; use --trials 3")
     elif len(points) == 1:
         lines.append("one run so far; a trend needs two")
     elif not drifted:
         lines.append("no run drifted: every change is within run-to-run noise")
+    if (noise := points[-1].noise) is not None:
+        lines.append(f"run-to-run noise, trials and days together: {fmt.score(noise)}")
     return "\n".join(lines)
 
 

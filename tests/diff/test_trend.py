@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from replaydiff.diff.trend import ControlChart
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Lane, RunRecord, SampleRecord, Trial
 from replaydiff.replay.store.connection import open_store
@@ -68,15 +69,71 @@ def _points(path: Path, capsys: pytest.CaptureFixture[str], *args: str) -> list[
 
 
 def test_a_fall_is_named_and_noise_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    steady, fallen = [0.8] * 40, [0.8] * 30 + [0.0] * 10
-    path = _runs(tmp_path, [steady, steady, fallen, fallen])
+    steady, fallen = [0.8] * 40, [0.8] * 20 + [0.0] * 20
+    path = _runs(tmp_path, [*[steady] * 5, *[fallen] * 4])
     points = _points(path, capsys)
-    assert [point["drift"] for point in points] == [None, None, "down", None]
+    drifts = [point["drift"] for point in points]
+    assert drifts[:5] == [None] * 5
+    assert "down" in drifts[5:7]
+    assert drifts.count(None) == 8, "the level it fell to is the new reference"
+    assert points[5]["beyond_trials"]
     assert _trend(path) == 0
     text = capsys.readouterr().out
     assert text.startswith("tool_calls of lane new, cases/golden.jsonl\n")
-    assert "drift down: 20261122-000000-aaa2 is −0.23 against" in text
+    assert f"against the runs since {points[0]['run']}; " in text
     assert text.count("◀") == 1
+    assert "run-to-run noise, trials and days together: 0.0" in text
+
+
+def test_a_bad_day_is_no_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All cases of one run are worse: more than trials make, and less than days may."""
+    steady, bad = [0.8] * 60, [0.68] * 60
+    path = _runs(tmp_path, [steady, steady, bad, steady, steady], trials=5)
+    points = _points(path, capsys)
+    assert [point["drift"] for point in points] == [None] * 5
+    assert any(point["beyond_trials"] for point in points[2:4])
+    assert _trend(path) == 0
+    text = capsys.readouterr().out
+    assert "◁" in text
+    assert "no run drifted" in text
+
+
+@pytest.mark.parametrize("day", [0.0, 0.04])
+def test_false_drift_is_as_rare_as_stated_whatever_the_days_do(day: float) -> None:
+    """At 95 % of one run against another, a day effect of 0.04 made a fifth of all runs drift."""
+    rng = np.random.default_rng(4)
+    followed = false = 0
+    for _ in range(60):
+        chart = ControlChart(0.8)
+        for level in 0.8 + np.hypot(0.03, day) * rng.standard_normal(60):
+            followed += 1
+            false += chart.add(float(level), 0.03**2)[0] is not None
+    assert false / followed < 1 / 100
+
+
+def test_a_step_is_found_within_a_few_runs_and_the_chart_starts_anew() -> None:
+    rng = np.random.default_rng(5)
+    delays, means = [], []
+    for _ in range(40):
+        chart = ControlChart(0.8)
+        levels = 0.8 + 0.03 * rng.standard_normal(40)
+        levels[8:] -= 0.2
+        found = [
+            number for number, level in enumerate(levels) if chart.add(float(level), 0.03**2)[0] == "down"
+        ]
+        delays.append(found[0] - 7)
+        means.append(chart.mean)
+    assert min(delays) >= 1
+    assert np.median(delays) <= 3
+    assert np.median(means) == pytest.approx(0.6, abs=0.02)
+
+
+def test_levels_that_never_vary_still_have_the_noise_of_trials() -> None:
+    chart = ControlChart(1.0)
+    for _ in range(50):
+        assert chart.add(1.0, 0.02**2) == (None, False)
+    assert chart.noise(0.02**2) >= 0.02
+    assert chart.limit(0.02**2) > 3 * 0.02
 
 
 def test_one_version_that_never_changes_drifts_about_as_often_as_stated(
@@ -96,10 +153,11 @@ def test_runs_that_never_flipped_are_no_proof_of_no_noise(
 
 
 def test_monthly_samples_hold_other_items(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = _runs(tmp_path, [[0.9] * 50, [0.9] * 50, [0.2] * 50], samples=True)
+    path = _runs(tmp_path, [*[[0.9] * 50] * 3, [0.2] * 50, [0.2] * 50], samples=True)
     points = _points(path, capsys)
-    assert [point["of"] for point in points] == ["month-0", "month-1", "month-2"]
-    assert [point["drift"] for point in points] == [None, None, "down"]
+    assert [point["of"] for point in points] == [f"month-{number}" for number in range(5)]
+    drifts = [point["drift"] for point in points]
+    assert (drifts[:3], drifts.count("down")) == ([None] * 3, 1)
 
 
 def test_single_trials_say_that_their_noise_is_unknown(
@@ -128,17 +186,15 @@ def test_what_cannot_be_followed_is_said(
     assert sentence in capsys.readouterr().err
 
 
-def test_what_falls_a_little_at_a_time_is_drift_against_the_first_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rates = [[1.0] * (60 - fallen) + [0.0] * fallen for fallen in (0, 0, 1, 2, 3, 4)]
-    path = _runs(tmp_path, [[0.5] * 20 + row for row in rates], trials=5)
+def test_what_falls_a_little_at_a_time_is_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = [[1.0] * (60 - fallen) + [0.0] * fallen for fallen in (0, 0, 0, 2, 4, 6, 8, 10, 12, 14)]
+    path = _runs(tmp_path, [[0.5] * 10 + row for row in rates], trials=5)
     points = _points(path, capsys)
-    assert points[1]["base"] is None
+    assert points[0]["base"] is None
     assert points[2]["base"] == points[0]["run"]
     assert any(point["slow"] and point["drift"] == "down" for point in points[3:])
     assert _trend(path) == 0
-    assert "gradually" in capsys.readouterr().out
+    assert "added up over several runs" in capsys.readouterr().out
 
 
 def test_an_a_a_lane_tells_the_noise_of_single_trials(
