@@ -7,7 +7,12 @@ HOLD        a metric's interval lies wholly below 0 and its delta is below −to
             than `max_regressed` allows
 SHIP        every metric's interval ends no lower than −tolerance, and no more items regressed beyond the
             noise than allowed
-CAN'T TELL  else; and, before anything else, where the replay cannot be trusted (`diff.divergence`)
+CAN'T TELL  else; where two metrics that decide contradict each other beyond doubt; and, before anything
+            else, where the replay cannot be trusted (`diff.divergence`)
+
+Agreement with recordings that nobody vouches for (`diff.behaviour`) decides only where nothing else may, and
+holds nothing: SHIP where the share of items whose behaviour changed, beyond what the old version differs from
+itself, is at most `max_changed` at the interval's upper end, else CAN'T TELL.
 
 The interval covers the worst that trials without a score could have been (`diff.comparison`). Where nothing
 was tried twice the noise of an item is unknown, so no item counts as regressed and the interval decides. With
@@ -19,14 +24,14 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scipy.special import ndtr, ndtri
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import case_verdict, is_quarantined
-from replaydiff.diff.result import Answer, Counts, ItemVerdict, MetricDelta, Verdict
+from replaydiff.diff.result import Answer, Counts, ItemVerdict, Kind, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.model import Lane, RunRecord, VersionKind
@@ -101,6 +106,8 @@ def decide(evidence: Evidence) -> Conclusion:
         return _cannot(f"no metric may decide: {why}", _show(evidence))
     if len(evidence.run.lanes) == 1:
         return _single_lane(evidence, gated)
+    if all(metric.kind is Kind.AGREEMENT for metric in gated.values()):
+        return _equivalence(evidence, gated)
     return _compare(evidence, gated)
 
 
@@ -119,6 +126,8 @@ def _nothing(run: RunRecord) -> Conclusion:
 def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion:
     gate = evidence.gate
     beyond = _beyond_chance(gated, evidence.comparison.confidence)
+    if contradiction := _contradiction(gated, beyond, evidence):
+        return _cannot(contradiction, _show(evidence))
     for name, metric in gated.items():
         if name not in beyond or metric.ci is None or metric.delta is None:
             continue
@@ -141,6 +150,59 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
     reason = f"{figures}; {_balance(fell, rose)}{_elsewhere(evidence)}"
     return Conclusion(answer=Answer.SHIP, reason=reason, next=_after_ship(evidence))
+
+
+def _contradiction(
+    gated: Mapping[str, MetricDelta], beyond: Collection[str], evidence: Evidence
+) -> str | None:
+    """A metric that got worse and one that got better, each beyond doubt; None where there are no two."""
+    sure = {name: metric for name, metric in gated.items() if name in beyond and metric.ci is not None}
+    worse = [name for name, metric in sure.items() if metric.ci and metric.ci[1] < 0]
+    better = [name for name, metric in sure.items() if metric.ci and metric.ci[0] > 0]
+    if not worse or not better:
+        return None
+    return (
+        f"metrics contradict each other: {_figures(worse[0], gated[worse[0]], evidence)}, and "
+        f"{_figures(better[0], gated[better[0]], evidence)}; say which decides with [gate] metrics"
+    )
+
+
+def _equivalence(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion:
+    """Whether the versions act alike, where nobody vouches for what is right."""
+    most, sentences = evidence.gate.max_changed, []
+    for name, metric in gated.items():
+        if metric.changed_share is None or metric.changed_ci is None:
+            return _cannot(f"{name} has fewer than two items that ended in both lanes", _show(evidence))
+        high = metric.changed_ci[1]
+        if high > most:
+            return _changed(name, metric, evidence)
+        sentences.append(
+            f"{_figures(name, metric, evidence)}: behaviour changed in {metric.changed} of "
+            f"{_items(metric.n)}, at most {high:.0%} of them beyond what the old version differs from itself "
+            f"({most:.0%} may)"
+        )
+    return Conclusion(answer=Answer.SHIP, reason="; ".join(sentences), next=_after_ship(evidence))
+
+
+def _changed(name: str, metric: MetricDelta, evidence: Evidence) -> Conclusion:
+    """CAN'T TELL: behaviour changed, or too few items show that it did not."""
+    most = evidence.gate.max_changed
+    if not metric.changed:
+        return _cannot(
+            f"behaviour changed in none of {_items(metric.n)}, and a change in more than {most:.0%} cannot "
+            f"be excluded ({_figures(name, metric, evidence)})",
+            _more_items(evidence, metric),
+        )
+    found = [item.metrics[name] for item in evidence.items if name in item.metrics]
+    moved = [one for one in found if one.verdict in (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)]
+    causes = len({one.cause for one in moved})
+    return _cannot(
+        f"behaviour changed in {metric.changed} of {metric.n}, by {causes} "
+        f"cause{'' if causes == 1 else 's'}: {metric.regressed} moved away from the recording, "
+        f"{metric.improved} towards it, and nothing says which is right; look at them, or name what does: "
+        "[match] trust, a grader, a judge, a golden set",
+        _show(evidence),
+    )
 
 
 def _too_many(
@@ -198,9 +260,10 @@ def _beyond_chance(gated: Mapping[str, MetricDelta], confidence: float) -> set[s
 def _elsewhere(evidence: Evidence) -> str:
     """Regressions on metrics that do not decide, so that SHIP never hides them."""
     others = [
-        f"{name}, which does not decide, counts {metric.regressed}"
+        f"{name}, which does not decide, counts "
+        + (f"{metric.changed} changed" if metric.kind is Kind.AGREEMENT else f"{metric.regressed}")
         for name, metric in evidence.metrics.items()
-        if metric.regressed and not metric.gated
+        if (metric.changed if metric.kind is Kind.AGREEMENT else metric.regressed) and not metric.gated
     ]
     return f" ({'; '.join(others)})" if others else ""
 
@@ -257,6 +320,9 @@ def _why_not(evidence: Evidence, name: str) -> str:
 def _figures(name: str, metric: MetricDelta, evidence: Evidence) -> str:
     if metric.delta is None or metric.old is None or metric.new is None:
         return f"{name} has no figure"
+    if metric.kind is Kind.AGREEMENT:
+        shares = f"{metric.old:.0%} → {metric.new:.0%}"
+        return f"agrees with production's tool calls in {shares} on {_items(metric.n)}"
     text = f"{name} {metric.old:.2f} → {metric.new:.2f} on {_items(metric.n)}"
     if metric.ci is None:
         return text
@@ -320,9 +386,12 @@ def _more_items(evidence: Evidence, metric: MetricDelta) -> str:
     sample = evidence.comparison.sample
     if evidence.run.trials < _ENOUGH_TRIALS or sample is None or metric.ci is None:
         return _more_trials(evidence)
-    half = (metric.ci[1] - metric.ci[0]) / 2
+    ends, allowed = metric.ci, evidence.gate.tolerance
+    if metric.changed_ci is not None:
+        ends, allowed = metric.changed_ci, evidence.gate.max_changed
+    half = (ends[1] - ends[0]) / 2
     # The width of an interval falls with the square root of the items.
-    wanted = math.ceil(evidence.counts.compared * (half / max(evidence.gate.tolerance, 1e-3)) ** 2 / 10) * 10
+    wanted = math.ceil(evidence.counts.compared * (half / max(allowed, 1e-3)) ** 2 / 10) * 10
     size = min(wanted, sample.population)
     if size <= sample.size:
         return _more_trials(evidence)

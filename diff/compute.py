@@ -8,14 +8,15 @@ result says so.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff import answer as answers
-from replaydiff.diff import divergence, expectations
+from replaydiff.diff import behaviour, divergence, expectations
 from replaydiff.diff import gate as gates
+from replaydiff.diff.behaviour import Vouching
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.expectations import case_groups
@@ -26,7 +27,17 @@ from replaydiff.diff.judge.judge import self_preference_warning, versions_of
 from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying, metric_names
 from replaydiff.diff.ranking import ranked
 from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_candidate_as_new
-from replaydiff.diff.result import Block, Counts, DiffResult, ItemVerdict, MetricDelta, Noise, Verdict
+from replaydiff.diff.result import (
+    Block,
+    Counts,
+    DiffResult,
+    ItemMetric,
+    ItemVerdict,
+    Kind,
+    MetricDelta,
+    Noise,
+    Verdict,
+)
 from replaydiff.diff.slices import slices
 from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.usage import usage
@@ -36,6 +47,7 @@ from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, Settings
 from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.samples import get_sample
+from replaydiff.replay.store.where import matching_ids
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -58,7 +70,14 @@ def put_off() -> Iterator[None]:
         gc.enable()
 
 
-_ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
+_ORDER = (
+    Verdict.REGRESSED,
+    Verdict.MIXED,
+    Verdict.CHANGED,
+    Verdict.INCONCLUSIVE,
+    Verdict.IMPROVED,
+    Verdict.UNCHANGED,
+)
 
 
 @put_off()
@@ -90,6 +109,9 @@ def compute(
     stored = StoredGrades.read(con, run, versions_of(settings))
     if gate is None and "gate" in settings.given:
         gate = (gates.DEFAULT,)
+    read = read_blocks(con, run, settings, stored)
+    vouching = behaviour.vouched(read.blocks, settings, _trusted(con, settings))
+    read = behaviour.regraded(read, vouching, settings)
     asked = _Asked(
         sample=get_sample(con, run.sample) if run.sample else None,
         stored=stored,
@@ -98,8 +120,8 @@ def compute(
         cases=_cases(run, settings),
         metrics=metrics,
         gate=gate,
+        vouching=vouching,
     )
-    read = read_blocks(con, run, settings, stored)
     new = [found for found in run.lanes if found.is_new]
     if candidate is not None and candidate not in new:
         raise UnknownNameError("new lane", str(candidate), map(str, new), f"in run {run.id}")
@@ -122,6 +144,7 @@ class _Asked:
     cases: CasesSection
     metrics: Sequence[str]
     gate: Sequence[str] | None
+    vouching: Vouching
 
 
 def _result(asked: _Asked, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
@@ -144,8 +167,9 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
     run, read, settings = comparison.run, comparison.read, asked.settings
     names = metric_names(run, read.blocks, asked.metrics, settings)
     varying = count_varying(names, read.blocks)
+    deciding = _deciding(names, asked, comparison)
     found = {
-        name: compute_metric(name, comparison, settings, _may_gate(name, asked), metrics=varying)
+        name: compute_metric(name, comparison, settings, asked.vouching, name in deciding, metrics=varying)
         for name in names
     }
     for name in asked.stored.judges & found.keys():
@@ -215,6 +239,19 @@ def _with_labels(name: str, metric: MetricResult, asked: _Asked, comparison: Com
     return replace(metric, delta=delta)
 
 
+def _trusted(con: DuckDBPyConnection, settings: Settings) -> frozenset[str]:
+    """The traces whose recordings `[match] trust` says are right."""
+    condition = settings.match.trust
+    return frozenset(matching_ids(con, condition)) if isinstance(condition, str) else frozenset()
+
+
+def _deciding(names: Sequence[str], asked: _Asked, comparison: Comparison) -> set[str]:
+    """The metrics that decide: of those that may, the ones somebody vouches for, else all."""
+    may = [name for name in names if _may_gate(name, asked)]
+    quality = [name for name in may if asked.vouching.kind(name) is Kind.QUALITY]
+    return set(quality if quality and comparison.has_both_lanes else may)
+
+
 def _may_gate(name: str, asked: _Asked) -> bool:
     wanted = asked.settings.gate.metrics
     if wanted and name not in wanted:
@@ -246,7 +283,7 @@ def _verdicts(
             for name, metric in found.items()
             if block.item.id in metric.by_item
         }
-        verdict = combine(m.verdict for m in metrics.values()) if metrics else Verdict.INCONCLUSIVE
+        verdict = _item_verdict(metrics)
         divided = find_divergence(
             {lane: [one.trial for one in graded] for lane, graded in block.lanes.items()}
         )
@@ -266,6 +303,19 @@ def _verdicts(
     return tuple(sorted(items, key=place))
 
 
+def _item_verdict(metrics: Mapping[str, ItemMetric]) -> Verdict:
+    """What somebody vouches for decides; where it is unchanged, agreement can say that something changed."""
+    if not metrics:
+        return Verdict.INCONCLUSIVE
+    quality = [metric.verdict for metric in metrics.values() if metric.kind is Kind.QUALITY]
+    agreement = combine(metric.verdict for metric in metrics.values() if metric.kind is Kind.AGREEMENT)
+    if not quality:
+        return agreement
+    verdict = combine(quality)
+    moved = agreement in (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
+    return Verdict.CHANGED if verdict is Verdict.UNCHANGED and moved else verdict
+
+
 def _counts(total: int, items: Sequence[ItemVerdict]) -> Counts:
     verdicts = [item.verdict for item in items]
     return Counts(
@@ -274,6 +324,7 @@ def _counts(total: int, items: Sequence[ItemVerdict]) -> Counts:
         improved=verdicts.count(Verdict.IMPROVED),
         regressed=verdicts.count(Verdict.REGRESSED),
         mixed=verdicts.count(Verdict.MIXED),
+        changed=verdicts.count(Verdict.CHANGED),
         unchanged=verdicts.count(Verdict.UNCHANGED),
         inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
     )

@@ -87,7 +87,7 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
 
 
 def _metric(metric: MetricDelta) -> dict[str, Any]:
-    document = _fields(metric)
+    document = _fields(metric) | {"decides": metric.gated}
     for name, by_lane in (("pass_hat_k", metric.pass_hat_k), ("pass_at_k", metric.pass_at_k)):
         document[name] = {
             str(lane): {str(k): value for k, value in by_k.items()} for lane, by_k in by_lane.items()

@@ -3,11 +3,11 @@
 `default` lets the answer decide: SHIP holds, HOLD does not, CAN'T TELL is undecided. Otherwise each condition
 is `FIGURE OP NUMBER` with OP one of <= >= < > == !=, and FIGURE one of
 
-    regressed improved mixed unchanged inconclusive total compared     items by verdict
+    regressed improved mixed changed unchanged inconclusive total compared     items by verdict
     errors                                                             trials that ended in an error
     METRIC.old .new .delta .se .p .mde .noise .n .sample_delta         a metric over the run
     METRIC.ci_low .ci_high .bounds_low .bounds_high
-    METRIC.improved .regressed .unchanged .inconclusive
+    METRIC.improved .regressed .unchanged .inconclusive .changed .changed_share
     fidelity.LANE cost.LANE latency_p50.LANE latency_p95.LANE          a lane (old, new, old2); USD and ms
 
 A condition on a figure that is not known is undecided. All conditions must hold: one that does not outweighs
@@ -38,7 +38,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 _TIE = 1e-9
-_COUNTS = ("regressed", "improved", "mixed", "unchanged", "inconclusive", "total", "compared")
+_COUNTS = ("regressed", "improved", "mixed", "changed", "unchanged", "inconclusive", "total", "compared")
 _PLAIN = (
     "old",
     "new",
@@ -53,6 +53,8 @@ _PLAIN = (
     "regressed",
     "unchanged",
     "inconclusive",
+    "changed",
+    "changed_share",
 )
 _PAIRS = {
     "ci_low": ("ci", 0),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from replaydiff.diff import behaviour
+from replaydiff.diff.behaviour import Vouching
 from replaydiff.diff.causes import normalise_reason
 from replaydiff.diff.comparison import Comparison, estimate
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
-from replaydiff.diff.result import Block, ItemMetric, MetricDelta, Verdict, scores_of
+from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Verdict, scores_of
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import (
     ItemScores,
@@ -21,7 +23,7 @@ from replaydiff.diff.verdicts import (
     single_lane_verdict,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Lane, RunRecord, Status
+from replaydiff.replay.model import Lane, RunRecord, Status, VersionKind
 from replaydiff.replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
@@ -100,11 +102,21 @@ def _varies(name: str, block: Block) -> bool:
 
 
 def compute_metric(
-    name: str, comparison: Comparison, settings: Settings, gated: bool, *, metrics: int = 1
+    name: str,
+    comparison: Comparison,
+    settings: Settings,
+    vouching: Vouching,
+    gated: bool,
+    *,
+    metrics: int = 1,
 ) -> MetricResult:
     """One metric over the items it applies to. It is one of `metrics` on which anything varies."""
-    gate = settings.gate
-    held = [block for block in comparison.read.blocks if _applies(name, block, settings)]
+    gate, kind = settings.gate, vouching.kind(name)
+    held = [
+        block
+        for block in comparison.read.blocks
+        if vouching.covers(name, block.item) and _applies(name, block, settings)
+    ]
     samples = [_item_scores(name, block) for block in held]
     scale = Scale.of(score for sample in samples for score in (*sample.before, *sample.new))
     null = null_model(samples, scale)
@@ -131,8 +143,18 @@ def compute_metric(
         for block, sample, verdict in zip(held, samples, judged, strict=True)
         for failure in (_failure_reason(name, block, verdict),)
     }
+    changes: dict[str, behaviour.Change] = {}
+    if kind is Kind.AGREEMENT:
+        if comparison.has_both_lanes:
+            changes = {block.item.id: behaviour.change(block, settings) for block in held}
+        recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
+        by_item = {
+            name: _against_recording(metric, changes.get(name), recorded) for name, metric in by_item.items()
+        }
     found = estimate(comparison, [block.item for block in held], samples, scale, null)
-    verdicts = [one.verdict for one in judged]
+    verdicts = [by_item[block.item.id].verdict for block in held]
+    share = behaviour.share_changed(comparison, [block.item for block in held], changes) if changes else None
+    moved = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
     by_id = sorted(held, key=lambda block: block.item.id)
     outcomes = {lane: _outcomes(name, by_id, lane) for lane in comparison.run.lanes}
     delta = MetricDelta(
@@ -155,8 +177,27 @@ def compute_metric(
         pass_hat_k={lane: paired.pass_hat_k(trials) for lane, trials in outcomes.items()},
         pass_at_k={lane: paired.pass_at_k(trials) for lane, trials in outcomes.items()},
         gated=gated,
+        kind=kind,
+        changed=sum(map(verdicts.count, moved)) if changes else 0,
+        changed_share=share[0] if share else None,
+        changed_ci=share[1] if share else None,
     )
     return MetricResult(delta=delta, by_item=by_item, null=null)
+
+
+def _against_recording(metric: ItemMetric, changed: behaviour.Change | None, recorded: bool) -> ItemMetric:
+    """The metric of an item whose recording nobody vouches for.
+
+    Where a lane is the recording itself (`recorded`), it agrees with itself: only a change can be seen.
+    """
+    verdict = metric.verdict
+    moved = verdict in (Verdict.REGRESSED, Verdict.IMPROVED)
+    if (moved and recorded) or (not moved and changed is not None and changed.mostly):
+        verdict = Verdict.CHANGED
+    reason = f"against the recording: {metric.reason}"
+    if verdict is Verdict.CHANGED and changed is not None and changed.share is not None:
+        reason += f" (acts differently in {changed.share:.0%} of pairs of trials)"
+    return replace(metric, verdict=verdict, reason=reason, kind=Kind.AGREEMENT)
 
 
 def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:

@@ -28,8 +28,19 @@ class Verdict(StrEnum):
     IMPROVED = "improved"
     REGRESSED = "regressed"
     MIXED = "mixed"
+    CHANGED = "changed"
+    """The versions act differently, and nobody vouches for what is right."""
     UNCHANGED = "unchanged"
     INCONCLUSIVE = "inconclusive"
+
+
+class Kind(StrEnum):
+    """What a metric's figures say."""
+
+    QUALITY = "quality"
+    """Somebody vouches for it: higher is better."""
+    AGREEMENT = "agreement"
+    """Likeness to a recording that nobody vouches for: lower is different."""
 
 
 class Noise(StrEnum):
@@ -53,7 +64,8 @@ class ItemMetric:
     """In words: `old 3/3, new 0/3: called cancel_order without get_order_status(order_id='1') first`."""
     cause: str = ""
     """The reason without its figures and without this item's own values: items that changed in the same way
-    have the same one. Empty where nobody said why."""
+    have the same one. Empty where nothing names one."""
+    kind: Kind = Kind.QUALITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +170,14 @@ class MetricDelta:
     """pass^k by lane: the chance that k trials of an item all pass."""
     gated: bool
     """Whether this metric decides the answer."""
+    kind: Kind = Kind.QUALITY
+    changed: int = 0
+    """Of agreement: items whose behaviour changed, `improved` and `regressed` included."""
+    changed_share: float | None = None
+    """Of agreement: the share of the population whose behaviour changed beyond what the old version differs
+    from itself; None of quality."""
+    changed_ci: tuple[float, float] | None = None
+    """Interval of `changed_share`, its upper end with trials that errored at their worst."""
     pass_at_k: dict[Lane, dict[int, float]] = field(default_factory=dict)
     """pass@k by lane: the chance that at least one of k trials of an item passes."""
     calibration: JsonObject | None = None
@@ -232,6 +252,7 @@ class Counts:
     improved: int
     regressed: int
     mixed: int
+    changed: int
     unchanged: int
     inconclusive: int
 

@@ -18,8 +18,10 @@ Where no version was tried twice on an item the noise is unknown: the verdict is
 `min_delta`, and its reason says "single trial: noise unknown". With one lane alone the expectation stands in
 the old lane's place: every trial passed → unchanged, none → regressed, some → inconclusive.
 
-An item's verdict over its metrics: `mixed` where they point both ways, else regressed, improved or
-inconclusive where any metric is (in this order), else unchanged.
+An item's verdict over its metrics: `mixed` where they point both ways, else regressed, improved, changed or
+inconclusive where any metric is (in this order), else unchanged. Agreement with a recording that nobody
+vouches for counts only where nothing else grades the item, or where all else is unchanged: then the item is
+`changed`.
 
 Example: old 3/3, new 0/3 in a run whose other items repeat themselves: regressed. Old 2/3, new 1/3 in a run
 where passes come and go: inconclusive.
@@ -179,7 +181,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
     seen = set(verdicts)
     if Verdict.MIXED in seen or {Verdict.REGRESSED, Verdict.IMPROVED} <= seen:
         return Verdict.MIXED
-    order = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
+    order = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED, Verdict.INCONCLUSIVE)
     return next((verdict for verdict in order if verdict in seen), Verdict.UNCHANGED)
 
 

@@ -38,6 +38,7 @@ from replaydiff.diff.result import (
     DiffResult,
     ItemMetric,
     ItemVerdict,
+    Kind,
     LabelEvidence,
     MetricDelta,
     Noise,
@@ -198,10 +199,17 @@ def _with_minus(text: str, *, negative: bool) -> str:
     return f"{_MINUS}{text}" if negative and not zero else text
 
 
-VERDICT_ORDER = (Verdict.REGRESSED, Verdict.MIXED, Verdict.INCONCLUSIVE, Verdict.IMPROVED, Verdict.UNCHANGED)
+VERDICT_ORDER = (
+    Verdict.REGRESSED,
+    Verdict.MIXED,
+    Verdict.CHANGED,
+    Verdict.INCONCLUSIVE,
+    Verdict.IMPROVED,
+    Verdict.UNCHANGED,
+)
 """Verdicts as they are listed everywhere."""
 
-CHANGED = (Verdict.REGRESSED, Verdict.MIXED, Verdict.IMPROVED)
+CHANGED = (Verdict.REGRESSED, Verdict.MIXED, Verdict.CHANGED, Verdict.IMPROVED)
 """Verdicts of items where something certainly changed, in the order in which people want to see them."""
 
 _CHECK = {
@@ -243,7 +251,11 @@ def verdict_counts(result: DiffResult) -> list[tuple[Verdict, str, int]]:
     return [
         row
         for row in rows
-        if not is_check(result) or row[2] or row[0] not in (Verdict.MIXED, Verdict.IMPROVED)
+        if row[2]
+        or (
+            row[0] is not Verdict.CHANGED
+            and not (is_check(result) and row[0] in (Verdict.MIXED, Verdict.IMPROVED))
+        )
     ]
 
 
@@ -314,6 +326,9 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
         return notes
     if not metric.gated:
         notes.append("does not decide the answer")
+    if metric.kind is Kind.AGREEMENT and metric.changed_share is not None:
+        about = f" {interval(metric.changed_ci)}" if metric.changed_ci else ""
+        notes.append(f"behaviour changed in {score(max(0.0, metric.changed_share))}{about} of the items")
     if metric.mde is not None:
         notes.append(f"smallest change this size shows {score(metric.mde)}")
     if metric.noise is not None:

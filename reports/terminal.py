@@ -298,6 +298,7 @@ ANSWER_STYLE = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNO
 VERDICT_STYLE = {
     Verdict.REGRESSED: "red",
     Verdict.MIXED: "magenta",
+    Verdict.CHANGED: "cyan",
     Verdict.INCONCLUSIVE: "yellow",
     Verdict.IMPROVED: "green",
     Verdict.UNCHANGED: "dim",
@@ -395,7 +396,13 @@ def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[Rendera
         yield _hanging(f"never recorded, {lane}:", Text(told), "dim")
 
 
-_CAUSES_SHOWN = {Verdict.REGRESSED: 8, Verdict.MIXED: 4, Verdict.IMPROVED: 4, Verdict.INCONCLUSIVE: 3}
+_CAUSES_SHOWN = {
+    Verdict.REGRESSED: 8,
+    Verdict.MIXED: 4,
+    Verdict.CHANGED: 8,
+    Verdict.IMPROVED: 4,
+    Verdict.INCONCLUSIVE: 3,
+}
 """How many causes of a verdict are listed; the rest is counted."""
 _ITEMS_SHOWN = 3
 """How many items of a cause are listed."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from replaydiff.diff.graders import quality
-from replaydiff.diff.graders.arguments import merge_rules
+from replaydiff.diff.graders.arguments import canonical, merge_rules
 from replaydiff.diff.graders.base import Grader, abstained, scored
 from replaydiff.diff.graders.matching import can_still_match, match
 from replaydiff.replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
@@ -52,6 +52,18 @@ def grade(item: Item, trial: Trial, settings: Settings) -> Grade | None:
         reason=matched.reason,
         detail={"partial": matched.partial},
     )
+
+
+def written_out(trial: Trial) -> str:
+    """A trial's calls as one text: equal texts are equal calls."""
+    return "\n".join(f"{served.call.name} {canonical(served.call.args)}" for served in trial.served)
+
+
+def same_calls(item: Item, one: Trial, other: Trial, settings: Settings) -> bool:
+    """Whether two trials of an item made the same calls, by the rules its recording is compared with."""
+    _, rules = _expected(item, settings)
+    made = [[served.call for served in trial.served] for trial in (one, other)]
+    return match(made[0], made[1], rules, _ignored_by_tool(settings), settings.root).passed
 
 
 def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | ToolCall], Match]:

@@ -223,6 +223,10 @@ class MatchSection:
     ignore_tools: tuple[str, ...] = ()
     tools: dict[str, Literal["exact", "subset", "ignore"] | ToolMatch] = field(default_factory=dict)
     """Tool, or `*` for every tool → how its arguments are compared, as `match` of `[tools.NAME]`."""
+    trust: bool | str = False
+    """Which recordings are known to be right, so that a version that acts otherwise is worse: all (`true`),
+    or those of traces that fit a condition as in `--where`: `"scores.reward >= 1"`. Of others, a change is
+    only a change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +302,9 @@ class GateSection:
     """How many items may regress beyond the noise: a number, or a share of the items compared (`"5%"`)."""
     min_delta: float = 0.1
     """The smallest change of an item's mean that is called a change."""
+    max_changed: float = 0.1
+    """Where nothing but unvouched recordings can be compared with: the share of items whose behaviour may
+    change."""
     confidence: float = 0.95
     agreement: float = 0.85
     """A judge may gate from this agreement with hand labels on …"""
@@ -305,7 +312,7 @@ class GateSection:
     """… over at least this many of them."""
 
     def __post_init__(self) -> None:
-        _share(self, "tolerance", "min_delta", "confidence", "agreement")
+        _share(self, "tolerance", "min_delta", "max_changed", "confidence", "agreement")
         _at_least(self, 0, "labels")
         if isinstance(self.max_regressed, int):
             _at_least(self, 0, "max_regressed")

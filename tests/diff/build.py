@@ -27,7 +27,7 @@ from replaydiff.replay.model import (
     Version,
     VersionKind,
 )
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import MatchSection, Settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import write_grades
 from replaydiff.replay.store.runs import create_run
@@ -159,5 +159,5 @@ def judged(of: Item | str, lane: Lane | str, index: int, score: float | None, **
 
 
 def settings(folder: Path, **sections: Any) -> Settings:
-    """Settings rooted in a folder."""
-    return Settings(root=folder, **sections)
+    """Settings rooted in a folder; recordings are trusted unless `match` says otherwise."""
+    return Settings(root=folder, **{"match": MatchSection(trust=True), **sections})

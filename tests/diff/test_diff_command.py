@@ -18,6 +18,7 @@ Replay = Callable[..., "Done"]
 
 @pytest.fixture
 def regressed(tmp_path: Path) -> Path:
+    (tmp_path / "replay.toml").write_text("[match]\ntrust = true\n")
     items = [item(f"t{n}") for n in range(20)]
     done = [t for n, one in enumerate(items) for t in trials(one, old="111", new="000" if n == 3 else "111")]
     return store(tmp_path, items, done)

@@ -488,7 +488,9 @@ def all_errors() -> DiffResult:
         answer=Answer.CANNOT_TELL,
         reason="tool_calls has fewer than two items with a score in both lanes",
         items=tuple(items),
-        counts=Counts(total=4, compared=4, improved=0, regressed=0, mixed=0, unchanged=0, inconclusive=4),
+        counts=Counts(
+            total=4, compared=4, improved=0, regressed=0, mixed=0, changed=0, unchanged=0, inconclusive=4
+        ),
         noise=Noise.UNKNOWN,
         metrics={
             "tool_calls": metric(**empty, improved=0, regressed=0, unchanged=0, inconclusive=4, pass_hat_k={})
@@ -631,7 +633,9 @@ def hostile() -> DiffResult:
         next=f"replay show {bad}",
         run=run(LANES, sample=bad),
         lanes={lane_: lane("x", version=names, statuses={"ok": 1}) for lane_ in LANES},
-        counts=Counts(total=1, compared=1, improved=0, regressed=1, mixed=0, unchanged=0, inconclusive=0),
+        counts=Counts(
+            total=1, compared=1, improved=0, regressed=1, mixed=0, changed=0, unchanged=0, inconclusive=0
+        ),
         metrics={bad: metric(calibration={bad: bad})},
         items=(worst,),
         slices=(Slice(by=bad, value=bad, items=1, metric=bad, delta=-1.0, p=0.5, regressed=1, improved=0),),

@@ -83,6 +83,7 @@ def write_run(store: Path, run_id: str = RUN, hour: int = 10) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a store that holds one run."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPLAY_MATCH_TRUST", "true")
     write_run(tmp_path / ".replay" / "replay.duckdb")
     return tmp_path
 

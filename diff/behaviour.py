@@ -1,0 +1,176 @@
+"""What an agent did, held against a recording that nobody vouches for.
+
+Somebody vouches for what a case expects, for a recording that `[match] trust` covers, and for one that was
+corrected by hand. Any other recording only shows what production did. A version that acts otherwise may be
+better or worse, so likeness to it (*agreement*) can show that behaviour changed, and never that it got worse.
+
+How much an item's behaviour changed is the share of pairs of an old and a new trial that act differently,
+less the share of pairs of two old trials that do (of `old` against `old2` where there is an A/A lane). Two
+trials act alike when their tool calls match by the rules of `[match]`. A trial that errored is taken to act
+differently where that is the worst case, and is left out of the estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+
+from replaydiff.diff.comparison import Comparison
+from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.reading import RunData
+from replaydiff.diff.result import Block, GradedTrial, Kind
+from replaydiff.diff.statistics import paired
+from replaydiff.replay.model import CORRECTION, Item, Lane, Trial
+from replaydiff.replay.settings import Settings
+
+RECORDING = "recording"
+"""Name of the agreement metric where `tool_calls` is about the items that somebody vouches for."""
+MOSTLY = 0.5
+"""From this share of changed pairs on an item's behaviour counts as changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vouching:
+    """For which items of a run somebody vouches."""
+
+    unvouched: frozenset[str]
+    """Ids of the items whose recording is only what production did."""
+    mixed: bool
+    """Whether there are others."""
+
+    def kind(self, metric: str) -> Kind:
+        """What a metric's figures say."""
+        recorded = metric == tool_calls.NAME and bool(self.unvouched) and not self.mixed
+        return Kind.AGREEMENT if recorded or metric == RECORDING else Kind.QUALITY
+
+    def covers(self, metric: str, item: Item) -> bool:
+        """Whether an item belongs to a metric."""
+        if metric == RECORDING:
+            return item.id in self.unvouched
+        return metric != tool_calls.NAME or not self.mixed or item.id not in self.unvouched
+
+
+def vouched(blocks: Sequence[Block], settings: Settings, trusted: frozenset[str]) -> Vouching:
+    """For which of these items somebody vouches; `trusted` are the traces that `[match] trust` finds."""
+    held = [block.item for block in blocks if tool_calls.applies(block.item, settings)]
+    unvouched = frozenset(item.id for item in held if not _is_vouched(item, settings, trusted))
+    return Vouching(unvouched=unvouched, mixed=0 < len(unvouched) < len(held))
+
+
+def _is_vouched(item: Item, settings: Settings, trusted: frozenset[str]) -> bool:
+    if item.expectation is not None or settings.match.trust is True:
+        return True
+    return item.trace_id in trusted or bool(item.metadata.get(CORRECTION))
+
+
+def regraded(read: RunData, vouching: Vouching, settings: Settings) -> RunData:
+    """The blocks with unvouched items graded by these settings, under the name their metric has."""
+    if not vouching.unvouched:
+        return read
+    name = RECORDING if vouching.mixed else tool_calls.NAME
+
+    def graded(item: Item, one: GradedTrial) -> GradedTrial:
+        grades = {key: grade for key, grade in one.grades.items() if key != tool_calls.NAME}
+        grade = tool_calls.grade(item, one.trial, settings)
+        return replace(one, grades=grades if grade is None else {name: replace(grade, grader=name), **grades})
+
+    blocks = [
+        replace(
+            block,
+            lanes={
+                lane: tuple(graded(block.item, one) for one in done) for lane, done in block.lanes.items()
+            },
+        )
+        if block.item.id in vouching.unvouched
+        else block
+        for block in read.blocks
+    ]
+    return replace(read, blocks=blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How much the behaviour of one item changed."""
+
+    share: float | None
+    """Share of pairs that act differently beyond what the old version does by itself; below 0 where the old
+    version differs more from itself. None where a version has no trial that ended."""
+    worst: float
+    """The same if every trial that errored had acted differently."""
+
+    @property
+    def mostly(self) -> bool:
+        """Whether the versions act differently more often than not."""
+        return self.share is not None and self.share >= MOSTLY
+
+
+def change(block: Block, settings: Settings) -> Change:
+    """How much the behaviour of an item changed."""
+    old, new, again = (
+        [one.trial for one in block.lanes.get(lane, ())] for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
+    )
+    ended = {lane: [trial for trial in done if not trial.status.is_error] for lane, done in
+             ((Lane.OLD, old), (Lane.NEW, new), (Lane.OLD2, again))}  # fmt: skip
+    before = [*ended[Lane.OLD], *ended[Lane.OLD2]]
+    alike = _Alike(block.item, settings)
+    own = (
+        list(product(ended[Lane.OLD], ended[Lane.OLD2]))
+        if ended[Lane.OLD2]
+        else list(combinations(ended[Lane.OLD], 2))
+    )
+    noise = alike.differing(own) / len(own) if own else 0.0
+    pairs = list(product(before, ended[Lane.NEW]))
+    every = (len(old) + len(again)) * len(new)
+    differing = alike.differing(pairs)
+    return Change(
+        share=differing / len(pairs) - noise if pairs else None,
+        worst=(differing + every - len(pairs)) / every - noise if every else 1.0,
+    )
+
+
+class _Alike:
+    """Whether two trials of an item act alike; equal ones are compared once."""
+
+    def __init__(self, item: Item, settings: Settings) -> None:
+        self._item, self._settings = item, settings
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def differing(self, pairs: Sequence[tuple[Trial, Trial]]) -> int:
+        return sum(not self._alike(one, other) for one, other in pairs)
+
+    def _alike(self, one: Trial, other: Trial) -> bool:
+        key = (tool_calls.written_out(one), tool_calls.written_out(other))
+        if key[0] == key[1]:
+            return True
+        if key not in self._known:
+            self._known[key] = tool_calls.same_calls(self._item, one, other, self._settings)
+        return self._known[key]
+
+
+def share_changed(
+    comparison: Comparison, items: Sequence[Item], changes: Mapping[str, Change]
+) -> tuple[float, tuple[float, float] | None] | None:
+    """The share of the population whose behaviour changed, and its interval; None without items.
+
+    The interval's upper end takes trials that errored at their worst.
+    """
+    held = [(item, changes[item.id]) for item in items if changes[item.id].share is not None]
+    if not held:
+        return None
+
+    def grouped(values: Sequence[float]) -> paired.Clusters:
+        return paired.weighted_clusters(
+            values,
+            [comparison.weight(item) for item, _ in held],
+            [comparison.clusters[item.id] for item, _ in held],
+        )
+
+    estimate = grouped([one.share or 0.0 for _, one in held])
+    worst = grouped([one.worst for _, one in held])
+    ends = [
+        paired.interval(found, confidence=comparison.confidence, seed=comparison.run.seed)
+        for found in (estimate, worst)
+    ]
+    low, high = ends
+    return estimate.mean, None if low is None or high is None else (low[0], high[1])
