@@ -13,15 +13,19 @@ import inspect
 import json
 import typing
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import click
 
 from replaydiff.replay import settings
 from replaydiff.replay.cli import COMMANDS, cli
+from replaydiff.replay.model import JsonObject, Message, Score, Step, ToolCall, Trace
+from replaydiff.replay.store.trace_codec import PUBLIC_NAMES, field_types
 
 DOCS = Path(__file__).parent
 Json = dict[str, typing.Any]
+TRACE_SCHEMA = DOCS / "schema" / "trace.schema.json"
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
 
 
@@ -30,6 +34,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "commands.md": _commands(),
         DOCS / "settings.md": _settings(),
+        TRACE_SCHEMA: _trace_schema(),
         DOCS / "fields.md": _fields(),
         DOCS / "store.md": _store(),
     }
@@ -149,6 +154,80 @@ def _docstrings(section: type) -> dict[str, str]:
     return found
 
 
+_TIME = {"description": "ISO 8601; without a zone it is UTC"}
+_JSON_TYPES: dict[typing.Any, Json] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    float: {"type": "number"},
+    datetime: {"type": "string"},
+    tuple[str, ...]: {"type": "array", "items": {"type": "string"}},
+    tuple[Message, ...]: {"type": "array", "minItems": 1, "items": {"type": "object"}},
+    tuple[Step, ...]: {"type": "array", "items": {"type": "object"}},
+    dict[str, Score]: {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean"]}},
+    JsonObject: {"type": "object"},
+    typing.Any: {},
+}
+"""Type of a field → its JSON Schema in a record that is imported."""
+_AS_READ: dict[str, Json] = {
+    "trace_id": {"type": ["string", "integer"]},
+    "started_at": _TIME,
+    "messages": {
+        "description": "OpenAI's or Anthropic's shape; the last turn of the user is the input, and without "
+        "`tool_calls` the calls and results are taken from here"
+    },
+    "source": {"description": "written by `replay export`: the importer the trace first came through"},
+}
+"""Field → what holds of it in a record, and not in the type."""
+
+
+def _trace_schema() -> str:
+    """Return the schema of the trace format: the fields of `Trace`, as a record may hold them."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Trace, one line of `replay import jsonl` (replaydiff.trace/1)",
+        "description": "One recorded run of an agent: one line of a file that `replay import jsonl` reads "
+        "and `replay export traces` writes.",
+        "type": "object",
+        "required": ["trace_id", "started_at"],
+        "anyOf": [{"required": ["input"]}, {"required": ["messages"]}],
+        "properties": {
+            **{name: {**given, **_AS_READ.get(name, {})} for name, given in _properties(Trace).items()},
+            "tool_path": {
+                "type": "string",
+                "description": "written by `replay export`: such a record is complete, what is null in it "
+                "was unknown",
+            },
+        },
+    }
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _properties(kind: type) -> Json:
+    """Return the schema of each field of a dataclass: its type, and what its docstring says."""
+    hints, meanings = typing.get_type_hints(kind), _docstrings(kind)
+    found: Json = {}
+    for name, inner in field_types(kind).items():
+        if kind is ToolCall and name == "index":
+            continue
+        if dataclasses.is_dataclass(inner):
+            assert isinstance(inner, type)
+            given: Json = {"type": "object", "properties": _properties(inner)}
+        elif inner is int:
+            given = {"type": "integer"}
+        elif inner == tuple[ToolCall, ...]:
+            calls = {"type": "object", "required": ["name"], "properties": _properties(ToolCall)}
+            given = {"type": "array", "items": calls}
+        else:
+            given = dict(_JSON_TYPES[inner])
+        if type(None) in typing.get_args(hints[name]) and "type" in given:
+            given["type"] = [given["type"], "null"]
+        if name in meanings:
+            text = " ".join(meanings[name].split()).rstrip(".")
+            given["description"] = text if text[:2].isupper() else text[0].lower() + text[1:]
+        found[PUBLIC_NAMES.get(name, name)] = given
+    return found
+
+
 def _fields() -> str:
     parts = [
         "# Fields of the formats",
@@ -157,7 +236,8 @@ def _fields() -> str:
         "What the formats are for: [formats](formats.md).",
     ]
     for name in ("trace", "case", "diff"):
-        schema = json.loads((DOCS / "schema" / f"{name}.schema.json").read_text(encoding="utf-8"))
+        file = DOCS / "schema" / f"{name}.schema.json"
+        schema = json.loads(_trace_schema() if file == TRACE_SCHEMA else file.read_text(encoding="utf-8"))
         parts += [f"## {name}", f"{schema['title']}: [schema/{name}.schema.json](schema/{name}.schema.json)"]
         rows = ["| field | type | meaning |", "|---|---|---|", *_rows(schema, schema, "")]
         parts.append("\n".join(rows))

@@ -37,7 +37,7 @@ from replaydiff.replay.model import Trace, TraceState
 from replaydiff.replay.store import rejects
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.rejects import StoredReject, forget_rejects, take_rejects, write_rejects
-from replaydiff.replay.store.trace_row import TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 from replaydiff.replay.store.traces import is_older, write_rows
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from replaydiff.importers.base import Imported, Job, Note, Reject, Skipped
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Trace
-from replaydiff.replay.store.trace_row import TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 
 AHEAD = 4
 """Jobs for each process that are given out before their turn to be written: what bounds memory."""

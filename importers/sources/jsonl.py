@@ -10,7 +10,8 @@ turn that was answered, and where `tool_calls` or `final_response` are not given
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -19,7 +20,8 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
 from replaydiff.importers.convert import converted, jobs
 from replaydiff.replay.messages import conversation, read_args, read_messages, read_text
-from replaydiff.replay.model import Json, Message, Step, StepKind, ToolCall, Trace
+from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
+from replaydiff.replay.store.trace_codec import field_types
 
 NAME = "jsonl"
 SUMMARY = "traces in replaydiff's own format, one JSON object a line"
@@ -27,6 +29,23 @@ RECOGNISED_BY = "records have trace_id and started_at"
 
 FIELDS = {field.name for field in dataclasses.fields(Trace)} | {"tool_path"}
 """Everything a record may have; `source` and `tool_path` come with our own exports."""
+_READERS: dict[Any, Callable[[dict[str, Json], str], Any]] = {
+    str: fields.text,
+    float: fields.number,
+    datetime: fields.time,
+    bool: lambda record, key: record.get(key) is True,
+    tuple[str, ...]: fields.tags,
+    Usage: lambda record, key: fields.usage(fields.mapping(record, key)),
+    dict[str, Score]: fields.scores,
+    JsonObject: fields.mapping,
+}
+"""Type of a field of a trace → what reads it from a record."""
+_APART = ("source", "input", "messages", "final_response", "tool_calls", "steps")
+"""Fields of a trace that are read together."""
+_PLAIN = [(name, _READERS[kind]) for name, kind in field_types(Trace).items() if name not in _APART]
+_PLAIN_OF_STEP = [
+    (name, _READERS[field_types(Step)[name]]) for name in ("model", "started_at", "ended_at", "error")
+]
 
 
 def recognises(record: Json) -> float:
@@ -58,46 +77,30 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
 
 
 def _trace(record: dict[str, Json]) -> Trace:
-    trace_id = fields.text(record, "trace_id")
-    started_at = fields.time(record, "started_at")
-    if trace_id is None or started_at is None:
-        raise RecordError(f"{'trace_id' if trace_id is None else 'started_at'} is missing")
+    plain = {name: read(record, name) for name, read in _PLAIN}
+    for name in ("trace_id", "started_at"):
+        if plain[name] is None:
+            raise RecordError(f"{name} is missing")
     messages = _messages(record)
     if messages is None and record.get("input") is None:
         raise RecordError("input is missing (or messages)")
     # Our own exports are complete: what is null there was unknown, and who imported the trace first counts.
     ours = "tool_path" in record
     given_response = fields.text(record, "final_response")
-    error = fields.text(record, "error")
-    elsewhere = given_response is not None or error is not None or record.get("tool_calls") is not None
+    elsewhere = (
+        given_response is not None or plain["error"] is not None or record.get("tool_calls") is not None
+    )
     run = conversation(messages or (), input_only=elsewhere)
-    ended_at = fields.time(record, "ended_at")
-    latency = fields.number(record, "latency_ms")
+    if not ours and plain["latency_ms"] is None:
+        plain["latency_ms"] = fields.elapsed_ms(plain["started_at"], plain["ended_at"])
     return Trace(
-        trace_id=trace_id,
         source=(fields.text(record, "source") if ours else None) or NAME,
-        started_at=started_at,
-        ended_at=ended_at,
-        name=fields.text(record, "name"),
-        session_id=fields.text(record, "session_id"),
-        user_id=fields.text(record, "user_id"),
-        environment=fields.text(record, "environment"),
-        release=fields.text(record, "release"),
-        model=fields.text(record, "model"),
-        tags=fields.tags(record),
-        incomplete=record.get("incomplete") is True,
-        updated_at=fields.time(record, "updated_at"),
         input=_input(record["input"]) if record.get("input") is not None else run.input,
         messages=messages or (),
         final_response=given_response if ours or given_response is not None else run.final_response,
         steps=tuple(_step(step, index) for index, step in enumerate(fields.sequence(record, "steps"))),
         tool_calls=run.tool_calls if record.get("tool_calls") is None else tool_calls(record),
-        usage=fields.usage(fields.mapping(record, "usage")),
-        cost_usd=fields.number(record, "cost_usd"),
-        latency_ms=latency if ours or latency is not None else fields.elapsed_ms(started_at, ended_at),
-        error=error,
-        scores=fields.scores(record),
-        metadata=fields.mapping(record, "metadata"),
+        **plain,
     )
 
 
@@ -158,10 +161,7 @@ def _step(step: Json, index: int) -> Step:
         parent=parent if isinstance(parent, int) and not isinstance(parent, bool) else None,
         messages=read_messages(step.get("messages")) or (),
         output=step.get("output"),
-        model=fields.text(step, "model"),
         usage=fields.usage(step.get("usage")),
-        started_at=fields.time(step, "started_at"),
-        ended_at=fields.time(step, "ended_at"),
-        error=fields.text(step, "error"),
         source_span_id=fields.text(step, "source_span_id" if "source_span_id" in step else "id"),
+        **{name: read(step, name) for name, read in _PLAIN_OF_STEP},
     )

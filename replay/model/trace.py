@@ -46,6 +46,7 @@ class ToolCall:
     """One tool call, in the order in which the model asked for it."""
 
     name: str
+    """The tool."""
     args: JsonObject = field(default_factory=dict)
     """Decoded arguments. Arguments that are no JSON object stay as `{"_raw": "<text>"}`."""
     index: int = 0
@@ -57,9 +58,11 @@ class ToolCall:
     error: str | None = None
     """The error the tool ended with; None where it did not fail."""
     answered: bool = True
-    """False where the call was asked for but no result was recorded (interrupted, pending, server-side)."""
+    """False where no result was recorded (interrupted, pending, server-side)."""
     started_at: datetime | None = None
+    """When it was requested."""
     duration_ms: float | None = None
+    """Milliseconds until its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,19 +142,27 @@ class Trace:
     """One recorded production run of an agent. All times are naive UTC."""
 
     trace_id: str
-    """Unique in a store; a person types it."""
+    """Unique in a store; a person types it. The same id again replaces the trace by its later state."""
     source: str
     """Name of the importer it came through."""
     started_at: datetime
+    """When the run began."""
     ended_at: datetime | None = None
+    """When the run ended."""
     name: str | None = None
+    """What was run: the agent, the endpoint."""
     session_id: str | None = None
     """The conversation it belongs to; items of one session are not independent."""
     user_id: str | None = None
+    """The user of the agent."""
     environment: str | None = None
+    """`production`, `staging` …"""
     release: str | None = None
+    """The release of the agent."""
     model: str | None = None
+    """The model that answered last."""
     tags: tuple[str, ...] = ()
+    """Words, for conditions and slices."""
     input: str = ""
     """The user's text: the last user turn before the agent's first output of this trace."""
     incomplete: bool = False
@@ -161,16 +172,23 @@ class Trace:
     messages: tuple[Message, ...] = ()
     """The whole conversation, where it was recorded; the last message may be the answer."""
     final_response: str | None = None
-    """What the agent said at last; None where it ended on a tool call or was cut."""
+    """The final response; None where the run ended on a tool call or was cut."""
     steps: tuple[Step, ...] = ()
+    """The spans of the run, in order."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tool calls of this run, each once, in the order the model asked for them."""
     usage: Usage | None = None
+    """Tokens of all model calls together."""
     cost_usd: float | None = None
+    """US dollars, of the whole run."""
     latency_ms: float | None = None
+    """Milliseconds, of the whole run."""
     error: str | None = None
+    """Why the run failed."""
     scores: dict[str, Score] = field(default_factory=dict)
+    """Ratings by name."""
     metadata: JsonObject = field(default_factory=dict)
+    """Anything else; conditions reach it as `metadata.NAME`."""
 
     @property
     def tool_path(self) -> str:

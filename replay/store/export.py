@@ -1,7 +1,7 @@
 """Sets of the store as rows for other tools: traces, samples, the trials of runs, and grades.
 
 JSON Lines of traces are the published trace format (`docs/schema/trace.schema.json`), so that
-`replay import jsonl` makes the same traces of them; `replay.store.trace_record` writes one. All else, and
+`replay import jsonl` makes the same traces of them; `replay.store.trace_codec` writes one. All else, and
 everything in Parquet, is one flat row each: payloads that have no fixed shape are objects in JSON Lines and
 JSON text in Parquet. Times are UTC.
 
@@ -27,8 +27,7 @@ from replaydiff.replay.store import bulk
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
 from replaydiff.replay.store.runs import get_run, list_runs
 from replaydiff.replay.store.samples import get_sample
-from replaydiff.replay.store.trace_record import trace_record
-from replaydiff.replay.store.trace_row import FACTS
+from replaydiff.replay.store.trace_codec import FACTS, trace_record
 from replaydiff.replay.store.traces import read_traces
 from replaydiff.replay.store.where import guarded, selection
 

@@ -12,7 +12,7 @@ says when it changed a record last, an earlier state never replaces a later one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import JsonObject, Message, Score, Step, ToolCall, Trace, Usage
-from replaydiff.replay.store import bulk
+from replaydiff.replay.model import ToolCall, Trace
 from replaydiff.replay.store.bulk import json_type
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.ids import resolve
-from replaydiff.replay.store.trace_row import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace, json_readers
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -50,12 +49,7 @@ FROM (SELECT trace_id, unnest(json_transform(calls, '{_CALLS}')) AS call
 _READ_BATCH = 200
 _HINT = "see `replay traces`"
 
-_read_usage = bulk.reader(Usage)
-_read_messages = bulk.reader(tuple[Message, ...])
-_read_steps = bulk.reader(tuple[Step, ...])
-_read_scores = bulk.reader(dict[str, Score])
-_read_object = bulk.reader(JsonObject)
-_read_value: Any = bulk.reader(Any)
+_TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,27 +264,21 @@ def _read(
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ? ORDER BY trace_id, index",
         [ids, *call_rows],
     ).fetchall():
-        fields = dict(zip(call_names, values, strict=True))
-        fields["args"] = _read_object(fields["args"])
-        fields["result"] = None if fields["result"] is None else _read_value(fields["result"])
-        calls.setdefault(trace_id, []).append(ToolCall(**fields))
+        calls.setdefault(trace_id, []).append(ToolCall(**_fields(call_names, values, _CALL_JSON)))
     names = [field.name for field in dataclasses.fields(Trace) if field.name != "tool_calls"]
     for row in con.execute(
         f"SELECT {', '.join(names)} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
         [ids, *rows],
     ).fetchall():
-        fields = dict(zip(names, row, strict=True))
-        for name, read in _JSON_FIELDS.items():
-            fields[name] = None if fields[name] is None else read(fields[name])
+        fields = _fields(names, row, _TRACE_JSON)
         fields["tags"] = tuple(fields["tags"])
         yield Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields)
 
 
-_JSON_FIELDS: dict[str, Any] = {
-    "usage": _read_usage,
-    "scores": _read_scores,
-    "metadata": _read_object,
-    "messages": _read_messages,
-    "steps": _read_steps,
-}
+def _fields(names: Sequence[str], row: Sequence[Any], readers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row: name → value, JSON text decoded."""
+    fields = dict(zip(names, row, strict=True))
+    for name, read in readers.items():
+        fields[name] = None if fields[name] is None else read(fields[name])
+    return fields

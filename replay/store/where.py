@@ -34,7 +34,7 @@ import duckdb
 
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.store.condition import JSON_COLUMNS, LIST_COLUMNS, compile_condition, json_text, shown
-from replaydiff.replay.store.trace_row import FACTS
+from replaydiff.replay.store.trace_codec import FACTS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

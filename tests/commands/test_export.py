@@ -40,7 +40,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import write_grades
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.samples import write_sample
-from replaydiff.replay.store.trace_record import trace_record
+from replaydiff.replay.store.trace_codec import trace_record
 from replaydiff.replay.store.traces import get_trace, iter_traces, write_traces
 from replaydiff.replay.store.trials import write_trials
 from tests.commands.conftest import Replay

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Message, Step, StepKind, ToolCall, Trace, TraceState, Usage
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.trace_codec import CALL_COLUMNS, COLUMNS, field_types, trace_record
 from replaydiff.replay.store.traces import (
     Written,
     count_traces,
@@ -299,3 +300,36 @@ def test_any_clean_trace_comes_back_as_it_was(con: DuckDBPyConnection, given_tra
     nul = "\x00" in repr(numbered) or "\\x00" in repr(numbered)
     assert nul or read == numbered
     assert write_traces(con, [numbered]) == Written(unchanged=1)
+
+
+def test_every_field_has_its_column_in_the_schema(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.duckdb") as con:
+        stored = {
+            table: dict(
+                con.execute(
+                    "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = ?", [table]
+                ).fetchall()
+            )
+            for table in ("traces", "tool_calls")
+        }
+    # JSON columns are written as text.
+    plain = {
+        table: {name: kind.replace("JSON", "VARCHAR") for name, kind in columns.items()}
+        for table, columns in stored.items()
+    }
+    of_importing = {"source_id", "content_hash", "imported_at"}
+    fields = set(field_types(Trace)) - {"tool_calls"}
+    assert set(plain["traces"]) == fields | set(COLUMNS) | of_importing
+    assert {name: plain["traces"][name] for name in COLUMNS} == COLUMNS
+    assert plain["tool_calls"] == {"trace_id": "VARCHAR", **CALL_COLUMNS}
+
+
+def test_a_record_of_an_export_holds_every_field(tmp_path: Path) -> None:
+    made = replace(
+        trace("a"),
+        messages=(Message(role="user", text="q"),),
+        steps=(Step(index=0, kind=StepKind.LLM, name="s", source_span_id="x"),),
+    )
+    record = trace_record(made)
+    assert set(record) == set(field_types(Trace)) | {"tool_path"}
+    assert record["steps"] == [{"kind": "llm", "name": "s", "id": "x"}]
