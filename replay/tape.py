@@ -91,16 +91,16 @@ class Tape:
         return name, canonical_args(args, self._ignored(name))
 
     def _explain(self, name: str, args: JsonObject, key: tuple[str, str], *, known: bool) -> str:
-        asked = show_call(name, args)
+        requested = show_call(name, args)
         if known:
             used = self._used.get(key, 0)
             if used:
                 times = "once" if used == 1 else f"{used} times"
-                return f"{asked}: already used; it was recorded {times} and answered as often"
-            return f"{asked}: recorded without an answer, so nothing can be replayed for it"
+                return f"{requested}: already used; it was recorded {times} and answered as often"
+            return f"{requested}: recorded without an answer, so nothing can be replayed for it"
         same_name = [call for call in self._calls if call.name == name]
         if not same_name:
-            return f"{asked}: never recorded; {self._other_tools(name)}"
+            return f"{requested}: never recorded; {self._other_tools(name)}"
         ignored = self._ignored(name)
         distinct: dict[str, JsonObject] = {}
         for call in same_name:
@@ -112,7 +112,7 @@ class Tape:
             for recorded in nearest[:SHOWN_CALLS]
         ]
         word = "the nearest recorded calls are" if len(shown) > 1 else "the nearest recorded call is"
-        return f"{asked}: never recorded; {word} {', '.join(shown)}"
+        return f"{requested}: never recorded; {word} {', '.join(shown)}"
 
     def _other_tools(self, name: str) -> str:
         names = list(dict.fromkeys(call.name for call in self._calls))
@@ -134,9 +134,9 @@ def _show(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
-def _differing(asked: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> list[str]:
-    keys = [key for key in dict.fromkeys((*asked, *recorded)) if key not in ignored]
-    return [key for key in keys if _one(asked, key) != _one(recorded, key)]
+def _differing(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> list[str]:
+    keys = [key for key in dict.fromkeys((*requested, *recorded)) if key not in ignored]
+    return [key for key in keys if _one(requested, key) != _one(recorded, key)]
 
 
 def _one(args: JsonObject, key: str) -> str:
@@ -144,23 +144,23 @@ def _one(args: JsonObject, key: str) -> str:
     return canonical_args({key: args[key]}) if key in args else ""
 
 
-def _distance(asked: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> tuple[int, float]:
+def _distance(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> tuple[int, float]:
     """How many arguments differ, then how much their texts do."""
-    differing = _differing(asked, recorded, ignored)
+    differing = _differing(requested, recorded, ignored)
     unlike = sum(
-        1 - difflib.SequenceMatcher(None, _one(asked, key)[:200], _one(recorded, key)[:200]).ratio()
+        1 - difflib.SequenceMatcher(None, _one(requested, key)[:200], _one(recorded, key)[:200]).ratio()
         for key in differing
     )
     return len(differing), unlike
 
 
-def _differences(asked: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> str:
+def _differences(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> str:
     parts = []
-    for key in _differing(asked, recorded, ignored):
+    for key in _differing(requested, recorded, ignored):
         if key not in recorded:
             parts.append(f"{key} was not given")
-        elif key not in asked:
+        elif key not in requested:
             parts.append(f"{key}={_show(recorded[key])} was given")
         else:
-            parts.append(f"{key} was {_show(recorded[key])}, not {_show(asked[key])}")
+            parts.append(f"{key} was {_show(recorded[key])}, not {_show(requested[key])}")
     return "; ".join(parts)

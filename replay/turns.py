@@ -73,14 +73,14 @@ def conversed(messages: Sequence[Message], turns: Sequence[Turn]) -> tuple[Messa
     reached = [turn for turn in turns if turn.number in ends]
     if not reached:
         return tuple(messages)
-    said = list(messages[: ends[reached[0].number] + 1])
+    messages_so_far = list(messages[: ends[reached[0].number] + 1])
     for turn, following in pairwise(reached):
         between = messages[ends[turn.number] + 1 : ends[following.number] + 1]
         if turn.response is not None:
-            said.append(Message(role="assistant", text=turn.response))
+            messages_so_far.append(Message(role="assistant", text=turn.response))
             between = [message for message in between if message.role not in ("assistant", "tool")]
-        said += between
-    return tuple(said)
+        messages_so_far += between
+    return tuple(messages_so_far)
 
 
 def actions_by_turn(trial: Trial) -> dict[int, str]:
@@ -115,18 +115,18 @@ def _ends(messages: Sequence[Message]) -> list[int]:
     ]
 
 
-def _recorded_before(asked: Sequence[ToolCall], tape: Sequence[ToolCall], *, most: int) -> int:
+def _recorded_before(requested: Sequence[ToolCall], tape: Sequence[ToolCall], *, most: int) -> int:
     """How many of the last calls of a conversation are the first ones of a recording."""
     for own in range(min(most, len(tape)), 0, -1):
-        if all(_same(one, other) for one, other in zip(asked[most - own :], tape, strict=False)):
+        if all(_same(one, other) for one, other in zip(requested[most - own :], tape, strict=False)):
             return own
     return 0
 
 
-def _same(asked: ToolCall, recorded: ToolCall) -> bool:
-    ids = (asked.call_id, recorded.call_id)
+def _same(requested: ToolCall, recorded: ToolCall) -> bool:
+    ids = (requested.call_id, recorded.call_id)
     return (
-        asked.name == recorded.name
+        requested.name == recorded.name
         and (None in ids or ids[0] == ids[1])
-        and canonical_args(asked.args) == canonical_args(recorded.args)
+        and canonical_args(requested.args) == canonical_args(recorded.args)
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.cases.triage.priority import Entry, Priority, decision_key, prioritised_entries
 from replaydiff.diff.result import DiffResult
-from replaydiff.replay.model import standing
+from replaydiff.replay.model import effective_decisions
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.terminal.plain import one_line
 
@@ -49,7 +49,7 @@ def triage_queue(
     golden = read_golden(settings.golden_path) if settings.golden_path.exists() else []
     decided = {
         item: decision
-        for item, decision in standing(decisions(con)).items()
+        for item, decision in effective_decisions(decisions(con)).items()
         if not (again and decision.action is Action.SKIP)
     }
     entries = prioritised_entries(con, result, golden, decided, everything=everything)

@@ -21,12 +21,12 @@ from replaydiff.replay.agents.rules import Rules
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.llm.base import (
     Answers,
-    Asked,
     Model,
     ModelFailure,
     ModelReply,
     ModelRequest,
     Stop,
+    ToolRequests,
     Turn,
 )
 from replaydiff.replay.llm.turns import read_tools
@@ -133,7 +133,7 @@ class MessagesAgent:
                 answers = await _answers(attempt, reply)
                 if attempt.stopped is not None:
                     return attempt.failed(Status.DIVERGED, attempt.stopped, None)
-                turns += [Asked(reply.content), Answers(answers)]
+                turns += [ToolRequests(reply.content), Answers(answers)]
         except ModelFailure as failure:
             status = Status.INFRA_ERROR if failure.passing else Status.AGENT_ERROR
             return attempt.failed(status, str(failure), None)

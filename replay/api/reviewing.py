@@ -232,9 +232,9 @@ def dismiss(
 
     with open_store(store, read_only=True) as con:
         found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
-    desk = Decisions(store, settings.golden_path, person(settings.root))
+    decisions = Decisions(store, settings.golden_path, person(settings.root))
     for one in found:
-        desk.dismiss([one.item], one.run.id if one.run else None, reason)
+        decisions.dismiss([one.item], one.run.id if one.run else None, reason)
     return [one.item.id for one in found]
 
 

@@ -118,12 +118,12 @@ def _listed(months: dict[str, int]) -> str:
 
 def _handled(con: DuckDBPyConnection, settings: Settings) -> set[str]:
     """Return the ids of traces that are in the golden set, or were promoted or dismissed."""
-    from replaydiff.replay.model import Action, standing
+    from replaydiff.replay.model import Action, effective_decisions
     from replaydiff.replay.store.decisions import decisions
 
     handled = {
         item_id
-        for item_id, decision in standing(decisions(con)).items()
+        for item_id, decision in effective_decisions(decisions(con)).items()
         if decision.action is not Action.SKIP
     }
     if settings.golden_path.exists():

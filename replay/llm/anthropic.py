@@ -177,16 +177,16 @@ class AnthropicModel:
 
         for attempt in range(1, self._retries + 2):
             await self._backoff.clear()
-            asked_s: float | None = None
+            retry_after_s: float | None = None
             certain = False
             began = time.perf_counter()
             try:
                 found = await call()
             except anthropic.APIStatusError as error:
-                problem = _said(error)
+                problem = _problem(error)
                 if error.status_code not in PASSING and error.status_code < 500:
                     _refuse(error.status_code, problem, model, self._purpose)
-                asked_s = retry_after(error.response.headers)
+                retry_after_s = retry_after(error.response.headers)
                 certain = error.status_code == 429
             except anthropic.APITimeoutError:
                 problem = "the model did not answer in time"
@@ -201,7 +201,7 @@ class AnthropicModel:
             if once and not certain:
                 raise ModelFailure(problem)
             if attempt <= self._retries:
-                await self._backoff.pause(attempt, asked_s)
+                await self._backoff.pause(attempt, retry_after_s)
         raise ModelFailure(f"{problem} ({self._retries + 1} tries)")
 
     def reply(
@@ -254,26 +254,26 @@ def _usage(usage: Any) -> Usage:
     )
 
 
-def _refuse(status: int, said: str, model: str, purpose: Purpose) -> NoReturn:
+def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn:
     """A status that no further try would change: of everything, or of this call."""
     if status == 401:
         raise KeyRefusedError(
-            f"the model's API does not accept the key ({said})", hint=f"set {KEYS[0]} to a valid one"
+            f"the model's API does not accept the key ({problem})", hint=f"set {KEYS[0]} to a valid one"
         )
     if status == 402:
         raise KeyRefusedError(
-            f"the model's API wants to be paid first ({said})", hint="see to the account's billing"
+            f"the model's API wants to be paid first ({problem})", hint="see to the account's billing"
         )
     if status == 403:
         raise KeyRefusedError(
-            f"the key may not use {model} ({said})", hint="use a key that may, or another model"
+            f"the key may not use {model} ({problem})", hint="use a key that may, or another model"
         )
     if status == 404:
-        raise SettingsError(f"the model's API does not know {model} ({said}); mend {purpose.place}")
-    raise ModelFailure(f"the request was refused: {said}", passing=False)
+        raise SettingsError(f"the model's API does not know {model} ({problem}); mend {purpose.place}")
+    raise ModelFailure(f"the request was refused: {problem}", passing=False)
 
 
-def _said(error: Any) -> str:
+def _problem(error: Any) -> str:
     """`429 rate_limit_error: too many requests`, from the API's own words."""
     text = " ".join(str(error.api_message or error.message).split())
     return (

@@ -32,10 +32,15 @@ class Backoff:
         while (wait := self._not_before - time.monotonic()) > 0:
             await asyncio.sleep(wait)
 
-    async def pause(self, failures: int, asked_s: float | None) -> None:
-        """Wait after a failure; `failures` counts them from 1, `asked_s` is what the provider asked for."""
-        if asked_s is not None:
-            wait = min(asked_s, LONGEST_WAIT_S)
+    async def pause(self, failures: int, retry_after_s: float | None) -> None:
+        """Wait after a failure.
+
+        Args:
+            failures: how many there were, from 1.
+            retry_after_s: seconds that the provider asked for; None where it sent none.
+        """
+        if retry_after_s is not None:
+            wait = min(retry_after_s, LONGEST_WAIT_S)
             self._not_before = max(self._not_before, time.monotonic() + wait)
         else:
             wait = min(8.0, 0.25 * 2**failures) * self._random.uniform(0.75, 1.0)

@@ -43,8 +43,8 @@ class ToolDefinition:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A turn of the model that asked for tools, as the provider gave it: sent back as it is."""
+class ToolRequests:
+    """A turn of the model that requests tools, as the provider returned it: sent back as it is."""
 
     content: Json
 
@@ -56,7 +56,7 @@ class Answers:
     calls: tuple[ToolCall, ...]
 
 
-Turn = Message | Asked | Answers
+Turn = Message | ToolRequests | Answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class ModelReply:
     calls: tuple[ToolCall, ...] = ()
     """The tools it asks for, in order, with the provider's ids."""
     content: Json = None
-    """The turn as the provider gave it, for `Asked`."""
+    """The turn as the provider gave it, for `ToolRequests`."""
     latency_ms: float = 0.0
     """How long the request took that was answered."""
 

@@ -173,8 +173,8 @@ class Batches:
                 return Unanswered(Ending.CANCELLED, "the judge's batch was cancelled before this was asked")
             case _:
                 error = result.error.error
-                said = " ".join(str(error.message).split())[:300]
-                return Unanswered(Ending.ERRORED, f"{error.type}: {said}")
+                text = " ".join(str(error.message).split())[:300]
+                return Unanswered(Ending.ERRORED, f"{error.type}: {text}")
 
 
 def _state(found: Any) -> BatchState:

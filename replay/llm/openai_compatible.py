@@ -155,7 +155,7 @@ class OpenAICompatibleModel:
         failures = requests = 0
         while True:
             await self._backoff.clear()
-            asked_s: float | None = None
+            retry_after_s: float | None = None
             form, length = self._form, self._length
             requests += 1
             began = time.perf_counter()
@@ -170,7 +170,7 @@ class OpenAICompatibleModel:
                     continue
                 if (status not in PASSING and 300 <= status < 500) or _never_paid(body):
                     self._refuse(status, problem, request.model)
-                asked_s = retry_after(answer.headers)
+                retry_after_s = retry_after(answer.headers)
             except httpx.TimeoutException:
                 problem = "the model did not answer in time"
             except httpx.TransportError as error:
@@ -182,7 +182,7 @@ class OpenAICompatibleModel:
             failures += 1
             if failures > self._retries:
                 raise ModelFailure(f"{problem} ({failures} tries)")
-            await self._backoff.pause(failures, asked_s)
+            await self._backoff.pause(failures, retry_after_s)
 
     def _problem(self, answer: httpx.Response, body: JsonObject) -> tuple[int, str]:
         """The status that counts, and what is wrong with an answer in the API's own words; "" where nothing.
@@ -197,8 +197,8 @@ class OpenAICompatibleModel:
         code = about.get("code")
         if status < 300:
             status = code if isinstance(code, int) and 300 <= code < 600 else 500
-        said = about.get("message") or body.get("detail") or body.get("message") or answer.reason_phrase
-        text = " ".join(str(said).split())
+        detail = about.get("message") or body.get("detail") or body.get("message") or answer.reason_phrase
+        text = " ".join(str(detail).split())
         if self._secret:
             text = text.replace(self._secret, "…")
         return status, f"{status} {text[:300]}".rstrip()
@@ -236,26 +236,26 @@ class OpenAICompatibleModel:
             latency_ms=ms,
         )
 
-    def _refuse(self, status: int, said: str, model: str) -> NoReturn:
+    def _refuse(self, status: int, detail: str, model: str) -> NoReturn:
         """A status that no further try would change: of everything, or of this call."""
         if status == 401:
             raise KeyRefusedError(
-                f"{self._place} does not accept the key ({said})", hint=f"set {KEY} to a valid one"
+                f"{self._place} does not accept the key ({detail})", hint=f"set {KEY} to a valid one"
             )
         if status in (402, 429):
             raise KeyRefusedError(
-                f"{self._place} wants to be paid first ({said})", hint="see to the account's billing"
+                f"{self._place} wants to be paid first ({detail})", hint="see to the account's billing"
             )
         if status == 403:
             raise KeyRefusedError(
-                f"the key may not use {model} ({said})", hint="use a key that may, or another model"
+                f"the key may not use {model} ({detail})", hint="use a key that may, or another model"
             )
         if status in (404, 405) or status < 400:
             raise SettingsError(
-                f"{self._place} does not know {model}, or is not where chat completions are ({said}); mend "
+                f"{self._place} does not know {model}, or is not where chat completions are ({detail}); mend "
                 f"{self._purpose.place}"
             )
-        raise ModelFailure(f"the request was refused: {said}", passing=False)
+        raise ModelFailure(f"the request was refused: {detail}", passing=False)
 
 
 def _address(base_url: str | None, purpose: Purpose) -> str:
@@ -281,8 +281,8 @@ def _body(request: ModelRequest, form: str, length: int) -> dict[str, Any]:
     body: dict[str, Any] = {"model": request.model, _LENGTHS[length]: request.max_tokens}
     if request.schema is not None:
         if form == "json_schema":
-            asked = {"name": "answer", "strict": True, "schema": request.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": asked}
+            wanted = {"name": "answer", "strict": True, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": wanted}
         else:
             system = with_schema(system, request.schema)
             if form == "json_object":

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replaydiff.replay.llm.base import Answers, Asked, ToolDefinition, Turn
+from replaydiff.replay.llm.base import Answers, ToolDefinition, ToolRequests, Turn
 from replaydiff.replay.messages import join_results
 from replaydiff.replay.messages.definitions import definitions
 from replaydiff.replay.model import Json, Message, ToolCall
@@ -28,7 +28,7 @@ def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     calls = iter(enumerate(recorded))
     written: list[dict[str, Any]] = []
     for turn in turns:
-        if isinstance(turn, Asked):
+        if isinstance(turn, ToolRequests):
             _add(written, "assistant", turn.content)
         elif isinstance(turn, Answers):
             _add(written, "user", [_result(call.call_id or "", call) for call in turn.calls])
@@ -36,10 +36,10 @@ def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
             _add(written, "user", _text(turn))
         elif turn.role == "assistant":
             own = [(f"call_{number}", call) for number, call in (next(calls) for _ in turn.tool_calls)]
-            asked = [
+            requests = [
                 {"type": "tool_use", "id": name, "name": call.name, "input": call.args} for name, call in own
             ]
-            _add(written, "assistant", _text(turn) + asked)
+            _add(written, "assistant", _text(turn) + requests)
             _add(written, "user", [_result(name, call) for name, call in own])
     if written and written[0]["role"] == "assistant":
         written.insert(0, {"role": "user", "content": SPOKE_FIRST})

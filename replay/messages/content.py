@@ -135,9 +135,9 @@ def _hosted(part: Mapping[str, Any], tool: str) -> tuple[ToolCall | None, Messag
     if tool == "mcp":
         name, args = part.get("name"), part.get("arguments")
     else:
-        asked = {key: value for key, value in part.items() if key not in _HOSTED_ENVELOPE}
-        only = next(iter(asked.values())) if len(asked) == 1 else None
-        name, args = tool, only if isinstance(only, dict) else asked
+        arguments = {key: value for key, value in part.items() if key not in _HOSTED_ENVELOPE}
+        only = next(iter(arguments.values())) if len(arguments) == 1 else None
+        name, args = tool, only if isinstance(only, dict) else arguments
     if not isinstance(name, str) or not name:
         return None, None
     call = _call(name, args, part)

@@ -42,7 +42,7 @@ def conversation(messages: Sequence[Message], *, input_only: bool = False) -> Co
     `input_only` says that the answer is recorded elsewhere: the last user turn is then the input, answered
     here or not.
     """
-    end = _asked(messages, input_only)
+    end = _input_position(messages, input_only)
     return Conversation(
         input=messages[end].text if end is not None else "",
         messages=tuple(messages[: end + 1]) if end is not None else tuple(messages),
@@ -51,7 +51,7 @@ def conversation(messages: Sequence[Message], *, input_only: bool = False) -> Co
     )
 
 
-def _asked(messages: Sequence[Message], input_only: bool) -> int | None:
+def _input_position(messages: Sequence[Message], input_only: bool) -> int | None:
     """Where the user's turn stands that is the input."""
     answered, last = input_only, None
     for index in range(len(messages) - 1, -1, -1):

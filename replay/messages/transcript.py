@@ -21,6 +21,6 @@ def read_transcript(text: str) -> Iterator[Message]:
     if not text.startswith(_BEGINNINGS):
         return
     _, *parts = _SPEAKER.split(text)
-    for speaker, said in zip(parts[::2], parts[1::2], strict=True):
-        if said.strip():
-            yield Message(role=_ROLES[speaker], text=said.strip())
+    for speaker, spoken in zip(parts[::2], parts[1::2], strict=True):
+        if spoken.strip():
+            yield Message(role=_ROLES[speaker], text=spoken.strip())

@@ -14,7 +14,7 @@ from replaydiff.replay.model.case import (
     Quarantine,
     ToolMatch,
 )
-from replaydiff.replay.model.decision import Action, Decision, standing
+from replaydiff.replay.model.decision import Action, Decision, effective_decisions
 from replaydiff.replay.model.grade import Grade, GradeState, JudgeId, Vote
 from replaydiff.replay.model.item import Item
 from replaydiff.replay.model.json import Json, JsonObject
@@ -81,7 +81,7 @@ __all__ = [
     "Version",
     "VersionKind",
     "Vote",
-    "standing",
+    "effective_decisions",
     "tool_path",
     "total_usage",
 ]

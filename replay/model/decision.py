@@ -23,7 +23,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Decisions are appended, never changed: `standing` says what counts."""
+    """Decisions are appended, never changed: `effective_decisions` returns those that count."""
 
     item_id: str
     action: Action
@@ -38,7 +38,7 @@ class Decision:
     """1 (poor) to 3 (good), for a label."""
 
 
-def standing(decisions: Iterable[Decision]) -> dict[str, Decision]:
+def effective_decisions(decisions: Iterable[Decision]) -> dict[str, Decision]:
     """What was decided of each item, from decisions oldest first: item id → the promotion, dismissal or skip
     that was not taken back. Labels decide nothing."""
     found: dict[str, Decision] = {}

@@ -1,4 +1,4 @@
-"""What is wrong in replay.toml, said with its file, line and key."""
+"""What is wrong in replay.toml, with its file, line and key."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
                 if isinstance(value.get(inner), dict):
                     _refuse(value[inner], keys_of(type_), (name, inner), file, text)
             if name == "match" and isinstance(value.get("tools"), dict):
-                for tool, said in value["tools"].items():
-                    _refuse_in_match(said, (name, "tools", tool), file, text)
+                for tool, rules in value["tools"].items():
+                    _refuse_in_match(rules, (name, "tools", tool), file, text)
             continue
         for entry, keys in value.items():
             if not isinstance(keys, dict):
@@ -37,12 +37,12 @@ def refuse_unknown(data: dict[str, Any], file: Path | None, text: str) -> None:
                 _refuse_in_match(keys.get("match"), (name, entry, "match"), file, text)
 
 
-def _refuse_in_match(said: Any, path: tuple[str, ...], file: Path | None, text: str) -> None:
+def _refuse_in_match(rules: Any, path: tuple[str, ...], file: Path | None, text: str) -> None:
     """The keys of a `ToolMatch`, and of the rules in it."""
-    if not isinstance(said, dict):
+    if not isinstance(rules, dict):
         return
-    _refuse(said, keys_of(ToolMatch), path, file, text)
-    paths = said.get("paths")
+    _refuse(rules, keys_of(ToolMatch), path, file, text)
+    paths = rules.get("paths")
     for place, rule in paths.items() if isinstance(paths, dict) else ():
         if isinstance(rule, dict):
             _refuse(rule, keys_of(PathRule), (*path, "paths", place), file, text)

@@ -64,9 +64,9 @@ def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) ->
     first = next((pair for pair in served if pair.sign != _EQUAL), None)
     if width < BESIDE:
         return [
-            *_alone(left, [(pair.left, pair) for pair in served], first, width, lines),
+            *_single_column(left, [(pair.left, pair) for pair in served], first, width, lines),
             "",
-            *_alone(right, [(pair.right, pair) for pair in served], first, width, lines),
+            *_single_column(right, [(pair.right, pair) for pair in served], first, width, lines),
         ]
     room = (width - 3) // 2
     rows = [*_beside(_head(left, room), _head(right, room), " ", room)]
@@ -75,10 +75,10 @@ def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) ->
         if pair is first:
             (other if other == [] else one if one == [] else other).append(FIRST)
         rows += _beside(one, other, pair.sign, room)
-    return [*rows, *_beside(_said(left, room, lines), _said(right, room, lines), " ", room)]
+    return [*rows, *_beside(_response(left, room, lines), _response(right, room, lines), " ", room)]
 
 
-def _alone(
+def _single_column(
     trial: Trial,
     calls: Sequence[tuple[ServedCall | None, Pair]],
     first: Pair | None,
@@ -93,7 +93,7 @@ def _alone(
             yield from shown[1:]
         if pair is first:
             yield f"  {'' if call is not None else '(no call here) '}{FIRST}"
-    yield from _said(trial, width, limit)
+    yield from _response(trial, width, limit)
 
 
 def _call(served: ServedCall) -> Call:
@@ -115,7 +115,7 @@ def _shown(served: ServedCall | None, room: int, limit: int | None) -> list[str]
     return [f"  {line}" for line in lines]
 
 
-def _said(trial: Trial, room: int, limit: int | None) -> list[str]:
+def _response(trial: Trial, room: int, limit: int | None) -> list[str]:
     return [] if trial.final_response is None else wrapped(visible(trial.final_response), room, limit)
 
 

@@ -18,11 +18,11 @@ FIRST_LINE_S = 10.0
 """Seconds between plain lines, and before the first."""
 _REFRESH_S = 0.1
 _BAR_FROM = 120
-"""Columns from which there is room for a bar beside what is told."""
+"""Columns from which there is room for a bar beside the figures."""
 
 
 class Progress(Protocol):
-    """What is told of the work."""
+    """The state of some work."""
 
     @property
     def done(self) -> int:
@@ -37,20 +37,20 @@ class Progress(Protocol):
         """Spent so far, as far as it is known."""
 
 
-Tell = Callable[[Progress], None]
+Update = Callable[[Progress], None]
 
 
 @contextmanager
-def progress(what: str, unit: str) -> Iterator[Tell]:
+def progress(what: str, unit: str) -> Iterator[Update]:
     """Show the progress of some work (`replaying`, in `trials`) for as long as the context lasts."""
     if sys.stderr.isatty():
-        with _bar(what, unit) as tell:
-            yield tell
+        with _bar(what, unit) as update:
+            yield update
     elif _in_notebook():
-        with _notebook_bar(what, unit) as tell:
-            yield tell
+        with _notebook_bar(what, unit) as update:
+            yield update
     else:
-        yield _Lines(what, unit).tell
+        yield _Lines(what, unit).update
 
 
 def _in_notebook() -> bool:
@@ -61,7 +61,7 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
-def _notebook_bar(what: str, unit: str) -> Iterator[Tell]:
+def _notebook_bar(what: str, unit: str) -> Iterator[Update]:
     """Show a bar in the output of a notebook's cell; it disappears at the end."""
     ipython: Any = import_module("IPython.display")
     shown = ipython.display(ipython.HTML(""), display_id=True)
@@ -90,26 +90,26 @@ class _Lines:
         self._began = self._printed = time.monotonic()
         self._first: int | None = None
 
-    def tell(self, told: Progress) -> None:
+    def update(self, state: Progress) -> None:
         now = time.monotonic()
         if self._first is None:
             # What an earlier process did says nothing about how fast this one is.
-            self._first = told.done - 1
+            self._first = state.done - 1
         if now - self._printed < FIRST_LINE_S:
             return
         self._printed = now
-        rate = (told.done - self._first) / (now - self._began)
-        left = (told.total - told.done) / rate
+        rate = (state.done - self._first) / (now - self._began)
+        left = (state.total - state.done) / rate
         print(  # noqa: T201 - stderr
-            f"{self._what}: {told.done:,} of {told.total:,} {self._unit}, {rate:.1f} a second{_more(told)}, "
-            f"about {_duration(left)} left",
+            f"{self._what}: {state.done:,} of {state.total:,} {self._unit}, {rate:.1f} a second"
+            f"{_more(state)}, about {_duration(left)} left",
             file=sys.stderr,
             flush=True,
         )
 
 
 @contextmanager
-def _bar(what: str, unit: str) -> Iterator[Tell]:
+def _bar(what: str, unit: str) -> Iterator[Update]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
@@ -120,40 +120,40 @@ def _bar(what: str, unit: str) -> Iterator[Tell]:
         # On a narrow terminal the figures need its room.
         *((BarColumn(),) if console.width >= _BAR_FROM else ()),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}{task.fields[told]}"),
+        TextColumn("{task.fields[rate]}{task.fields[details]}"),
         TimeRemainingColumn(compact=True),
     )
     with RichProgress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task(what, total=None, rate="", told="")
+        task = shown.add_task(what, total=None, rate="", details="")
         began, first, drawn = time.monotonic(), -1, 0.0
 
-        def tell(told: Progress) -> None:
+        def update(state: Progress) -> None:
             nonlocal first, drawn
             now = time.monotonic()
             if first < 0:
-                first = told.done - 1
-            if now - drawn < _REFRESH_S and told.done < told.total:
+                first = state.done - 1
+            if now - drawn < _REFRESH_S and state.done < state.total:
                 return
             drawn = now
-            rate = (told.done - first) / max(now - began, 1e-9)
+            rate = (state.done - first) / max(now - began, 1e-9)
             shown.update(
                 task,
-                completed=told.done,
-                total=told.total,
+                completed=state.done,
+                total=state.total,
                 rate=f"{rate:.1f} {unit}/s",
-                told=_more(told),
+                details=_more(state),
             )
 
-        yield tell
+        yield update
 
 
-def _more(told: Progress) -> str:
-    """What else the work tells of itself."""
-    running, failed, tokens = (getattr(told, name, 0) for name in ("running", "failed", "tokens"))
+def _more(state: Progress) -> str:
+    """What else is known of the work: running, failed, spent, tokens."""
+    running, failed, tokens = (getattr(state, name, 0) for name in ("running", "failed", "tokens"))
     parts = [
         f"{running} running" if running else "",
         f"{failed} failed" if failed else "",
-        f"${told.spent_usd:.2f}" if told.spent_usd else "",
+        f"${state.spent_usd:.2f}" if state.spent_usd else "",
         f"{_short(tokens)} tokens" if tokens else "",
     ]
     return "".join(f", {part}" for part in parts if part)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from replaydiff.replay.gateway.answers import read_answer
+from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Case, Item, Message, ModelCall, ServedCall, ToolCall, Trace, Trial
-from replaydiff.replay.terminal.asked import in_words
 from replaydiff.replay.terminal.plain import one_line
 from replaydiff.replay.terminal.wrapping import wrapped
 from replaydiff.replay.turns import user_turns
@@ -51,10 +53,10 @@ class Transcript:
         item: Item,
         trials: Sequence[Trial],
         grades: Mapping[tuple[str, int], Sequence[str]],
-        asked: Sequence[ModelCall] = (),
+        model_calls: Sequence[ModelCall] = (),
     ) -> str:
-        """An item of a run: its recording, then each trial; `grades` is (lane, index) → lines, `asked` what
-        the gateway recorded of its trials."""
+        """An item of a run: its recording, then each trial; `grades` is (lane, index) → lines,
+        `model_calls` what the gateway recorded of its trials."""
         lines = [f"item {one_line(item.id)}", *self._facts({"stratum": item.stratum}), ""]
         lines += [*self._text("user", item.input), "", "recording"]
         lines += self._calls(item.tape) or ["  no tool call"]
@@ -68,9 +70,9 @@ class Transcript:
             if trial.reason:
                 lines += self._text("reason", trial.reason)
             lines += self._done(item, trial)
-            for call in asked:
+            for call in model_calls:
                 if (call.lane, call.trial) == (trial.lane, trial.index):
-                    lines += self._asked(call)
+                    lines += self._model_call(call)
             for line in grades.get((str(trial.lane), trial.index), []):
                 lines += self._text("grade", line)
             if trial.stderr:
@@ -92,15 +94,15 @@ class Transcript:
         if trial.final_response is not None:
             yield from self._text("assistant", trial.final_response)
 
-    def _asked(self, call: ModelCall) -> Iterator[str]:
-        told = in_words(call)
-        yield from self._text(f"model {call.index + 1}", told.summary)
-        if told.asked:
-            yield from self._text("  asked", told.asked)
+    def _model_call(self, call: ModelCall) -> Iterator[str]:
+        summary, prompt, answer = describe_model_call(call)
+        yield from self._text(f"model {call.index + 1}", summary)
+        if prompt:
+            yield from self._text("  prompt", prompt)
         for made in call.tool_calls:
             yield self._call_line(made)
-        if told.said:
-            yield from self._text("  said", told.said)
+        if answer:
+            yield from self._text("  answer", answer)
 
     def case(self, case: Case) -> str:
         """A case of the golden set."""
@@ -137,8 +139,8 @@ class Transcript:
                 continue
             if message.text:
                 yield from self._text(message.role, message.text)
-            for asked in message.tool_calls:
-                yield from self._call(next(answered, asked))
+            for call in message.tool_calls:
+                yield from self._call(next(answered, call))
 
     def _calls(self, calls: Iterable[ToolCall]) -> list[str]:
         return [line for call in calls for line in self._call(call)]
@@ -175,3 +177,39 @@ class Transcript:
         for index, line in enumerate(lines):
             hint = " (--full shows them)" if not self._full and index == FOLDED else ""
             yield f"{label if index == 0 else '':<{_LABEL}}{line}{hint}"
+
+
+def describe_model_call(call: ModelCall) -> tuple[str, str, str]:
+    """Return a model call that the gateway recorded, in words.
+
+    Returns:
+        Model, size and cost (`claude-haiku-4-5: 3 messages, 2 tools; 1,000 tokens read, 10 written …`); the
+        last message of the request, empty where it cannot be read; the model's answer, or why there is none.
+    """
+    request: Any = call.request if isinstance(call.request, dict) else {}
+    turns = read_messages(request.get("messages", request.get("input"))) or ()
+    tools = request.get("tools")
+    sizes = [
+        _counted(len(turns), "message") if turns else "",
+        _counted(len(tools), "tool") if isinstance(tools, list) and tools else "",
+    ]
+    costs = [
+        f"{call.usage.input_tokens:,} tokens read, {call.usage.output_tokens:,} written"
+        if call.usage
+        else "",
+        f"${call.cost_usd:.4f}" if call.cost_usd is not None else "",
+        f"{call.latency_ms:.0f} ms" if call.latency_ms is not None else "",
+    ]
+    summary = "; ".join(filter(None, (", ".join(filter(None, part)) for part in (sizes, costs))))
+    prompt = turns[-1].text if turns else request.get("input")
+    failed = call.error or (f"status {call.status}" if (call.status or 0) >= 400 else "")
+    text = "" if call.response is None else read_answer(call.content_type or "", call.response).text
+    return (
+        f"{call.model or call.path}: {summary}",
+        prompt if isinstance(prompt, str) else "",
+        failed or text or ("" if call.tool_calls else call.response or ""),
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

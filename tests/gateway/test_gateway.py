@@ -264,9 +264,9 @@ def test_what_was_recorded_is_shown_with_its_trial_and_exported(
     first, second = calls(project)[0], calls(project)[1]
     assert "model 1    claude-haiku-4-5: 1 message; 1,000 tokens read, 10 written, $0.0002" in shown
     assert '  → look_up(order_id="7")' in shown
-    assert "  asked    order-0" in shown
+    assert "  prompt   order-0" in shown
     assert "model 2    claude-haiku-4-5: 3 messages; 1,000 tokens read" in shown
-    assert "  asked    it is shipped" in shown
+    assert "  prompt   it is shipped" in shown
     assert shown.count("model 1") == 1, "that of the other lane is not shown"
     document = json.loads(replay("show", "order-0", "--run", run, "--lane", "old", "--json").out)
     assert [call["index"] for call in document["model_calls"]] == [0, 1]
@@ -291,7 +291,7 @@ def test_the_text_of_a_stream_is_shown(replay: Replay, project: Project, stand_i
     replay("run", "--new", ".", "--record")
     shown = replay("show", "order-0", "--run", project.run().id).out
     [trial] = [one for one in project.trials() if one.item_id == "order-0"]
-    assert f"  said     {trial.final_response}" in shown
+    assert f"  answer   {trial.final_response}" in shown
 
 
 def test_a_service_is_told_the_base_urls(replay: Replay, project: Project, stand_in: Models) -> None:
