@@ -142,6 +142,8 @@ class Framework:
     """What is installed, as the package index calls it."""
     supported: tuple[str, ...] = ()
     """Its versions, by their beginnings: `1`, `0.3`."""
+    packages: tuple[str, ...] = ()
+    """Where its own tools are defined, which it makes whether or not an agent uses them."""
     required: tuple[str, ...] = ()
     """Modules that hold call sites; imported before the first trial, if the agent did not."""
     optional: tuple[str, ...] = ()
@@ -365,6 +367,17 @@ class Framework:
             return await self.answer_async(read(args, kwargs), lambda: function(*args, **kwargs))
 
         return asked_async if inspect.iscoroutinefunction(function) else asked
+
+    def see(self, name: Any, function: Any) -> None:
+        """Keep the name of a tool that was made, unless it is one of the framework's own.
+
+        Args:
+            name: of the tool.
+            function: what does its work; its class, where that is not known.
+        """
+        home = str(getattr(function, "__module__", ""))
+        if not home.startswith(self.packages):
+            self.seen.add(str(name))
 
     def refuse_hosted(self, tools: Any) -> None:
         """Refuse definitions of tools that the model's provider runs, by name, before they are sent.

@@ -26,6 +26,7 @@ class GoogleADK(base.Framework):
     name = "google-adk"
     distribution = "google-adk"
     supported = ("2",)
+    packages = ("google.adk.",)
     required = ("google.adk.tools.base_tool", "google.adk.models.base_llm")
 
     def install(self, module: Any) -> None:
@@ -40,7 +41,7 @@ class GoogleADK(base.Framework):
     def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
         original(tool, *args, **kwargs)
         if not _steers(tool):
-            self.seen.add(str(tool.name))
+            self.see(tool.name, getattr(tool, "func", type(tool)))
 
     async def _called(
         self, original: Callable[..., Any], tool: Any, *, args: Any, tool_context: Any, **kwargs: Any

@@ -45,6 +45,7 @@ class LangChain(base.Framework):
     name = "langchain"
     distribution = "langchain-core"
     supported = ("1",)
+    packages = ("langchain.",)
     required = (TOOLS, MODELS)
     optional = (NODES, *BUILDERS)
 
@@ -97,9 +98,7 @@ class LangChain(base.Framework):
         }
         if fields["func"] is None and fields["coroutine"] is not None:
             self._async_only = True
-        if not any(str(one.__module__).startswith("langchain.") for one in functions.values()):
-            # LangChain makes tools of its own when it is imported, which few agents use.
-            self.seen.add(str(tool.name))
+        self.see(tool.name, next(iter(functions.values()), type(tool)))
         for field, held in functions.items():
             if not hasattr(held, "replay_answers"):
                 vars(tool)[field] = self._guarded(tool, held)

@@ -37,6 +37,7 @@ class PydanticAI(base.Framework):
     name = "pydantic-ai"
     distribution = "pydantic-ai-slim"
     supported = ("2",)
+    packages = ("pydantic_ai.",)
     required = (
         "pydantic_ai.toolsets.abstract",
         "pydantic_ai.tool_manager",
@@ -59,7 +60,7 @@ class PydanticAI(base.Framework):
 
     def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
         original(tool, *args, **kwargs)
-        self.seen.add(str(tool.name))
+        self.see(tool.name, tool.function)
 
     async def _enter(
         self, original: Callable[..., Any], manager: Any, validated: Any, *args: Any, **kwargs: Any

@@ -26,6 +26,7 @@ class Strands(base.Framework):
     name = "strands"
     distribution = "strands-agents"
     supported = ("1",)
+    packages = ("strands.",)
     required = ("strands.types.tools", "strands.types._events", "strands.tools.decorator")
 
     def install(self, module: Any) -> None:
@@ -40,7 +41,7 @@ class Strands(base.Framework):
 
     def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
         original(tool, *args, **kwargs)
-        self.seen.add(str(tool.tool_name))
+        self.see(tool.tool_name, tool._tool_func)
 
     def _direct(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
         function = tool._tool_func
