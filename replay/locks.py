@@ -86,3 +86,28 @@ def _is_same(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
+
+
+def home_of(data_folder: Path, name: str) -> Path:
+    """`.replay/NAME`, made where it is missing, and never to be committed.
+
+    Git is told whether `replay init` was run or not.
+    """
+    home = data_folder / name
+    home.mkdir(parents=True, exist_ok=True)
+    ignore = data_folder / ".gitignore"
+    if not ignore.exists():
+        ignore.write_text("*\n", encoding="ascii")
+    return home
+
+
+def mark_of(folder: Path) -> Path:
+    """The file that says, beside a folder, that it is whole."""
+    return folder.parent / f"{folder.name}.complete"
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of this folder."""
+    with locked(folder.parent / f"{folder.name}.lock"):
+        yield

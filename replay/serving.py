@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 HOST = "127.0.0.1"
+LARGEST = 64 * 1024 * 1024
+"""Bytes of the longest message that agents exchange with us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,95 +1,79 @@
 """Agent adapters: how a version is run.
 
 Is it Python we import? Then it needs no adapter: one function in `replay/worker/shapes.py` recognises
-the target, calls it and reads its answer. Is it something we talk to? Then it is one module here with a
-class that fits `replay.agents.base.Agent`, and one line in `build`.
+the target, calls it and reads its answer. Is it something we talk to? Then it is a class that fits
+`replay.agents.base.Agent`: one module here and one line in `_BUILT_IN`, or an entry point of another
+distribution (docs/extending/agents.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
-from replaydiff.replay.agents.base import Agent, Outcome
-from replaydiff.replay.agents.rules import Corpus, Gateway, OnMiss, Rules, Simulator
-from replaydiff.replay.errors import VersionError
+from replaydiff.replay.agents.base import Agent, AgentAdapter, Outcome, Rules
+from replaydiff.replay.errors import UnknownNameError, VersionError
 from replaydiff.replay.model import Version, VersionKind
-from replaydiff.replay.settings import Price, ToolSection
 
-__all__ = ["Agent", "Outcome", "build"]
+__all__ = ["Agent", "AgentAdapter", "Outcome", "Rules", "build"]
+
+GROUP = "replaydiff.agents"
+"""Entry points of this group are adapters of other distributions, used by versions with that `kind`."""
+_BUILT_IN = {
+    VersionKind.PYTHON: ("python", "PythonAgent"),
+    VersionKind.HTTP: ("http", "HttpAgent"),
+    VersionKind.COMMAND: ("command", "CommandAgent"),
+    VersionKind.MESSAGES: ("messages", "MessagesAgent"),
+}
+"""Kind of version → the module here and the class of its adapter."""
 
 
-def build(
-    version: Version,
-    *,
-    timeout_s: float,
-    concurrency: int,
-    on_miss: OnMiss = "stop",
-    ignore_args: Collection[str] = (),
-    tools: Mapping[str, ToolSection] | None = None,
-    live: Collection[str] = (),
-    corpus: Corpus | None = None,
-    simulator: Simulator | None = None,
-    network: Collection[str] | None = None,
-    memory_mb: float | None = None,
-    prices: Mapping[str, Price] | None = None,
-    single: bool = False,
-    gateway: Gateway | None = None,
-) -> Agent:
-    """The agent of a version, not started yet.
-
-    Args:
-        version: what to run, with everything resolved.
-        timeout_s: seconds that one trial may take.
-        concurrency: the most trials that will be in flight at once.
-        on_miss: whether a call that nothing can answer stops the trial, or gives the agent an error.
-        ignore_args: arguments that never count in matching a call with the tape.
-        tools: what the settings say about single tools.
-        live: tools that may run.
-        corpus: the recordings of other traces, where they may answer.
-        simulator: a model that plays tools, where one may.
-        network: the only hosts that the agent may connect to; None: any.
-        memory_mb: what one of its processes and its children may hold; None for any.
-        prices: the user's own prices, for a version whose model is asked here.
-        single: ask a `messages` version for its next action alone (step mode).
-        gateway: what the agent asks its models through.
+def build(version: Version, rules: Rules) -> Agent:
+    """Return the agent of a version, not started yet.
 
     Raises:
-        VersionError: the version is of a kind that is not run.
+        VersionError: the version is of a kind that is not run, or cannot keep a rule.
     """
-    tools = tools or {}
-    rules = Rules(
-        timeout_s=timeout_s,
-        on_miss=on_miss,
-        ignore_args=ignore_args,
-        ignore_by_tool={name: tool.ignore_args for name, tool in tools.items() if tool.ignore_args},
-        effects={name: tool.effect for name, tool in tools.items() if tool.effect is not None},
-        live=live,
-        corpus=corpus,
-        simulator=simulator,
-        network=network,
-        memory_mb=memory_mb,
-        gateway=gateway,
-        patched=bool(version.tools),
-    )
-    if network is not None and version.kind in (VersionKind.HTTP, VersionKind.COMMAND):
+    rules = replace(rules, patched=bool(version.tools))
+    if rules.network is not None and version.kind not in (VersionKind.PYTHON, VersionKind.MESSAGES):
         raise VersionError(
             f"version {version.name!r} is no Python entrypoint, and --no-network can hold nothing else; "
             "leave it out, or close the network around that agent yourself"
         )
-    if version.kind is VersionKind.PYTHON:
-        from replaydiff.replay.agents.python import PythonAgent
+    if version.kind is VersionKind.ADAPTER:
+        return _adapter(version)(version, rules)
+    if version.kind not in _BUILT_IN:
+        raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")
+    module, name = _BUILT_IN[version.kind]
+    adapter: AgentAdapter = getattr(import_module(f"{__name__}.{module}"), name)
+    return adapter(version, rules)
 
-        return PythonAgent(version, rules, concurrency=concurrency)
-    if version.kind is VersionKind.HTTP:
-        from replaydiff.replay.agents.http import HttpAgent
 
-        return HttpAgent(version, rules)
-    if version.kind is VersionKind.COMMAND:
-        from replaydiff.replay.agents.command import CommandAgent
+def _adapter(version: Version) -> AgentAdapter:
+    """Return the adapter of another distribution.
 
-        return CommandAgent(version, rules, concurrency=concurrency)
-    if version.kind is VersionKind.MESSAGES:
-        from replaydiff.replay.agents.messages import MessagesAgent
+    Raises:
+        UnknownNameError: none of that name is installed.
+        VersionError: it cannot be loaded.
+    """
+    from importlib.metadata import entry_points
 
-        return MessagesAgent(version, rules, prices=prices or {}, single=single)
-    raise VersionError(f"version {version.name!r} is {version.kind}: nothing is run for it")
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    name = version.adapter_name or ""
+    if name not in found:
+        hint = "kind names an agent adapter that a distribution installs; see docs/extending/agents.md"
+        raise UnknownNameError("agent adapter", name, found, hint)
+    try:
+        adapter: Any = found[name].load()
+    except Exception as error:  # noqa: BLE001 - another distribution's code may raise anything
+        raise VersionError(
+            f"the agent adapter {name!r} of version {version.name!r} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    if not callable(adapter):
+        raise VersionError(
+            f"the agent adapter {name!r} is {type(adapter).__name__}; it must be a class or a function that "
+            "takes a version and the rules"
+        )
+    return adapter  # type: ignore[no-any-return]

@@ -1,23 +1,150 @@
-"""One try at a trial, as it is seen from here: its tool calls are answered, its end is judged."""
+"""One attempt at a trial, seen from the engine: tool calls are answered, and what the agent sends is read."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.agents.base import Outcome
-from replaydiff.replay.agents.reading import merge_reported, read_cost, read_usage
-from replaydiff.replay.agents.rules import Rules, Simulator
+from replaydiff.replay.agents.base import Outcome, Rules, Simulator
 from replaydiff.replay.clock import utc_now
+from replaydiff.replay.gateway.answers import read_usage
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.messages import canonical_args
-from replaydiff.replay.model import Item, JsonObject, Rule, ServedCall, Status, ToolCall
+from replaydiff.replay.model import (
+    Item,
+    Json,
+    JsonObject,
+    Message,
+    ModelCall,
+    Rule,
+    ServedCall,
+    Status,
+    ToolCall,
+    total_usage,
+)
 from replaydiff.replay.tape import Tape
+
+if TYPE_CHECKING:
+    from replaydiff.replay.gateway.recording import Line
+
+NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
+
+
+def as_text(item: Item) -> str:
+    """The user's text: the item's input, or the last user turn of its conversation."""
+    if item.input:
+        return item.input
+    return next((message.text for message in reversed(item.messages) if message.role == "user"), "")
+
+
+def as_chat(item: Item) -> list[Json]:
+    """The item's conversation as OpenAI-shaped messages, up to and with the last user turn.
+
+    System messages are left out: the prompt is the version's own, and may be what is being compared.
+    """
+    messages: list[Json] = [
+        _as_chat_message(message) for message in item.messages if message.role != "system"
+    ]
+    return messages or [{"role": "user", "content": item.input}]
+
+
+def _as_chat_message(message: Message) -> JsonObject:
+    chat: JsonObject = {"role": message.role, "content": message.text}
+    if message.tool_calls:
+        chat["tool_calls"] = [
+            {
+                "id": call.call_id or f"call_{call.index}",
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.args, ensure_ascii=False)},
+            }
+            for call in message.tool_calls
+        ]
+    if message.role == "tool":
+        chat["tool_call_id"] = message.tool_call_id or ""
+        if message.name:
+            chat["name"] = message.name
+    return chat
+
+
+def merge_reported(
+    seen: Sequence[ServedCall], reported: Sequence[JsonObject] | None, *, patched: bool
+) -> tuple[ServedCall, ...]:
+    """The calls seen at the patch points, together with those that only the agent's answer reports.
+
+    What was seen stays as it was seen and in its order. A reported call that was not seen is put after the
+    last seen one reported before it, with rule `live`; where there are patch points it carries a note,
+    since they seem to miss that tool. Both lists are held together by name and, where they can be, by
+    arguments (an agent may report them in another form).
+    """
+    waiting: dict[str, list[int]] = {}
+    for index, served in enumerate(seen):
+        waiting.setdefault(served.call.name, []).append(index)
+    after: list[list[ServedCall]] = [[] for _ in range(len(seen) + 1)]
+    last = -1
+    for fields in reported or ():
+        call = _reported_call(fields)
+        place = _take(waiting.get(call.name, []), call, seen)
+        if place is None:
+            after[last + 1].append(ServedCall(call=call, rule=Rule.LIVE, note=NOT_SEEN if patched else None))
+        else:
+            last = max(last, place)
+    merged = list(after[0])
+    for served, more in zip(seen, after[1:], strict=True):
+        merged += [served, *more]
+    return tuple(
+        replace(served, call=replace(served.call, index=index)) if served.call.index != index else served
+        for index, served in enumerate(merged)
+    )
+
+
+def _take(waiting: list[int], call: ToolCall, seen: Sequence[ServedCall]) -> int | None:
+    """Which of the seen calls of that name this is: the first with equal arguments, else the first."""
+    if not waiting:
+        return None
+    if len(waiting) > 1:
+        args = canonical_args(call.args)
+        for index in waiting:
+            if canonical_args(seen[index].call.args) == args:
+                waiting.remove(index)
+                return index
+    return waiting.pop(0)
+
+
+def _reported_call(fields: JsonObject) -> ToolCall:
+    call: Any = fields
+    error = call.get("error")
+    return ToolCall(
+        name=call["name"],
+        args=call["args"],
+        call_id=call["id"] if isinstance(call.get("id"), str) else None,
+        result=call.get("result"),
+        error=error if error is None or isinstance(error, str) else json.dumps(error),
+        answered="result" in call or error is not None,
+    )
+
+
+def read_cost(value: Json) -> float | None:
+    """US dollars, where the agent says what it cost."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        return float(value)
+    return None
+
 
 AFTER_MISS_S = 5.0
 """Seconds that an agent has to end once its trial was stopped."""
+
+
+class ToolError(Exception):
+    """The tool's recorded answer is this error; an agent sees it as if the tool had raised it."""
+
+
+class TrialStopped(BaseException):
+    """The trial ends at this tool call. No `except Exception` of an adapter catches it."""
 
 
 class Attempt:
@@ -33,7 +160,8 @@ class Attempt:
         """Why the trial was stopped at a tool call; None while it was not."""
         self._stopped_as = Status.DIVERGED
         self._item, self._rules = item, rules
-        self._tape = Tape(item.tape, rules.ignore_args, rules.ignore_by_tool)
+        by_tool = {name: tool.ignore_args for name, tool in rules.tools.items() if tool.ignore_args}
+        self._tape = Tape(item.tape, rules.ignore_args, by_tool)
         for served in item.before:
             if served.rule is Rule.TAPE:
                 self._tape.answer(served.call.name, served.call.args)
@@ -56,7 +184,7 @@ class Attempt:
         answer = self._tape.answer(name, args)
         if answer.recorded is not None:
             return self._serve(name, args, answer.recorded, answer.rule, self._item.trace_id)
-        effect = rules.effects.get(name)
+        effect = rules.effect(name)
         if effect == "read" and rules.corpus is not None:
             found = rules.corpus.find(self._item, name, args, rules.ignored(name))
             if found is not None:
@@ -211,6 +339,122 @@ class Attempt:
             self.deadline.reschedule(time)
 
 
+class ReplayedTrial:
+    """A trial as an adapter of another distribution replays it: an asynchronous context.
+
+        async with ReplayedTrial(item, rules) as trial:
+            status = await trial.call_tool("get_order_status", {"order_id": "7"})
+            trial.respond(f"It is {status}.")
+        return trial.outcome
+
+    An exception within it is the agent's error, time that is up its time-out, a call that nothing answers
+    its divergence; none of them leaves the context.
+    """
+
+    outcome: Outcome
+    """What it came to, once the context has ended."""
+
+    def __init__(self, item: Item, rules: Rules) -> None:
+        """A trial of an item under the rules that the adapter was given."""
+        self._attempt, self._rules = Attempt(item, rules), rules
+        self._answer: JsonObject | None = None
+
+    async def __aenter__(self) -> ReplayedTrial:
+        self._attempt.deadline = asyncio.timeout(None)
+        await self._attempt.deadline.__aenter__()
+        self._began = time.perf_counter()
+        self._attempt.begin()
+        return self
+
+    async def call_tool(
+        self, name: str, args: JsonObject, run: Callable[[], Awaitable[Json]] | None = None
+    ) -> Json:
+        """Return what the tool answers, by the first rule that applies.
+
+        Args:
+            name: of the tool.
+            args: of the call.
+            run: runs the tool; only awaited where `live` allows it.
+
+        Raises:
+            ToolError: the recorded answer is an error, or the tool may run and there is no `run`.
+            TrialStopped: nothing answers the call, and the trial ends.
+        """
+        found = self._attempt.answer({"name": name, "args": args})
+        answer: Any = found if isinstance(found, dict) else await found
+        if "stop" in answer:
+            raise TrialStopped(answer["stop"])
+        if "live" in answer:
+            if run is None:
+                raise ToolError(f"{name} may run, and this adapter runs no tools; take it out of `live`")
+            result = await run()
+            self._attempt.ran({"ran": answer["live"], "result": result})
+            return result
+        if "error" in answer:
+            raise ToolError(answer["error"])
+        return answer["result"]  # type: ignore[no-any-return]
+
+    def respond(self, text: str, *, usage: JsonObject | None = None, cost_usd: float | None = None) -> None:
+        """Give the agent's final response.
+
+        Args:
+            text: of the response.
+            usage: tokens, in the words of OpenAI or Anthropic.
+            cost_usd: what the trial cost, where the agent knows it.
+        """
+        self._answer = {"text": text, "tool_calls": None, "usage": usage, "cost_usd": cost_usd}
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        ms = (time.perf_counter() - self._began) * 1000
+        try:
+            await self._attempt.deadline.__aexit__(kind, error, trace)
+        except TimeoutError:
+            reason = f"no answer within {self._rules.timeout_s:g} seconds"
+            self.outcome = self._attempt.failed(Status.TIMEOUT, reason, None, latency_ms=ms)
+            return True
+        if error is not None and not isinstance(error, Exception | TrialStopped):
+            return False
+        if error is None and self._answer is not None:
+            self.outcome = self._attempt.ended({"ms": ms, "answer": self._answer}, None)
+            return True
+        reason = f"{type(error).__name__}: {error}" if error else "the adapter gave no response"
+        self.outcome = self._attempt.failed(Status.AGENT_ERROR, reason, None, latency_ms=ms)
+        return True
+
+
 def cancelled() -> Outcome:
     """A trial whose agent was closed under it."""
     return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=utc_now())
+
+
+def with_recording(outcome: Outcome, line: Line, *, take_calls: bool) -> Outcome:
+    """Return the outcome of a trial with what the agent did not report itself, from its requests to models.
+
+    Args:
+        outcome: as the agent's adapter saw it.
+        line: the trial's requests; they end here.
+        take_calls: the agent's tools run by themselves, so its calls are those that its model asked for.
+    """
+    calls = line.end()
+    if line.unrecorded is not None:
+        outcome = replace(outcome, status=Status.AGENT_ERROR, reason=line.unrecorded, final_response=None)
+    if not calls:
+        return outcome
+    if outcome.cost_usd is None:
+        outcome = replace(outcome, cost_usd=sum_of_costs(calls))
+    if outcome.usage is None:
+        outcome = replace(outcome, usage=total_usage(call.usage for call in calls))
+    if take_calls and not outcome.served:
+        made = [call for one in calls for call in one.tool_calls]
+        numbered = (replace(call, index=index) for index, call in enumerate(made))
+        served = tuple(ServedCall(call=call, rule=Rule.LIVE) for call in numbered)
+        outcome = replace(outcome, served=served)
+    return replace(outcome, model_calls=calls) if line.keeps else outcome
+
+
+def sum_of_costs(calls: Sequence[ModelCall]) -> float | None:
+    """None where one of them is not known: part of a cost would look like all of it."""
+    costs = [call.cost_usd for call in calls]
+    return None if None in costs else sum(cost for cost in costs if cost)

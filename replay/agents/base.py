@@ -1,4 +1,15 @@
-"""What an agent adapter is: something that can run an item, and that tells its failures apart.
+"""What an agent adapter is given, and what it gives: `Rules`, `Agent`, `Outcome`.
+
+A tool call is answered by the first of these that applies:
+
+    tape        the item's own recording of the same call
+    corpus      another trace's recording of the same call, nearest in time; tools with `effect = "read"` only
+    live        the tool itself; only tools named in `live`, and never one with `effect = "write"`
+    simulated   a model plays the tool; only with `on_miss = "simulate"`, and never with `effect = "write"`
+    miss        nothing does: the trial stops, or the agent gets an error
+
+A tool whose effect nobody named may be one that writes, so no other trace answers for it. The corpus and the
+simulator are what the engine hands in; without them there is none.
 
 An adapter never raises for what the agent does: an exception, a hang or a dead process is an `Outcome` with
 the status that says so. It raises only where no trial could ever run (`VersionError` from `start`).
@@ -6,14 +17,184 @@ the status that says so. It raises only where no trial could ever run (`VersionE
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from replaydiff.replay.model import Item, Lane, ModelCall, ServedCall, Status, Trial, Turn, Usage
+import msgspec
+
+from replaydiff.replay.model import (
+    Item,
+    Json,
+    JsonObject,
+    Lane,
+    ModelCall,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+    Turn,
+    Usage,
+    Version,
+)
+from replaydiff.replay.settings import Price, ToolSection
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
+
+OnMiss = Literal["stop", "error", "simulate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """A recording of the same call in another trace."""
+
+    recorded: ToolCall
+    trace_id: str
+
+
+class Corpus(Protocol):
+    """All recordings there are."""
+
+    def find(self, item: Item, name: str, args: JsonObject, ignore: Collection[str]) -> Elsewhere | None:
+        """The answered recording of this call nearest in time to the item, in a trace other than its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What a model says a tool answers."""
+
+    result: Json
+    cost_usd: float
+    """What asking it cost just now; 0 where it was asked before, or where its price is not known."""
+
+
+class Simulator(Protocol):
+    """A model that plays tools."""
+
+    async def play(
+        self, item: Item, name: str, args: JsonObject, nth: int, before: Sequence[ServedCall]
+    ) -> Simulated:
+        """What the tool answers when this call is made for the `nth` time (from 0) in a trial of the item.
+
+        Every trial of an item that asks the same gets the same, whatever its lane.
+
+        Raises:
+            replay.llm.base.ModelFailure: it was asked in vain.
+        """
+
+
+class Address(Protocol):
+    """Where one process reaches the models, one trial at a time."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that lead it there."""
+
+    def serving(self, line: Line | None) -> AbstractContextManager[None]:
+        """What comes there is of this trial, for as long as the context lasts."""
+
+    def close(self) -> None:
+        """Nobody is there any more."""
+
+
+class Gateway(Protocol):
+    """A proxy between agents and the models' APIs."""
+
+    @property
+    def replays(self) -> bool:
+        """Answers come from a recording, and no model is asked."""
+
+    def address(self, environment: Mapping[str, str]) -> Address:
+        """A new address; `environment` is that of the version, beside the command's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for every trial of a version. A run stores what decides outcomes and is resumed under it."""
+
+    timeout_s: float
+    """Seconds that one trial may take."""
+    on_miss: OnMiss = "stop"
+    """Whether a call that nothing can answer stops the trial, gives the agent an error, or is simulated."""
+    ignore_args: Collection[str] = ()
+    """Arguments that never count in matching a call with a recording."""
+    tools: Mapping[str, ToolSection] = field(default_factory=dict)
+    """What the settings say about single tools."""
+    live: Collection[str] = ()
+    """Tools that may run."""
+    from_corpus: bool = True
+    """Recordings of other traces may answer tools that read."""
+    network: Collection[str] | None = None
+    """The only hosts that an agent may connect to, besides loopback; None: any."""
+    memory_mb: float | None = None
+    """What a worker or program and its children may hold; None for any."""
+    simulate: str | None = None
+    """The model that plays tools; None: none does."""
+    record: bool = False
+    """Requests to models are recorded."""
+    replay_model: str | None = None
+    """The run whose recorded answers take the place of models."""
+
+    concurrency: int = 1
+    """The most trials in flight at once. This and what follows is not stored."""
+    single: bool = False
+    """Ask a `messages` version for its next action alone (step mode)."""
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """The user's own prices, for a version whose model is asked here."""
+    corpus: Corpus | None = None
+    simulator: Simulator | None = None
+    gateway: Gateway | None = None
+    """What agents ask their models through; None where they ask them themselves."""
+    patched: bool = True
+    """The version's tool calls come to us, so one that only the agent reports is one we missed."""
+
+    def ignored(self, name: str) -> Collection[str]:
+        """Return the arguments of a tool that do not count."""
+        own = self.tools[name].ignore_args if name in self.tools else ()
+        return {*self.ignore_args, *own} if own else self.ignore_args
+
+    def effect(self, name: str) -> str | None:
+        """Return `read` or `write` for a tool whose effect was named."""
+        return self.tools[name].effect if name in self.tools else None
+
+    def to_json(self) -> JsonObject:
+        """Return what a run stores of it."""
+        return {
+            "timeout": self.timeout_s,
+            "on_miss": self.on_miss,
+            "ignore_args": [*self.ignore_args],
+            "tools": {
+                name: {"effect": tool.effect, "ignore_args": [*tool.ignore_args]}
+                for name, tool in self.tools.items()
+            },
+            "live": [*self.live],
+            "corpus": self.from_corpus,
+            "memory_mb": self.memory_mb,
+            "network": None if self.network is None else [*self.network],
+            "simulate": self.simulate,
+            "record": self.record,
+            "replay_model": self.replay_model,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Rules:
+        """Return what `to_json` wrote; a run of an earlier release lacks the younger rules."""
+        return cls(
+            timeout_s=stored["timeout"],
+            on_miss=stored["on_miss"],
+            ignore_args=tuple(stored["ignore_args"]),
+            tools=msgspec.convert(stored["tools"], dict[str, ToolSection]),
+            live=tuple(stored.get("live") or ()),
+            from_corpus=bool(stored.get("corpus")),
+            memory_mb=stored.get("memory_mb"),
+            network=stored.get("network"),
+            simulate=stored.get("simulate"),
+            record=bool(stored.get("record")),
+            replay_model=stored.get("replay_model"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +250,13 @@ class Outcome:
             stderr=self.stderr,
             turns=self.turns,
         )
+
+
+class AgentAdapter(Protocol):
+    """Makes the agent of a version: a class or a function. Found as an entry point of `replaydiff.agents`."""
+
+    def __call__(self, version: Version, rules: Rules, /) -> Agent:
+        """Return an agent that is not started yet."""
 
 
 class Agent(Protocol):

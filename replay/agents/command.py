@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import exchange
 from replaydiff.replay.agents.attempt import Attempt, cancelled
-from replaydiff.replay.agents.base import Outcome
-from replaydiff.replay.agents.endpoint import Endpoint
+from replaydiff.replay.agents.base import Address, Outcome, Rules
+from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.program import Guard, Program
-from replaydiff.replay.agents.rules import Address, Rules
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
@@ -43,7 +42,7 @@ STOP_GRACE_S = 1.0
 class CommandAgent:
     """The adapter of `VersionKind.COMMAND`."""
 
-    def __init__(self, version: Version, rules: Rules, *, concurrency: int) -> None:
+    def __init__(self, version: Version, rules: Rules) -> None:
         self._version, self._rules = version, rules
         self._folder = version.path or str(Path.cwd())
         self._endpoint = Endpoint() if version.tools else None
@@ -51,9 +50,9 @@ class CommandAgent:
         self._guard: Guard | None = None
         self._running: set[Program] = set()
         self._closed = False
-        self._pool = (
-            Pool(self._new_server, seats=1, limit=concurrency, start_s=0.2) if version.persistent else None
-        )
+        self._pool = None
+        if version.persistent:
+            self._pool = Pool(self._new_server, seats=1, limit=rules.concurrency, start_s=0.2)
 
     async def start(self) -> None:
         """See that the program is there; a persistent one is started."""

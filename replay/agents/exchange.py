@@ -1,4 +1,4 @@
-"""What an agent that is no Python entrypoint is sent, and what it may answer. The same for HTTP and programs.
+"""What agents outside Python are sent and answer, and the HTTP endpoint where they ask the tape.
 
 Request, one JSON object:
 
@@ -9,17 +9,33 @@ Request, one JSON object:
 Answer, one JSON value: a string, or an object as a Python entrypoint returns one (`final_response` or another
 of its names, `tool_calls`, `usage`, `cost_usd`); or `{"error": "text"}`, or `{"error": {"message", "status",
 "retry_after_s"}}`, whose HTTP status tells a fault of the provider from one of the agent.
+
+The endpoint is on loopback. Each trial has an address of its own, with a secret in it that nobody else knows
+and that ends with the trial.
+
+    POST tools_url   {"name": "get_order_status", "args": {"order_id": "1"}}
+    200  {"result": …}        what the tool answered
+    200  {"error": "text"}    the tool failed: raise it as the tool would have
+    200  {"live": 3}          run the tool; {"ran": 3, "result": …} to the same address tells what it gave
+    409  {"stop": "why"}      the trial is over: nothing can answer this call. End.
+    404  {"stop": "why"}      no such trial (any more)
+
+`name` and `args` are also understood as OpenAI (`function.name`, `arguments` as text) and Anthropic (`input`)
+write them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.agents.reading import as_chat, as_text
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
+from replaydiff.replay.serving import LARGEST, Reply, Request, Server
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import failures, replies
@@ -31,8 +47,6 @@ read_call = replies.read_call
 retry_after = failures.retry_after_of
 
 PROTOCOL = 1
-LARGEST = 64 * 1024 * 1024
-"""Bytes of the longest answer; a longer one is the agent's error."""
 TOO_LONG = f"the agent's answer is longer than {LARGEST >> 20} MB"
 INFRA_STATUSES = frozenset({408, 425, 429, 502, 503, 504, 529})
 """HTTP statuses that are not the agent's doing. A bare 500 is: it is how a server says that it raised."""
@@ -116,3 +130,61 @@ def fold(events: Iterable[Json]) -> Json:
 
 def _has_text(value: JsonObject) -> bool:
     return any(name in value for name in replies.TEXT_FIELDS)
+
+
+class Endpoint:
+    """The server of one agent."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[str, Attempt] = {}
+        self._server = Server(self._serve, largest=LARGEST)
+
+    async def start(self) -> None:
+        """Listen on a free port of loopback."""
+        await self._server.start()
+
+    @contextmanager
+    def address(self, attempt: Attempt) -> Iterator[str]:
+        """The URL at which the tool calls of this attempt are answered, for as long as the context lasts."""
+        url = self._server.url
+        secret = secrets.token_urlsafe(24)
+        self._attempts[secret] = attempt
+        try:
+            yield f"{url}/{secret}"
+        finally:
+            del self._attempts[secret]
+
+    async def close(self) -> None:
+        """Stop listening, and end what is still connected."""
+        await self._server.close()
+
+    async def _serve(self, request: Request, reply: Reply) -> None:
+        status, answer = await self._answer(request.method, request.path, request.body)
+        await reply.whole(status, "application/json", json.dumps(answer).encode())
+
+    async def _answer(self, method: str, path: str, body: bytes) -> tuple[int, JsonObject]:
+        attempt = self._attempts.get(path.partition("?")[0].removeprefix("/"))
+        if attempt is None:
+            return 404, {"stop": "there is no such trial, or it is over"}
+        if method != "POST":
+            return 405, {"error": "a tool call is a POST of {name, args}"}
+        try:
+            asked = decode(body)
+        except ValueError as error:
+            return 400, {"error": f"the tool call is no JSON: {error}"}
+        if isinstance(asked, dict) and "ran" in asked:
+            return self._told(attempt, asked)
+        call = read_call(asked) if isinstance(asked, dict) else None
+        if call is None:
+            return 400, {"error": 'a tool call is an object: {"name": "…", "args": {…}}'}
+        answer = attempt.answer(call)
+        settled = answer if isinstance(answer, dict) else await answer
+        return (409 if "stop" in settled else 200), settled
+
+    def _told(self, attempt: Attempt, told: JsonObject) -> tuple[int, JsonObject]:
+        try:
+            error: Json = told.get("error")
+            attempt.ran({**told, "error": error if error is None else str(error)})
+        except (IndexError, TypeError):
+            return 400, {"error": "`ran` is the number that `live` gave"}
+        return 200, {}

@@ -21,12 +21,12 @@ from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import exchange
 from replaydiff.replay.agents.attempt import Attempt, cancelled
-from replaydiff.replay.agents.base import Outcome
-from replaydiff.replay.agents.endpoint import Endpoint
-from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.agents.base import Outcome, Rules
+from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.llm.anthropic import is_loopback
 from replaydiff.replay.model import Item, Json, JsonObject, Status, Version
+from replaydiff.replay.serving import LARGEST
 
 if TYPE_CHECKING:
     import httpx
@@ -221,7 +221,7 @@ async def _whole(response: httpx.Response) -> bytes:
     body = bytearray()
     async for part in response.aiter_bytes():
         body += part
-        if len(body) > exchange.LARGEST:
+        if len(body) > LARGEST:
             raise ValueError(exchange.TOO_LONG)
     return bytes(body)
 
@@ -250,7 +250,7 @@ async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
     rest, total = b"", 0
     async for part in response.aiter_bytes():
         total += len(part)
-        if total > exchange.LARGEST:
+        if total > LARGEST:
             raise ValueError(exchange.TOO_LONG)
         *lines, rest = (rest + part).split(b"\n")
         for line in lines:

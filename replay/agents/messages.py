@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents.attempt import Attempt, cancelled
-from replaydiff.replay.agents.base import Outcome
-from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.llm.base import (
     Answers,
@@ -31,7 +29,6 @@ from replaydiff.replay.llm.base import (
 )
 from replaydiff.replay.llm.turns import read_tools
 from replaydiff.replay.model import Item, JsonObject, Message, Status, ToolCall, Usage, Version, total_usage
-from replaydiff.replay.settings import Price
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
@@ -47,13 +44,11 @@ _OURS = ("model", "max_tokens")
 class MessagesAgent:
     """The adapter of `VersionKind.MESSAGES`."""
 
-    def __init__(
-        self, version: Version, rules: Rules, *, prices: Mapping[str, Price], single: bool = False
-    ) -> None:
-        """An agent; with `single` it is asked for one decision, and no tool is answered (step mode)."""
+    def __init__(self, version: Version, rules: Rules) -> None:
+        """An agent; with `rules.single` it is asked for one decision, and no tool is answered (step mode)."""
         # There is no code here that could run a tool.
         self._rules = replace(rules, live=())
-        self._version, self._prices, self._single = version, prices, single
+        self._version = version
         self._stack = AsyncExitStack()
         self._model: Model | None = None
         self._closed = asyncio.Event()
@@ -71,7 +66,7 @@ class MessagesAgent:
             anthropic.connect(
                 purpose=anthropic.AGENT,
                 base_url=self._version.env.get("ANTHROPIC_BASE_URL"),
-                prices=self._prices,
+                prices=self._rules.prices,
                 timeout_s=self._rules.timeout_s,
                 gated=self._rules.gateway is not None,
                 replayed=self._rules.gateway is not None and self._rules.gateway.replays,
@@ -126,7 +121,7 @@ class MessagesAgent:
                 spent.add(reply)
                 if reply.stop is not Stop.TOOLS:
                     return _answered(attempt, reply, request)
-                if self._single:
+                if self._rules.single:
                     for call in reply.calls:
                         attempt.note(call.name, call.args)
                     return _answered(attempt, replace(reply, stop=Stop.END), request)

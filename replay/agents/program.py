@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 
-from replaydiff.replay.agents.child import TAIL_BYTES, Child, Tail
-from replaydiff.replay.agents.exchange import LARGEST
+from replaydiff.replay.agents.subprocess import TAIL_BYTES, Child, Tail
+from replaydiff.replay.serving import LARGEST
 
 GUARD = Path(__file__).resolve().parent.parent / "worker" / "guard.py"
 

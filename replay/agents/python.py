@@ -20,12 +20,10 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.agents.attempt import Attempt, cancelled
-from replaydiff.replay.agents.base import Outcome
+from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
+from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
-from replaydiff.replay.agents.process import Launch
-from replaydiff.replay.agents.reading import as_chat, as_text
-from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import Worker, WorkerDied
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
@@ -48,9 +46,9 @@ ALONE_LIMIT = 4
 class PythonAgent:
     """The adapter of `VersionKind.PYTHON`."""
 
-    def __init__(self, version: Version, rules: Rules, *, concurrency: int) -> None:
+    def __init__(self, version: Version, rules: Rules) -> None:
         self._version, self._rules = version, rules
-        self._concurrency = concurrency
+        self._concurrency = rules.concurrency
         self._launch = Launch(
             python=_absolute(version.python) if version.python else sys.executable,
             folder=version.path or str(Path.cwd()),

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from replaydiff.replay.agents.reading import as_text
-from replaydiff.replay.agents.rules import Simulated
+from replaydiff.replay.agents.attempt import as_text
+from replaydiff.replay.agents.base import Simulated
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.messages import canonical_args, parse
 from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, ToolCall
@@ -31,7 +31,7 @@ _MOST = 20
 
 
 class ModelSimulator:
-    """Fits `replay.agents.rules.Simulator`."""
+    """Fits `replay.agents.base.Simulator`."""
 
     def __init__(self, section: SimulateSection, prices: Mapping[str, Price]) -> None:
         """A simulator that connects at its first question. `section` names a model."""

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from replaydiff.replay.agents.process import Launch, Process
-from replaydiff.replay.agents.rules import Address
+from replaydiff.replay.agents.base import Address
+from replaydiff.replay.agents.subprocess import Launch, Process
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import JsonObject

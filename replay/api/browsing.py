@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from replaydiff.diff.trend import TrendPoint as TrendPoint
-    from replaydiff.replay.engine.tally import Told as Told
+    from replaydiff.replay.engine.progress import RunningRun as RunningRun
     from replaydiff.replay.model import RunRecord, Trace, Trial
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.listing import Listed as Listed
@@ -32,9 +32,9 @@ def runs(store: Path) -> list[RunSummary]:
         return [RunSummary(record=run, items=items.get(run.id, 0)) for run in reversed(list_runs(con))]
 
 
-def running(store: Path) -> list[Told]:
+def running(store: Path) -> list[RunningRun]:
     """Return the runs in progress, read from the files that they keep beside the store."""
-    from replaydiff.replay.engine.tally import running
+    from replaydiff.replay.engine.progress import running
 
     return running(store)
 

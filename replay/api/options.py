@@ -42,6 +42,8 @@ class RunOptions(TypedDict, total=False):
     no_network: bool | None
     record: bool | None
     """Record the agents' requests to their models."""
+    executor: str | None
+    """What runs the trials: `local`, or an executor that a distribution installs."""
     replay_model: str | None
     """Answer the agents' models from what this run recorded."""
     judge: bool | None
@@ -52,7 +54,7 @@ class RunOptions(TypedDict, total=False):
     """Have the judge also compare old and new responses side by side."""
 
 
-RESUMABLE = ("concurrency", "budget", "max_tokens", "retries", "judge", "batch", "pairwise")
+RESUMABLE = ("concurrency", "executor", "budget", "max_tokens", "retries", "judge", "batch", "pairwise")
 """Options that a resumed run may change; everything else goes on as it began."""
 _RUN_FIELDS = {field.name for field in fields(RunSection)}
 _JUDGE_FIELDS = {"batch", "pairwise"}

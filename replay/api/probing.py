@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
     from replaydiff.replay.agents import Outcome
-    from replaydiff.replay.engine.starting import Crew
+    from replaydiff.replay.engine.agents import LaneAgents
     from replaydiff.replay.model import Item, RunRecord, Version
 
 TRACES = 3
@@ -40,33 +40,33 @@ def probe(settings: Settings, store: Path, name: str) -> list[Finding]:
     """
     from replaydiff.replay.api.running import lanes_of
     from replaydiff.replay.clock import utc_now
-    from replaydiff.replay.engine.starting import crew_of, rules_of
+    from replaydiff.replay.engine.agents import build_agents, rules_of
     from replaydiff.replay.event_loop import run_sync
     from replaydiff.replay.model import Lane, RunRecord
 
     try:
         lanes = lanes_of({"new": name}, settings)
         run = RunRecord(id="doctor", created_at=utc_now(), lanes=lanes, trials=1, seed=0)
-        crew = crew_of(run, settings, rules_of(settings))
+        agents = build_agents(run, settings, rules_of(settings))
         recorded = _recorded(store)
     except ReplayError as error:
         return [Finding("start", State.WRONG, str(error))]
-    return run_sync(_probe(crew, run, lanes[Lane.NEW], recorded))
+    return run_sync(_probe(agents, run, lanes[Lane.NEW], recorded))
 
 
-async def _probe(crew: Crew, run: RunRecord, version: Version, recorded: _Recorded) -> list[Finding]:
+async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded: _Recorded) -> list[Finding]:
     from replaydiff.replay.agents.python import PythonAgent
+    from replaydiff.replay.engine.agents import start_agents
     from replaydiff.replay.engine.conversation import converse
     from replaydiff.replay.engine.probe import Probe, UncontainedError, list_names
-    from replaydiff.replay.engine.starting import start_crew
     from replaydiff.replay.model import Lane
 
     try:
         try:
-            await start_crew(crew)
+            await start_agents(agents)
         except ReplayError as error:
             return [Finding("start", State.WRONG, str(error))]
-        agent = crew.agents[Lane.NEW]
+        agent = agents.agents[Lane.NEW]
         answered = agent.tools if isinstance(agent, PythonAgent) else ()
         signature = agent.signature if isinstance(agent, PythonAgent) else ""
         python = agent.describe().get("python")
@@ -74,9 +74,9 @@ async def _probe(crew: Crew, run: RunRecord, version: Version, recorded: _Record
         called = f"; it is called as {signature}" if signature else ""
         found = [
             Finding("start", State.OK, started + called),
-            *_tools(version, answered, recorded, crew.live),
+            *_tools(version, answered, recorded, agents.rules.live),
         ]
-        checked = Probe(run.id, run.lanes, items=0, live=crew.live)
+        checked = Probe(run.id, run.lanes, items=0, live=agents.rules.live)
         for item in recorded.items:
             outcome = await converse(agent, item, 0)
             try:
@@ -91,7 +91,7 @@ async def _probe(crew: Crew, run: RunRecord, version: Version, recorded: _Record
             found.append(Finding("trace", State.NOTE, f"{text}; that tools are answered is not shown"))
         return found
     finally:
-        await crew.close()
+        await agents.close()
 
 
 def _recorded(store: Path) -> _Recorded:
@@ -111,7 +111,7 @@ def _recorded(store: Path) -> _Recorded:
 
 
 def _tools(
-    version: Version, answered: Sequence[str], recorded: _Recorded, live: Sequence[str]
+    version: Version, answered: Sequence[str], recorded: _Recorded, live: Collection[str]
 ) -> Iterator[Finding]:
     """Compare the tools that are answered with those that traces call."""
     from replaydiff.replay.engine.probe import list_names

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.api.single_cases import StartedVersion
     from replaydiff.replay.engine.items import Source
-    from replaydiff.replay.engine.tally import Told
+    from replaydiff.replay.engine.progress import RunningRun
     from replaydiff.replay.model import Case, Trace, Trial
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.listing import Listed
@@ -185,7 +185,7 @@ class Project:
 
         return browsing.runs(self.store)
 
-    def running(self) -> list[Told]:
+    def running(self) -> list[RunningRun]:
         """Return the runs in progress; reads no store, so it works while a run holds it."""
         from replaydiff.replay.api import browsing
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.judge.grading import GradingReport
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.replay.engine.items import SampleSource, Source
-    from replaydiff.replay.engine.report import RunReport
+    from replaydiff.replay.engine.progress import RunReport
     from replaydiff.replay.engine.run import Hooks
     from replaydiff.replay.model import Lane, Mode, Version
     from replaydiff.replay.sampling import Draw

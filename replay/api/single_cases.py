@@ -58,8 +58,8 @@ class StartedVersion:
             VersionError: it cannot be resolved, or does not start.
         """
         from replaydiff.replay.clock import utc_now
+        from replaydiff.replay.engine.agents import build_agents, rules_of, start_agents
         from replaydiff.replay.engine.probe import Probe
-        from replaydiff.replay.engine.starting import crew_of, rules_of, start_crew
         from replaydiff.replay.model import Lane, RunRecord
 
         self._stopped: ReplayError | None = None
@@ -71,12 +71,12 @@ class StartedVersion:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._agents = crew_of(run, self._settings, rules_of(self._settings))
+        self._agents = build_agents(run, self._settings, rules_of(self._settings))
         self._agent = self._agents.agents[Lane.NEW]
-        self._probe = Probe("pytest", lanes, items=0, live=self._agents.live)
+        self._probe = Probe("pytest", lanes, items=0, live=self._agents.rules.live)
         self._version = lanes[Lane.NEW]
         try:
-            self._call(start_crew(self._agents))
+            self._call(start_agents(self._agents))
         except BaseException:
             self.close()
             raise
@@ -124,7 +124,7 @@ class StartedVersion:
 
     def _trial(self, item: Item, index: int) -> Trial:
         from replaydiff.replay.engine.conversation import converse
-        from replaydiff.replay.engine.costs import cost_of
+        from replaydiff.replay.engine.forecast import cost_of
         from replaydiff.replay.model import Lane
 
         if self._stopped is not None:

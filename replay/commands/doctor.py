@@ -23,7 +23,7 @@ HERE = "."
 )
 @json_option
 def doctor(app: App, probe: str | None, as_json: bool) -> ExitCode:
-    """Check versions, settings, keys, the store, and where the agent and its tools are.
+    """Check versions, settings, keys, the store and the agent.
 
     Nothing is changed, and without --probe nothing of yours is run: entrypoint and tools are looked up in the
     source code. Keys are looked up, never printed. Exits with 2 if a check fails.

@@ -46,6 +46,11 @@ _OPTIONS = (
         metavar="[RUN]",
         help="Answer the agents' models from what this run recorded; bare: the latest such run.",
     ),
+    click.option(
+        "--executor",
+        metavar="NAME",
+        help="What runs the trials; default local: this process. See docs/extending/executors.md.",
+    ),
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit for one trial; default 120."),
     click.option(
         "--seed",

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replaydiff.replay.agents.rules import Elsewhere
+from replaydiff.replay.agents.base import Elsewhere
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Item, JsonObject, ToolCall
 from replaydiff.replay.store import bulk
@@ -33,7 +33,7 @@ class _Made(NamedTuple):
 
 
 class StoreCorpus:
-    """Fits `replay.agents.rules.Corpus`. Finds nothing until the store is open."""
+    """Fits `replay.agents.base.Corpus`. Finds nothing until the store is open."""
 
     def __init__(self) -> None:
         self._con: DuckDBPyConnection | None = None

@@ -9,18 +9,30 @@ is said and never counted as free.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from replaydiff.replay.agents import Outcome
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import is_loopback
 from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Usage, Version, VersionKind
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import Price, Settings
 from replaydiff.replay.store import bulk
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+
+def cost_of(version: Version, outcome: Outcome, own: Mapping[str, Price]) -> float | None:
+    """What the agent says it cost, else what its tokens cost with the model it was told to use; US dollars.
+
+    `own` are the user's prices, before the built-in table's. None where neither is known.
+    """
+    if outcome.cost_usd is not None or outcome.usage is None or version.model is None:
+        return outcome.cost_usd
+    return prices.cost(version.model, outcome.usage, own)
+
 
 JUDGE_TOKENS = 700
 """What a vote reads beside the item: the judge's instructions and rubric."""

@@ -14,17 +14,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.engine.items import Source, asked
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Turn, Version
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.model_calls import count_model_calls, latest_recorded
+from replaydiff.replay.store.runs import get_run
 from replaydiff.replay.store.traces import iter_traces
 from replaydiff.replay.store.where import field_text, guarded, selection
 from replaydiff.replay.turns import user_turns
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+LATEST = "latest"
+
+
+def recorded_run(store: Path, name: str) -> str:
+    """The id of a run with recorded model calls: that of this id, or the latest of them.
+
+    Raises:
+        UnknownNameError: there is no such run.
+        InputError: nothing was recorded.
+    """
+    with open_store(store, read_only=True) as con:
+        found = latest_recorded(con) if name == LATEST else get_run(con, name).id
+        if found is None:
+            raise InputError("no run has recorded its models yet; make one with `replay run --record`")
+        if not count_model_calls(con, found):
+            raise InputError(
+                f"run {found} recorded no model; name one made with `replay run --record`, or `latest`"
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,58 @@
-"""How fast: what failed for no fault of the agent is tried again, and a provider that asks for rest gets it.
+"""What comes when, and how fast.
 
-A trial that ended in an infrastructure error waits before its next try: as long as the provider asked for
-(`Retry-After`, up to a cap), else twice as long as the last time; always with some chance in it, so that
-trials that failed together do not come back together.
+Items come in a seeded random order, the trials of one item as one block: lanes and trials of an item are
+next to each other in time, in random order within their block. Whatever drifts during a run, the clock or
+the provider, drifts for every lane alike; and a run that ends early is a smaller sample of whole blocks.
+The order comes from hashes of seed and names alone: the same seed orders the same items alike whatever
+order they came in, and a resumed run continues as it began.
 
-Versions whose models are of one provider share a `Pace`, since they share its limits: where it asked for
-rest, or answered 429 or 529, none of their trials starts for that time, and only half as many as before run
-at once. Each time that as many trials in a row went well as may run, one more may, up to the concurrency.
+A trial that ended in an infrastructure error waits before its next attempt: as long as the provider asked
+for (`Retry-After`, up to a cap), else twice as long as the last time; always with some chance in it, so
+that trials that failed together do not come back together. Versions whose models are of one provider share
+a `Pace`, since they share its limits: where it asked for rest, or answered 429 or 529, none of their trials
+starts for that time, and only half as many as before run at once. Each time that as many trials in a row
+went well as may run, one more may, up to the concurrency.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import random
 import re
 from collections import deque
+from collections.abc import Collection, Iterable
 from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Outcome
-from replaydiff.replay.model import Status, Version
+from replaydiff.replay.model import Lane, Status, Version
+
+
+class Slot(NamedTuple):
+    """The place of one trial in its item's block."""
+
+    lane: Lane
+    trial: int
+    """Its index within the lane, from 0."""
+
+
+def order(ids: Iterable[str], seed: int) -> list[str]:
+    """The ids of a run's items in the order in which their blocks are replayed."""
+    return sorted(ids, key=lambda name: (_place(seed, name), name))
+
+
+def block(item_id: str, lanes: Collection[Lane], trials: int, seed: int) -> list[Slot]:
+    """The trials of one item in the order in which they are started."""
+    slots = [Slot(lane, trial) for lane in lanes for trial in range(trials)]
+    return sorted(slots, key=lambda slot: (_place(seed, item_id, str(slot.lane), str(slot.trial)), slot))
+
+
+def _place(seed: int, *names: str) -> bytes:
+    text = "\x00".join((str(seed), *names))
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+
 
 FIRST_WAIT_S = 1.0
 """Before the second try."""

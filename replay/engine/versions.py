@@ -15,7 +15,8 @@
 folder, typed ones at the current folder. A folder or revision is taken to be a copy of the project: the agent
 is looked for in it where `[agent] path` says, and the interpreter stays the project's own.
 
-What kind a version is, its entry says (`entrypoint`, `url`, `command`, `messages`, `setup`), else `[agent]`.
+The kind of a version is whichever of `entrypoint`, `url`, `command`, `kind`, `messages` and `setup` its entry
+sets; otherwise it is that of `[agent]`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,43 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from replaydiff.replay.engine.checkout import file_of, interpreter_of, place_of
 from replaydiff.replay.engine.environments import environment
-from replaydiff.replay.engine.places import file_of, interpreter_of, place_of
-from replaydiff.replay.engine.setup import read_setup
 from replaydiff.replay.errors import UnknownNameError, VersionError
-from replaydiff.replay.model import Mode, Version, VersionKind
+from replaydiff.replay.messages import parse
+from replaydiff.replay.model import JsonObject, Mode, Version, VersionKind
 from replaydiff.replay.settings import Settings, VersionEntry
+
+_KEYS: dict[str, tuple[type, str]] = {
+    "system": (str, "text"),
+    "tools": (list, "a list"),
+    "model": (str, "text"),
+    "max_tokens": (int, "a whole number"),
+}
+
+
+def read_setup(file: Path) -> JsonObject:
+    """What the file says.
+
+    Raises:
+        VersionError: it cannot be read, or says something else than a setup.
+    """
+    try:
+        setup: Any = parse(file.read_bytes())
+    except OSError as error:
+        raise VersionError(f"the setup {file} cannot be read: {error.strerror}; mend its path") from None
+    except ValueError as error:
+        raise VersionError(f"the setup {file} is no JSON: {error}; mend it") from None
+    if not isinstance(setup, dict):
+        raise VersionError(f"the setup {file} must be a JSON object with {', '.join(_KEYS)}")
+    for key, value in setup.items():
+        if key not in _KEYS:
+            raise VersionError(f"the setup {file} has an unknown key {key!r}; known are {', '.join(_KEYS)}")
+        kind, word = _KEYS[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise VersionError(f"{key!r} in the setup {file} must be {word}")
+    return setup
+
 
 FORMS = (
     "or write git:REF, a folder such as `.`, model=NAME, http://…, cmd:PROGRAM, messages, observed or "
@@ -98,6 +130,7 @@ def changes(stored: Version, now: Version) -> list[str]:
         "command": "command",
         "persistent": "persistent",
         "setup": "setup",
+        "adapter_name": "agent adapter",
     }
     return [word for name, word in words.items() if getattr(stored, name) != getattr(now, name)]
 
@@ -151,6 +184,8 @@ def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | 
         return _python(version, settings, entry, copy)
     if kind is VersionKind.COMMAND:
         return _command(version, settings, entry, copy)
+    if kind is VersionKind.ADAPTER:
+        return _of_adapter(version, settings, entry, copy)
     if entry.git is not None or copy is not None:
         what = "what answers at its URL" if kind is VersionKind.HTTP else "a model and what it is told"
         raise VersionError(
@@ -163,17 +198,18 @@ def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | 
 def _kind(name: str, settings: Settings, entry: VersionEntry) -> VersionKind:
     """What the entry says it is, else what the agent is."""
     for source in (entry, settings.agent):
-        said: dict[VersionKind, Any] = {
+        named: dict[VersionKind, Any] = {
             VersionKind.PYTHON: source.entrypoint,
             VersionKind.HTTP: source.url,
             VersionKind.COMMAND: source.command,
             VersionKind.MESSAGES: source.messages or source.setup,
+            VersionKind.ADAPTER: source.kind,
         }
-        kinds = [kind for kind, value in said.items() if value]
+        kinds = [kind for kind, value in named.items() if value]
         if len(kinds) > 1:
             raise VersionError(
-                f"version {name!r} is {' and '.join(kinds)} at once; keep one of entrypoint, url, command "
-                f"and messages in {file_of(settings)}"
+                f"version {name!r} is {' and '.join(kinds)} at once; keep one of entrypoint, url, command, "
+                f"kind and messages in {file_of(settings)}"
             )
         if kinds:
             return kinds[0]
@@ -229,6 +265,19 @@ def _command(version: Version, settings: Settings, entry: VersionEntry, copy: Pa
         version,
         command=command,
         persistent=settings.agent.persistent if entry.persistent is None else entry.persistent,
+        tools=_endpoint(version.name, settings, entry),
+        git=entry.git,
+        commit=place.commit,
+        dirty_hash=place.dirty_hash,
+        path=str(place.folder),
+    )
+
+
+def _of_adapter(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
+    place = place_of(version.name, settings, entry, copy)
+    return replace(
+        version,
+        adapter_name=entry.kind or settings.agent.kind,
         tools=_endpoint(version.name, settings, entry),
         git=entry.git,
         commit=place.commit,

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.agents.exchange import LARGEST
 from replaydiff.replay.gateway.answers import STREAM, is_usage_alone
 from replaydiff.replay.gateway.recording import Exchange, Line
 from replaydiff.replay.llm.anthropic import NO_KEY_NEEDED, is_loopback
 from replaydiff.replay.model import Lane
-from replaydiff.replay.serving import HOST, Reply, Request, Server
+from replaydiff.replay.serving import HOST, LARGEST, Reply, Request, Server
 from replaydiff.replay.settings import Price
 from replaydiff.replay.store.model_calls import recorded_answers
 
@@ -55,7 +54,7 @@ _JSON = "application/json"
 
 
 class Address:
-    """Where one process reaches the models. Fits `replay.agents.rules.Address`."""
+    """Where one process reaches the models. Fits `replay.agents.base.Address`."""
 
     def __init__(
         self, url: str, environment: Mapping[str, str], *, replayed: bool, forget: Callable[[], object]
@@ -92,7 +91,7 @@ class Address:
 
 
 class Gateway:
-    """The proxy of one run. Fits `replay.agents.rules.Gateway`."""
+    """The proxy of one run. Fits `replay.agents.base.Gateway`."""
 
     def __init__(self, run_id: str, own: Mapping[str, Price], *, recording: str | None) -> None:
         """A gateway of a run; `own` are the user's prices, `recording` the run whose answers are served."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from replaydiff.replay.agents.base import Outcome
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.gateway.answers import Said, read_answer
 from replaydiff.replay.llm import prices
@@ -19,12 +18,8 @@ from replaydiff.replay.model import (
     Json,
     Lane,
     ModelCall,
-    Rule,
-    ServedCall,
-    Status,
     ToolCall,
     Usage,
-    total_usage,
 )
 from replaydiff.replay.settings import Price
 
@@ -89,7 +84,9 @@ class Line:
         self.run_id, self.item_id, self.lane, self.trial = run_id, item_id, lane, trial
         self.unrecorded: str | None = None
         """A request that the recording has no answer to; None where there was none."""
-        self._own, self._keep = own, keep
+        self.keeps = keep
+        """Its requests are stored."""
+        self._own = own
         self._exchanges: list[Exchange] = []
         self._asked: Counter[str] = Counter()
         self._over = False
@@ -110,30 +107,10 @@ class Line:
         self._asked[request_hash] += 1
         return self._asked[request_hash] - 1
 
-    def told(self, outcome: Outcome, *, take_calls: bool) -> Outcome:
-        """The outcome of the trial with what the agent did not report itself.
-
-        Args:
-            outcome: as the agent's adapter saw it.
-            take_calls: the agent's tools run by themselves, so its calls are those that its model asked for.
-        """
+    def end(self) -> tuple[ModelCall, ...]:
+        """End the trial; return its requests."""
         self._over = True
-        calls = self._calls()
-        if self.unrecorded is not None:
-            outcome = replace(outcome, status=Status.AGENT_ERROR, reason=self.unrecorded, final_response=None)
-        if not calls:
-            return outcome
-        if outcome.cost_usd is None:
-            outcome = replace(outcome, cost_usd=_sum_of_costs(calls))
-        if outcome.usage is None:
-            outcome = replace(outcome, usage=total_usage(call.usage for call in calls))
-        if take_calls and not outcome.served:
-            made = [call for one in calls for call in one.tool_calls]
-            served = (
-                ServedCall(call=replace(call, index=index), rule=Rule.LIVE) for index, call in enumerate(made)
-            )
-            outcome = replace(outcome, served=tuple(served))
-        return replace(outcome, model_calls=calls) if self._keep else outcome
+        return self._calls()
 
     def _calls(self) -> tuple[ModelCall, ...]:
         results = _results(self._exchanges)
@@ -201,9 +178,3 @@ def _results(exchanges: Sequence[Exchange]) -> dict[str, ToolCall]:
             if call.answered and call.call_id:
                 found[call.call_id] = call
     return found
-
-
-def _sum_of_costs(calls: Sequence[ModelCall]) -> float | None:
-    """None where one of them is not known: part of a cost would look like all of it."""
-    costs = [call.cost_usd for call in calls]
-    return None if None in costs else sum(cost for cost in costs if cost)

@@ -19,6 +19,8 @@ class VersionKind(StrEnum):
     """A program of any language, spoken to in JSON over its standard input and output."""
     MESSAGES = "messages"
     """No agent code: a system prompt, tool definitions and a model; the loop runs here."""
+    ADAPTER = "adapter"
+    """By an agent adapter that another distribution installs."""
     OBSERVED = "observed"
     """What production recorded; nothing is run."""
 
@@ -44,6 +46,8 @@ class Version:
     """For `command`: program and arguments; no shell reads them."""
     persistent: bool = False
     """For `command`: one process runs many trials, a line of JSON each."""
+    adapter_name: str | None = None
+    """For `adapter`: its entry point in the group `replaydiff.agents`."""
     setup: JsonObject = field(default_factory=dict)
     """For `messages`: what a file says (`system`, `tools`, `model` …) in the place of the trace."""
     git: str | None = None

@@ -55,6 +55,8 @@ class AgentSection:
     """For `command`: one process runs many trials, a line of JSON each."""
     messages: bool = False
     """No agent code: system prompt, tools and model come from the trace, and the tool loop runs here."""
+    kind: str | None = None
+    """An agent that is run by an adapter of another distribution, by the adapter's name."""
     setup: str | None = None
     """For `messages`: a JSON file with `system`, `tools`, `model` or `max_tokens` in place of the trace's."""
     path: str = "."
@@ -102,6 +104,7 @@ class VersionEntry:
     command: str | None = None
     persistent: bool | None = None
     messages: bool = False
+    kind: str | None = None
     setup: str | None = None
     tools: tuple[str, ...] | Literal["endpoint"] | None = None
 
@@ -188,6 +191,8 @@ class RunSection:
     no_network: bool = False
     """Refuse connections of a Python agent that lead elsewhere than to its model."""
     seed: int = 0
+    executor: str = "local"
+    """What runs the trials: this process, or an executor that a distribution installs."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials", "concurrency")
@@ -307,7 +312,7 @@ class GateSection:
     change."""
     confidence: float = 0.95
     agreement: float = 0.85
-    """A judge may gate where it agrees with this share of hand labels, at 95 % confidence in each lane, …"""
+    """A judge may gate from this agreement with hand labels on …"""
     labels: int = 50
     """… over at least this many of them."""
 

@@ -18,7 +18,7 @@ from replaydiff.replay.terminal.plain import one_line
 from replaydiff.reports import format as fmt
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.browsing import Told
+    from replaydiff.replay.api.browsing import RunningRun
 
 _MOST_RUNS = 4
 _SHOWN = 60
@@ -57,12 +57,12 @@ class LiveRuns:
         self._lock = threading.Lock()
         self._runs: dict[str, _SeenTrials] = {}
 
-    def find(self, run: str) -> Told | None:
+    def find(self, run: str) -> RunningRun | None:
         """Return the progress of a run, by a unique beginning of its id; None where it is not running."""
         found = [one for one in self._project.running() if one.run.startswith(run)]
         return found[0] if len(found) == 1 else None
 
-    def page_data(self, progress: Told) -> dict[str, Any]:
+    def page_data(self, progress: RunningRun) -> dict[str, Any]:
         """Return what a page shows of a run, as plain JSON values."""
         with self._lock:
             seen = self._runs.setdefault(progress.run, _SeenTrials())

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from replaydiff.importers.base import RecordError as RecordError
     from replaydiff.importers.base import Skipped as Skipped
     from replaydiff.importers.functions import importer as importer
+    from replaydiff.replay.agents.attempt import ReplayedTrial as ReplayedTrial
+    from replaydiff.replay.agents.attempt import ToolError as ToolError
+    from replaydiff.replay.agents.base import Agent as Agent
+    from replaydiff.replay.agents.base import AgentAdapter as AgentAdapter
+    from replaydiff.replay.agents.base import Outcome as Outcome
+    from replaydiff.replay.agents.base import Rules as Rules
     from replaydiff.replay.api.options import RunOptions as RunOptions
     from replaydiff.replay.api.project import Project as Project
     from replaydiff.replay.api.project import open as open  # noqa: A004
@@ -30,11 +36,14 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.results import ImportReport as ImportReport
     from replaydiff.replay.api.results import Run as Run
     from replaydiff.replay.api.results import Sample as Sample
+    from replaydiff.replay.engine.executors import Executor as Executor
+    from replaydiff.replay.engine.executors import TrialTask as TrialTask
     from replaydiff.replay.errors import ReplayError as ReplayError
     from replaydiff.replay.llm.own import JudgeProvider as JudgeProvider
     from replaydiff.replay.model import Expectation as Expectation
     from replaydiff.replay.model import Grade as Grade
     from replaydiff.replay.model import Item as Item
+    from replaydiff.replay.model import Lane as Lane
     from replaydiff.replay.model import Message as Message
     from replaydiff.replay.model import Step as Step
     from replaydiff.replay.model import StepKind as StepKind
@@ -42,8 +51,19 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import Trace as Trace
     from replaydiff.replay.model import Trial as Trial
     from replaydiff.replay.model import Usage as Usage
+    from replaydiff.replay.model import Version as Version
 
 _EXPORTS = {
+    "AgentAdapter": "replaydiff.replay.agents.base",
+    "Agent": "replaydiff.replay.agents.base",
+    "Outcome": "replaydiff.replay.agents.base",
+    "Rules": "replaydiff.replay.agents.base",
+    "ReplayedTrial": "replaydiff.replay.agents.attempt",
+    "ToolError": "replaydiff.replay.agents.attempt",
+    "Executor": "replaydiff.replay.engine.executors",
+    "TrialTask": "replaydiff.replay.engine.executors",
+    "Version": "replaydiff.replay.model",
+    "Lane": "replaydiff.replay.model",
     "Check": "replaydiff.replay.api.results",
     "Diff": "replaydiff.replay.api.results",
     "ImportReport": "replaydiff.replay.api.results",

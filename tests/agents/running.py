@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from replaydiff.replay.agents import Agent, Outcome, build
+from replaydiff.replay.agents import Agent, Outcome, Rules, build
 from replaydiff.replay.model import Item, Json, JsonObject, ToolCall, Version, VersionKind
 
 AGENTS = Path(__file__).parent.parent / "stand_ins" / "agents"
-BUILD = {"timeout_s", "concurrency", "on_miss", "ignore_args", "tools_settings", "network", "live"}
+RULES = {"timeout_s", "concurrency", "on_miss", "ignore_args", "tools_settings", "network", "live"}
 
 
 def agent(entrypoint: str, *, folder: Path = AGENTS, **options: Any) -> Agent:
-    """An agent of a stand-in; options are those of `build` and of `Version`."""
+    """An agent of a stand-in; options are those of `Rules` and of `Version`."""
     settings = {"timeout_s": 20.0, "concurrency": 4}
-    settings |= {name: options.pop(name) for name in list(options) if name in BUILD}
+    settings |= {name: options.pop(name) for name in list(options) if name in RULES}
     if "tools_settings" in settings:
         settings["tools"] = settings.pop("tools_settings")
     version = Version(
         name="candidate", kind=VersionKind.PYTHON, entrypoint=entrypoint, path=str(folder), **options
     )
-    return build(version, **settings)
+    return build(version, Rules(**settings))
 
 
 def run(entrypoint: str, *inputs: str | Item, **options: Any) -> list[Outcome]:

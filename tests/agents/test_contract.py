@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import Agent, Outcome, attempt, build
+from replaydiff.replay.agents import Agent, Outcome, Rules, attempt, build
 from replaydiff.replay.model import Item, Rule, Status, Version, VersionKind
 from replaydiff.replay.settings import ToolSection
 from tests.agents.running import AGENTS, calls, recorded
@@ -56,7 +56,7 @@ def make(kind: str, tmp_path: Path) -> Iterator[Make]:
 
     def make(**options: Any) -> Agent:
         version = Version(name="candidate", path=str(AGENTS), **fields)
-        return build(version, **{"timeout_s": 20.0, "concurrency": 2, **options})
+        return build(version, Rules(**{"timeout_s": 20.0, "concurrency": 2, **options}))
 
     yield make
     if service is not None:

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from replaydiff.replay.agents.attempt import Attempt
-from replaydiff.replay.agents.endpoint import Endpoint
-from replaydiff.replay.agents.rules import Rules
+from replaydiff.replay.agents.base import Rules
+from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.model import Item, Rule
 from tests.agents.running import recorded
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import Outcome, build, exchange
+from replaydiff.replay.agents import Outcome, Rules, build, exchange
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, Message, Status, Version, VersionKind
 
@@ -60,7 +60,7 @@ def ask(server: Any, item: Item | None = None, **fields: Any) -> Outcome:
     version = Version(name="there", kind=VersionKind.HTTP, url=url, **fields)
 
     async def once() -> Outcome:
-        running = build(version, timeout_s=10.0, concurrency=1)
+        running = build(version, Rules(timeout_s=10.0))
         try:
             await running.start()
             return await running.run(item or Item(id="x", input="hello"), 3)
@@ -171,7 +171,7 @@ def test_a_service_that_is_not_there_is_refused_at_once() -> None:
     version = Version(name="there", kind=VersionKind.HTTP, url="http://127.0.0.1:9/agent")
 
     async def start() -> None:
-        running = build(version, timeout_s=1.0, concurrency=1)
+        running = build(version, Rules(timeout_s=1.0))
         try:
             await running.start()
         finally:

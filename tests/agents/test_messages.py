@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import Agent, Outcome, build
+from replaydiff.replay.agents import Agent, Outcome, Rules, build
 from replaydiff.replay.demo.stand_in import Fault, StandIn
 from replaydiff.replay.errors import CredentialsError, SettingsError, VersionError
 from replaydiff.replay.llm import anthropic
@@ -61,7 +61,7 @@ def agent(
     url: str, *, single: bool = False, prices: Any = None, timeout_s: float = 20.0, **fields: Any
 ) -> Agent:
     version = Version(name="messages", kind=VersionKind.MESSAGES, env={"ANTHROPIC_BASE_URL": url}, **fields)
-    return build(version, timeout_s=timeout_s, concurrency=2, single=single, prices=prices)
+    return build(version, Rules(timeout_s=timeout_s, concurrency=2, single=single, prices=prices))
 
 
 def run(url: str, *items: Item, **options: Any) -> list[Outcome]:
@@ -194,9 +194,7 @@ def test_tokens_have_the_price_of_the_model_that_was_asked(
     version = Version(name="messages", kind=VersionKind.MESSAGES)
 
     async def once() -> Outcome:
-        running = build(
-            version, timeout_s=20, concurrency=1, prices={"claude-haiku-4-5": Price(input=1e6, output=0)}
-        )
+        running = build(version, Rules(timeout_s=20, prices={"claude-haiku-4-5": Price(input=1e6, output=0)}))
         await running.start()
         try:
             return await running.run(asked(SHIPPED), 0)

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.replay.agents.reading import as_text, merge_reported, read_cost, read_usage
+from replaydiff.replay.agents.attempt import as_text, merge_reported, read_cost, read_usage
 from replaydiff.replay.model import Item, Message, Rule, ServedCall, ToolCall, Usage
 
 made_calls = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2)), max_size=6)

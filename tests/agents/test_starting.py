@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import build, worker
+from replaydiff.replay.agents import Rules, build, worker
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Version, VersionKind
 from tests.agents.running import AGENTS, agent
@@ -117,7 +117,11 @@ def test_an_entrypoint_that_cannot_be_used(entrypoint: str, sentence: str, folde
             "app.tools:_exec",
             "the patch point's module 'app.tools' is not in {folder}; check `tools` and `path`",
         ),
-        ("app.agent", "the patch point 'app.agent' must be written `module:attr`; check `tools`"),
+        (
+            "app.agent",
+            "the patch point 'app.agent' must be written `module:attr`, or be a framework: langchain; check "
+            "`tools`",
+        ),
         (
             "app.agent:number",
             "the patch point app.agent:number is an int (3); it must be a function, a method, a class or "
@@ -171,7 +175,7 @@ def test_an_import_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_version_of_another_kind_is_not_built() -> None:
     observed = Version(name="observed", kind=VersionKind.OBSERVED)
     with pytest.raises(VersionError, match="nothing is run for it"):
-        build(observed, timeout_s=1, concurrency=1)
+        build(observed, Rules(timeout_s=1))
 
 
 def test_a_started_agent_describes_its_interpreter() -> None:

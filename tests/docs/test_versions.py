@@ -12,9 +12,9 @@ import pytest
 
 from replaydiff.replay.agents import exchange
 from replaydiff.replay.agents.attempt import Attempt
-from replaydiff.replay.agents.endpoint import Endpoint
-from replaydiff.replay.agents.rules import Rules
-from replaydiff.replay.engine.starting import rules_of
+from replaydiff.replay.agents.base import Rules
+from replaydiff.replay.agents.exchange import Endpoint
+from replaydiff.replay.engine.agents import rules_of
 from replaydiff.replay.engine.versions import resolve
 from replaydiff.replay.llm.turns import read_tools
 from replaydiff.replay.model import Item, Message, Status, ToolCall, Version, VersionKind

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replaydiff.replay.engine.plan import Slot, block, order
+from replaydiff.replay.engine.schedule import Slot, block, order
 from replaydiff.replay.model import Lane
 
 LANES = [Lane.OLD, Lane.NEW, Lane.OLD2, Lane("new", 2), Lane("new", 10)]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.engine.worktree import checkout
+from replaydiff.replay.engine.checkout import checkout
 from replaydiff.replay.errors import VersionError
 from tests.engine.project import Project, git, two_revisions
 

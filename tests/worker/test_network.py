@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import build
-from replaydiff.replay.agents.network import PROVIDERS, model_hosts
+from replaydiff.replay.agents import Rules, build
+from replaydiff.replay.engine.agents import PROVIDERS, model_hosts
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Status, Version, VersionKind
 from tests.agents.running import calls, item, recorded, run, run_one
@@ -168,7 +168,7 @@ def test_an_agent_that_connects_while_it_is_imported_does_not_start(folder: Path
 @pytest.mark.parametrize("kind", [VersionKind.HTTP, VersionKind.COMMAND])
 def test_what_cannot_be_held_is_refused(kind: VersionKind) -> None:
     with pytest.raises(VersionError, match="--no-network can hold nothing else"):
-        build(Version(name="x", kind=kind), timeout_s=1, concurrency=1, network=())
+        build(Version(name="x", kind=kind), Rules(timeout_s=1, network=()))
 
 
 def test_where_the_environment_puts_the_model_is_open() -> None:

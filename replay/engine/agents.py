@@ -8,27 +8,80 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from urllib.parse import urlsplit
 
-import msgspec
-
-from replaydiff.replay.agents import Agent, build
-from replaydiff.replay.agents.network import model_hosts
+from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.agents.simulate import ModelSimulator
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.gateway.proxy import Gateway
-from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Version, VersionKind
-from replaydiff.replay.settings import Settings, ToolSection
+from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
+from replaydiff.replay.settings import Settings
+
+PROVIDERS = (
+    "api.anthropic.com",
+    "api.openai.com",
+    "*.openai.azure.com",
+    "*.services.ai.azure.com",
+    "generativelanguage.googleapis.com",
+    "aiplatform.googleapis.com",
+    "*-aiplatform.googleapis.com",
+    "oauth2.googleapis.com",
+    "bedrock-runtime.*.amazonaws.com",
+    "api.mistral.ai",
+    "api.cohere.com",
+    "api.groq.com",
+    "api.together.xyz",
+    "api.fireworks.ai",
+    "api.deepseek.com",
+    "api.x.ai",
+    "openrouter.ai",
+)
+"""Hosts that answer for models; `*` is any text without a dot."""
+BASES = (
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_BEDROCK_BASE_URL",
+    "ANTHROPIC_VERTEX_BASE_URL",
+    "AZURE_OPENAI_ENDPOINT",
+    "GOOGLE_GEMINI_BASE_URL",
+    "LITELLM_PROXY_API_BASE",
+    "OLLAMA_HOST",
+    "OPENAI_API_BASE",
+    "OPENAI_BASE_URL",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+)
+"""Environment variables that name another place for them, or the proxy they are behind."""
+
+
+def model_hosts(named: Iterable[str], environment: Mapping[str, str]) -> list[str]:
+    """What an agent may reach with `--no-network`.
+
+    Args:
+        named: the hosts of `[agent] network`.
+        environment: whose base URLs of providers and proxies are followed.
+    """
+    found = [*PROVIDERS, *named]
+    for name, value in environment.items():
+        if name.upper() in BASES:
+            try:
+                host = urlsplit(value if "//" in value else f"//{value}").hostname
+            except ValueError:
+                continue
+            if host:
+                found.append(host)
+    return sorted(set(found))
+
 
 LISTED_TOOLS = 12
 """How many tools are named in a run's inventory."""
 
 
-def rules_of(settings: Settings) -> JsonObject:
-    """What decides outcomes.
+def rules_of(settings: Settings) -> Rules:
+    """Return what holds for the trials of a run with these settings.
 
     Raises:
         SettingsError: a tool that writes may not run, or nobody is named who plays tools.
@@ -48,39 +101,35 @@ def rules_of(settings: Settings) -> JsonObject:
         )
     if section.memory_mb is not None and sys.platform != "linux":
         raise SettingsError("memory_mb needs Linux, where it can be seen what a process holds; leave it out")
-    return {
-        "timeout": section.timeout,
-        "on_miss": section.on_miss,
-        "ignore_args": list(settings.agent.ignore_args),
-        "tools": {
-            name: {"effect": tool.effect, "ignore_args": list(tool.ignore_args)}
-            for name, tool in settings.tools.items()
-        },
-        "live": list(settings.agent.live),
-        "corpus": section.corpus,
-        "memory_mb": section.memory_mb,
-        "network": list(settings.agent.network) if section.no_network else None,
-        "simulate": settings.simulate.model if section.on_miss == "simulate" else None,
-        "record": section.record,
-        "replay_model": section.replay_model,
-    }
+    return Rules(
+        timeout_s=section.timeout,
+        on_miss=section.on_miss,
+        ignore_args=settings.agent.ignore_args,
+        tools=settings.tools,
+        live=settings.agent.live,
+        from_corpus=section.corpus,
+        memory_mb=section.memory_mb,
+        network=settings.agent.network if section.no_network else None,
+        simulate=settings.simulate.model if section.on_miss == "simulate" else None,
+        record=section.record,
+        replay_model=section.replay_model,
+    )
 
 
 @dataclass(slots=True)
-class Crew:
+class LaneAgents:
     """The agents of a run, and what answers their tools besides the tape."""
 
     agents: dict[Lane, Agent]
     lanes: dict[Lane, Version]
     """The run's versions, with the packages their agents reported."""
+    rules: Rules
     corpus: StoreCorpus
     simulator: ModelSimulator | None
     gateway: Gateway | None = None
     """Between the agents and their models, where they are recorded or answered from a recording."""
-    live: tuple[str, ...] = ()
-    """Tools that may run."""
     notes: Sequence[str] = ()
-    """What a person should be told of them."""
+    """What a person should know about them."""
 
     async def close(self) -> None:
         """End all that was started. May be called at any time."""
@@ -91,16 +140,23 @@ class Crew:
             await self.gateway.close()
 
 
-def crew_of(run: RunRecord, settings: Settings, rules: JsonObject) -> Crew:
-    """The agents of a run's lanes, not started yet: lanes of the same version share one."""
+def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents:
+    """Return the agents of a run's lanes, not started yet: lanes of the same version share one."""
     corpus = StoreCorpus()
-    simulator = None
-    if model := _rule(rules, "simulate"):
-        simulator = ModelSimulator(replace(settings.simulate, model=model), settings.prices)
-    gateway = None
-    if _rule(rules, "record") or _rule(rules, "replay_model"):
-        gateway = Gateway(run.id, settings.prices, recording=_rule(rules, "replay_model"))
-    named = _rule(rules, "network")
+    simulator = gateway = None
+    if rules.simulate:
+        simulator = ModelSimulator(replace(settings.simulate, model=rules.simulate), settings.prices)
+    if rules.record or rules.replay_model:
+        gateway = Gateway(run.id, settings.prices, recording=rules.replay_model)
+    rules = replace(
+        rules,
+        concurrency=settings.run.concurrency,
+        single=run.mode is Mode.STEP,
+        prices=settings.prices,
+        corpus=corpus if rules.from_corpus else None,
+        simulator=simulator,
+        gateway=gateway,
+    )
     distinct: list[tuple[Version, Agent]] = []
     agents: dict[Lane, Agent] = {}
     for lane, version in run.lanes.items():
@@ -108,58 +164,46 @@ def crew_of(run: RunRecord, settings: Settings, rules: JsonObject) -> Crew:
             continue
         agent = next((agent for known, agent in distinct if known == version), None)
         if agent is None:
-            agent = build(
-                version,
-                timeout_s=_rule(rules, "timeout"),
-                concurrency=settings.run.concurrency,
-                on_miss=_rule(rules, "on_miss"),
-                ignore_args=_rule(rules, "ignore_args"),
-                tools=msgspec.convert(_rule(rules, "tools"), dict[str, ToolSection]),
-                live=_rule(rules, "live") or (),
-                corpus=corpus if _rule(rules, "corpus") else None,
-                simulator=simulator,
-                network=None if named is None else model_hosts(named, {**os.environ, **version.env}),
-                memory_mb=_rule(rules, "memory_mb"),
-                prices=settings.prices,
-                single=run.mode is Mode.STEP,
-                gateway=gateway,
-            )
+            hosts = None
+            if rules.network is not None:
+                hosts = model_hosts(rules.network, {**os.environ, **version.env})
+            agent = build(version, replace(rules, network=hosts))
             distinct.append((version, agent))
         agents[lane] = agent
-    return Crew(
+    return LaneAgents(
         agents=agents,
         lanes=dict(run.lanes),
+        rules=rules,
         corpus=corpus,
         simulator=simulator,
         gateway=gateway,
-        live=tuple(_rule(rules, "live") or ()),
     )
 
 
-async def start_crew(crew: Crew) -> None:
+async def start_agents(lane_agents: LaneAgents) -> None:
     """Start the agents, and find out what they are made of.
 
     Raises:
         VersionError: one of them can never run.
         CredentialsError: one of them has no key.
     """
-    if crew.simulator is not None:
-        crew.simulator.check()
-    if crew.gateway is not None:
-        await crew.gateway.start()
-    distinct = {id(agent): agent for agent in crew.agents.values()}
+    if lane_agents.simulator is not None:
+        lane_agents.simulator.check()
+    if lane_agents.gateway is not None:
+        await lane_agents.gateway.start()
+    distinct = {id(agent): agent for agent in lane_agents.agents.values()}
     results = await asyncio.gather(*(agent.start() for agent in distinct.values()), return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
     if failures:
         raise failures[0]
     notes = []
-    for lane, agent in crew.agents.items():
-        before, now = crew.lanes[lane].packages, agent.describe()
+    for lane, agent in lane_agents.agents.items():
+        before, now = lane_agents.lanes[lane].packages, agent.describe()
         other = sorted(name for name in before | now if before.get(name) != now.get(name))
         if before and other:
             notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
-        crew.lanes[lane] = replace(crew.lanes[lane], packages=now)
-    crew.notes = [*_inventory(crew.agents), *notes]
+        lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
+    lane_agents.notes = [*_inventory(lane_agents.agents), *notes]
 
 
 def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:
@@ -177,8 +221,3 @@ def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:
         whose = "" if len(lanes) == 1 else f"{' and '.join(map(str, sharing))}: "
         lines.append(f"{whose}{len(tools)} {verb} answered from recordings: {listed}")
     return lines
-
-
-def _rule(rules: Mapping[str, Any], name: str) -> Any:
-    # A run of an earlier version of replay has no word on the younger rules.
-    return rules.get(name)

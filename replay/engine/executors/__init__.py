@@ -1,0 +1,85 @@
+"""Executors: where and how many at a time a run's trials are replayed.
+
+An executor is given the trials one after the other and decides when each is replayed. What a trial came to is
+kept by the trial itself, so an executor holds no results and can lose none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from replaydiff.replay.errors import SettingsError, UnknownNameError
+from replaydiff.replay.model import Item, Lane, Version
+
+GROUP = "replaydiff.executors"
+"""Entry points of this group are executors of other distributions, named by `[run] executor`."""
+LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialTask:
+    """A trial that is to be replayed."""
+
+    item: Item
+    lane: Lane
+    version: Version
+    index: int
+    """The trial's number within its lane, from 0."""
+    _replay: Callable[[TrialTask], Awaitable[None]]
+
+    async def run(self) -> None:
+        """Replay the trial, repeat it where the provider failed, and keep what it came to.
+
+        Raises:
+            ReplayError: the run must stop; an executor lets this through.
+        """
+        await self._replay(self)
+
+
+class Executor(Protocol):
+    """Runs the trials of a run."""
+
+    async def run(self, tasks: Iterator[TrialTask], concurrency: int) -> None:
+        """Run every task, each once, and return when all have ended.
+
+        Args:
+            tasks: in the order in which they should start. The iterator ends early where a budget is spent,
+                so take a task only when there is room for it.
+            concurrency: the most tasks that may be in flight.
+
+        Raises:
+            ReplayError: what a task raised. Tasks in flight are cancelled then.
+        """
+
+
+def load_executor(name: str) -> Executor:
+    """Return the executor of this name.
+
+    Raises:
+        UnknownNameError: no executor is called that.
+        SettingsError: it cannot be loaded, or is none.
+    """
+    from importlib.metadata import entry_points
+
+    if name == LOCAL:
+        from replaydiff.replay.engine.executors.local import LocalExecutor
+
+        return LocalExecutor()
+    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in found:
+        raise UnknownNameError("executor", name, (LOCAL, *found), "see docs/extending/executors.md")
+    try:
+        made: Any = found[name].load()()
+    except Exception as error:  # noqa: BLE001 - another distribution's code may raise anything
+        raise SettingsError(
+            f"the executor {name!r} cannot be loaded: {type(error).__name__}: {error}",
+            hint="reinstall its distribution, or leave --executor out",
+        ) from None
+    if not callable(getattr(made, "run", None)):
+        raise SettingsError(
+            f"the executor {name!r} is {type(made).__name__} without a method `run`",
+            hint="see docs/extending/executors.md",
+        )
+    return made  # type: ignore[no-any-return]

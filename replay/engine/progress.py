@@ -1,0 +1,144 @@
+"""How far a run is, and how it ended: for who waits for it, and for who looks from another process.
+
+A run holds the store for itself. So it also writes a small file `running/RUN.json` beside the store, at
+most twice a second, locked for as long as the run is in progress, and removes it at the end. What a killed
+process left there is not locked, and not shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from replaydiff.replay.engine.forecast import Forecast
+from replaydiff.replay.locks import acquire, is_locked
+from replaydiff.replay.model import Lane, RunRecord, Status
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    done: int
+    """Trials that have finished, earlier ones of a resumed run included."""
+    total: int
+    failed: int
+    """Trials of this process that ended in an error."""
+    spent_usd: float
+    """As far as prices are known."""
+    running: int = 0
+    """Trials in flight."""
+    tokens: int = 0
+    """What all of them have read and written, as far as agents say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What `execute` and `resume` leave."""
+
+    run: RunRecord
+    statuses: dict[Lane, dict[Status, int]]
+    """How all trials of the run ended, observed lanes included."""
+    cost_usd: float | None
+    """What all replayed trials cost, as far as it is known; None where nothing is."""
+    missing: int
+    """Trials that were not begun because the budget or the tokens were spent."""
+    unpriced: int
+    """Trials of this process whose cost is not known."""
+    tokens: int = 0
+    """What the agents read and wrote in all replayed trials, as far as they say."""
+    uncounted: int = 0
+    """Trials of this process whose tokens are not known."""
+    forecast: Forecast | None = None
+    """What was foretold before the trials of this process began; None where nothing was to be run."""
+    recorded: dict[Lane, int] | None = None
+    """Requests to models that the gateway recorded; None where it did not stand between."""
+
+    unasked: dict[Lane, dict[str, int]] = field(default_factory=dict)
+    """Tools with `effect = "write"` that no trial of a lane called, with how often they were recorded."""
+
+    @property
+    def paid_usd(self) -> float | None:
+        """What the agents cost; nothing where their models were answered from a recording."""
+        return 0.0 if self.run.settings.get("replay_model") else self.cost_usd
+
+    @property
+    def errors(self) -> int:
+        """Trials that ended in an error."""
+        return sum(
+            count
+            for lane in self.statuses.values()
+            for status, count in lane.items()
+            if status.is_error and status is not Status.CANCELLED
+        )
+
+
+_EVERY_S = 0.5
+_SIZE = 512
+"""Bytes of the file: always as many, so that one write replaces all of it."""
+
+
+class RunningRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run in progress, as its file shows it."""
+
+    run: str
+    done: int
+    total: int
+    failed: int
+    spent_usd: float
+
+
+class ProgressFile:
+    """Writes the file of one run. Where it cannot, nothing is written: that is no reason for a run to end."""
+
+    def __init__(self, store: Path, run_id: str) -> None:
+        self._run, self._written = run_id, float("-inf")
+        self._path = _folder(store) / f"{run_id}.json"
+        self._file: int | None = None
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = acquire(self._path, wait=False)
+
+    def write(self, progress: Progress) -> None:
+        """Write down how far the run is, unless that was done a moment ago."""
+        now = time.monotonic()
+        if self._file is None or (now - self._written < _EVERY_S and progress.done < progress.total):
+            return
+        self._written = now
+        state = RunningRun(
+            run=self._run,
+            done=progress.done,
+            total=progress.total,
+            failed=progress.failed,
+            spent_usd=progress.spent_usd,
+        )
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, msgspec.json.encode(state).ljust(_SIZE), 0)
+
+    def close(self) -> None:
+        """Remove the file."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+                self._path.parent.rmdir()
+            os.close(self._file)
+            self._file = None
+
+
+def running(store: Path) -> list[RunningRun]:
+    """The runs that go on in this store now, by id."""
+    found = []
+    for path in sorted(_folder(store).glob("*.json")):
+        with contextlib.suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
+            if is_locked(file.fileno()):
+                found.append(msgspec.json.decode(file.read(), type=RunningRun))
+    return found
+
+
+def _folder(store: Path) -> Path:
+    return store.absolute().parent / "running"

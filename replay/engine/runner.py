@@ -1,0 +1,221 @@
+"""Replays single trials and keeps what they came to: retries, costs, counts, the journal.
+
+A trial is kept when it ends, with one exception: as long as all trials of a lane failed in the same way they
+are held back, since a run that is stopped for that repeats them (see `probe`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from replaydiff.replay.agents import Outcome
+from replaydiff.replay.agents.attempt import with_recording
+from replaydiff.replay.engine.agents import LaneAgents
+from replaydiff.replay.engine.conversation import converse
+from replaydiff.replay.engine.executors import TrialTask
+from replaydiff.replay.engine.forecast import cost_of
+from replaydiff.replay.engine.journal import Journal
+from replaydiff.replay.engine.probe import Probe, UncontainedError
+from replaydiff.replay.engine.progress import Progress, ProgressFile
+from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
+from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.trials import finished_keys, spent_tokens, spent_usd
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_log = logging.getLogger(__name__)
+
+
+class _Ended(NamedTuple):
+    """A trial that has ended."""
+
+    task: TrialTask
+    outcome: Outcome
+    attempts: int
+
+
+class Runner:
+    """The trials of a run that one process replays."""
+
+    def __init__(
+        self,
+        run: RunRecord,
+        agents: LaneAgents,
+        settings: Settings,
+        con: DuckDBPyConnection,
+        report: Callable[[Progress], None],
+    ) -> None:
+        """Count what an earlier process has done.
+
+        Args:
+            run: the run, in the store.
+            agents: of its lanes, started.
+            settings: concurrency, retries and prices.
+            con: a connection to the store.
+            report: called after every trial.
+        """
+        self.run, self._agents, self._settings, self._report = run, agents, settings, report
+        self.lanes = list(agents.agents)
+        """The lanes that are replayed."""
+        self.is_free = agents.gateway is not None and agents.gateway.replays
+        """No model is asked: what trials cost was paid when they were recorded."""
+        shared: dict[str, Pace] = {}
+        self._paces = {
+            lane: shared.setdefault(
+                provider_of(run.lanes[lane]),
+                Pace(limit=settings.run.concurrency, per_minute=settings.run.per_minute),
+            )
+            for lane in self.lanes
+        }
+        self.unpriced = self.uncounted = 0
+        """Trials of this process whose cost, and whose tokens, are not known."""
+        self._held: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
+        self._failed = self._running = 0
+        self.count(con)
+
+    def count(self, con: DuckDBPyConnection) -> None:
+        """Count what there is to do, and what an earlier process has done."""
+        [(self.items,)] = con.execute(
+            "SELECT count(*) FROM run_items WHERE run_id = ?", [self.run.id]
+        ).fetchall()
+        names = {str(lane) for lane in self.lanes}
+        self.finished = {key for key in finished_keys(con, self.run.id) if key[1] in names}
+        """Item, lane and index of the trials that need not be replayed."""
+        self.done, self.total = len(self.finished), self.items * len(self.lanes) * self.run.trials
+        self._spent = spent_usd(con, self.run.id, self.lanes) or 0.0
+        self._tokens = spent_tokens(con, self.run.id, self.lanes)
+
+    def open(self, journal: Journal, file: ProgressFile, probe: Probe) -> None:
+        """Say where trials are kept, where progress is written, and what the first trials must show."""
+        self._journal, self._file, self.probe = journal, file, probe
+        self._file.write(self.progress)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget or the tokens are spent, so that no block begins."""
+        budget, most = self.run.budget_usd, self.run.max_tokens
+        if self.is_free:
+            return False
+        return (budget is not None and self._spent >= budget) or (most is not None and self._tokens >= most)
+
+    @property
+    def progress(self) -> Progress:
+        """How far the run is."""
+        return Progress(
+            done=self.done,
+            total=self.total,
+            failed=self._failed,
+            spent_usd=self._spent,
+            running=self._running,
+            tokens=self._tokens,
+        )
+
+    def missing(self, item: Item) -> list[Slot]:
+        """Return the trials of an item's block that have not finished, in their order."""
+        planned = block(item.id, self.lanes, self.run.trials, self.run.seed)
+        return [slot for slot in planned if (item.id, str(slot.lane), slot.trial) not in self.finished]
+
+    def task(self, item: Item, slot: Slot) -> TrialTask:
+        """Return a trial for the executor."""
+        version = self.run.lanes[slot.lane]
+        return TrialTask(item=item, lane=slot.lane, version=version, index=slot.trial, _replay=self._replay)
+
+    def keep_held(self) -> None:
+        """Keep the trials that were held back."""
+        for held in self._held.values():
+            for ended in held:
+                self._keep(ended)
+            held.clear()
+
+    async def _replay(self, task: TrialTask) -> None:
+        self._running += 1
+        try:
+            ended = await self._attempt(task)
+        finally:
+            self._running -= 1
+        if ended.outcome.status is Status.CANCELLED:
+            return
+        held = self._held[task.lane]
+        held.append(ended)
+        finished = sum(lane == task.lane for _, lane, _ in self.finished) if len(held) > 1 else 0
+        is_last = finished + len(held) == self.items * self.run.trials
+        try:
+            self.probe.add(task.lane, task.item, ended.outcome, is_last=is_last)
+        except UncontainedError:
+            # It shows what happened, and must not happen again when the run is resumed.
+            self._keep(ended)
+            raise
+        if self.probe.is_varied(task.lane):
+            for one in held:
+                self._keep(one)
+            held.clear()
+
+    async def _attempt(self, task: TrialTask) -> _Ended:
+        """Replay a trial, and again where the provider or the network failed."""
+        agent, pace, attempts = self._agents.agents[task.lane], self._paces[task.lane], 0
+        # A recorded decision is repeated as it was, in one turn.
+        run = agent.run if self.run.mode is Mode.STEP else partial(converse, agent)
+        gateway = self._agents.gateway
+        while True:
+            line = None if gateway is None else gateway.line(task.item.id, task.lane, task.index)
+            async with pace.turn():
+                outcome = await run(task.item, task.index, line)
+            if line is not None:
+                outcome = with_recording(outcome, line, take_calls=not task.version.tools)
+            attempts += 1
+            pace.went(outcome)
+            is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
+            # What looks like a failure of the network may be a real tool that ran in vain.
+            if is_final or outcome.unpatched:
+                return _Ended(task, outcome, attempts)
+            rest = pace.rest(outcome, attempts)
+            _log.info(
+                "%s, %s trial %d: %s; attempt %d in %.1f s",
+                task.item.id,
+                str(task.lane),
+                task.index + 1,
+                outcome.reason,
+                attempts + 1,
+                rest,
+            )
+            await asyncio.sleep(rest)
+
+    def _keep(self, ended: _Ended) -> None:
+        """Keep a trial, and count what it took."""
+        task, outcome = ended.task, ended.outcome
+        known = cost_of(task.version, outcome, self._settings.prices)
+        # What tools cost that a model played comes on top.
+        cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
+        self._journal.add(
+            outcome.trial(
+                self.run.id, task.item.id, task.lane, task.index, cost_usd=cost, attempts=ended.attempts
+            ),
+            outcome.model_calls,
+        )
+        _log.info(
+            "%s, %s trial %d: %s in %.0f ms%s",
+            task.item.id,
+            str(task.lane),
+            task.index + 1,
+            outcome.status.value,
+            outcome.latency_ms or 0.0,
+            f": {outcome.reason}" if outcome.reason else "",
+        )
+        self.finished.add((task.item.id, str(task.lane), task.index))
+        self.done += 1
+        self._failed += outcome.status.is_error
+        self.unpriced += known is None
+        self._spent += cost or 0.0
+        if outcome.usage is None:
+            self.uncounted += 1
+        else:
+            self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
+        progress = self.progress
+        self._file.write(progress)
+        self._report(progress)
