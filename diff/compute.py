@@ -356,6 +356,11 @@ def _warnings(
             f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
             f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
         )
+    if comparison.copied:
+        yield (
+            f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
+            "version differ: each lane counts as one trial; look for a cache, or a seed that a lane shares"
+        )
     if errors:
         yield f"{errors} trials ended in an error and have no score; they stand in the bounds"
     for name, delta in deltas.items():
