@@ -11,10 +11,8 @@ from replaydiff.cases.similarity import refuse_duplicates
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
-from replaydiff.replay.golden.piece import Piece
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.splicing import with_case, without
-from replaydiff.replay.golden.text import read_text
+from replaydiff.replay.golden.splicing import pieces_of, with_case, without
+from replaydiff.replay.golden.text import Piece, read_text
 from replaydiff.replay.locks import locked_folder
 from replaydiff.replay.model import Case
 

@@ -166,10 +166,10 @@ def _calls(case: JsonObject) -> list[Json]:
     ]
     for call in calls:
         if isinstance(call.get("args"), dict) and args != "ignore":
-            said: JsonObject = {"name": call["name"], "args": call["args"]}
+            arguments: JsonObject = {"name": call["name"], "args": call["args"]}
             if args == "exact":
-                said["mode"] = "exact"
-            made.append({"type": "trajectory:tool-args-match", "value": said})
+                arguments["mode"] = "exact"
+            made.append({"type": "trajectory:tool-args-match", "value": arguments})
     return made
 
 

@@ -32,22 +32,22 @@ from replaydiff.replay.terminal.plain import one_line
 from replaydiff.replay.terminal.table import show, terminal_width
 
 
-def label_blind(settings: Settings, desk: Decisions, run_id: str) -> int | None:
+def label_blind(settings: Settings, decisions: Decisions, run_id: str) -> int | None:
     """Have the person label the run's sheet until they stop; how many responses have no label then.
 
     None where no judge graded the run, so that there is nothing to calibrate.
     """
     from replaydiff.diff.judge.labelling import LabellingSession
 
-    sheet = _label_sheet(settings, desk, run_id)
+    sheet = _label_sheet(settings, decisions, run_id)
     return None if sheet is None else LabellingSession(sheet).run()
 
 
-def _label_sheet(settings: Settings, desk: Decisions, run_id: str) -> Path | None:
-    path = labels.own_sheet(settings, run_id, desk.person)
+def _label_sheet(settings: Settings, decisions: Decisions, run_id: str) -> Path | None:
+    path = labels.own_sheet(settings, run_id, decisions.person)
     if not path.exists():
         try:
-            with open_store(desk.store, read_only=True) as con:
+            with open_store(decisions.store, read_only=True) as con:
                 drawn = labels.draw_sheet(con, settings, run_id)
         except InputError:
             return None
@@ -64,11 +64,11 @@ _DRAFT = "?"
 class Session:
     """A person going through a queue; `run` ends with the last entry or with q."""
 
-    def __init__(self, queue: Queue, desk: Decisions, settings: Settings) -> None:
+    def __init__(self, queue: Queue, decisions: Decisions, settings: Settings) -> None:
         self._settings = settings
         self._run = queue.result.run
         self._entries = list(queue.entries)
-        self._desk = desk
+        self._decisions = decisions
         self._place = 0
         self._trial, self._full, self._top = 0, False, 0
         self._decided: list[int] = []
@@ -162,8 +162,8 @@ class Session:
         trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
         return propose(
             item.item,
-            case_id=free_id(self._desk.golden, item.item.id),
-            reviewer=self._desk.person,
+            case_id=free_id(self._decisions.golden, item.item.id),
+            reviewer=self._decisions.person,
             at=utc_now(),
             run=self._run,
             trials=trials,
@@ -174,10 +174,10 @@ class Session:
     def _traits(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
         """What the response must show, as the person says it or accepts it."""
         drafting = f"; {_DRAFT}: draft some" if self._settings.judge.model else ""
-        asked, traits = f"what must the response show (Enter: no more than that{drafting})", []
-        while trait := click.prompt(asked, default="", show_default=False).strip():
+        question, traits = f"what must the response show (Enter: no more than that{drafting})", []
+        while trait := click.prompt(question, default="", show_default=False).strip():
             traits += self._accepted(trials, expect) if trait == _DRAFT and drafting else [trait]
-            asked = f"what else must it show (Enter: nothing{drafting})"
+            question = f"what else must it show (Enter: nothing{drafting})"
         return traits
 
     def _accepted(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
@@ -198,13 +198,13 @@ class Session:
     def _add(self, case: Case) -> None:
         item = self._entry.item.item
         try:
-            self._desk.promote([(item, case)])
+            self._decisions.promote([(item, case)])
         except DuplicateError as error:
             click.echo(error.reason)
             if not click.confirm("add it all the same?", default=False):
                 click.echo("nothing was added")
                 return
-            self._desk.promote([(item, case)], force=True)
+            self._decisions.promote([(item, case)], force=True)
         self._on()
 
     def _dismiss(self) -> None:
@@ -218,11 +218,11 @@ class Session:
         items = [entry.item.item]
         if entry.alike and click.confirm(f"the {len(entry.alike)} alike too?", default=False):
             items += [item.item for item in entry.alike]
-        self._desk.dismiss(items, self._run.id, reason)
+        self._decisions.dismiss(items, self._run.id, reason)
         self._on()
 
     def _label(self) -> None:
-        left = label_blind(self._settings, self._desk, self._run.id)
+        left = label_blind(self._settings, self._decisions, self._run.id)
         if left is not None:
             self._show()
             click.echo(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
@@ -236,11 +236,11 @@ class Session:
         if label is None:
             click.echo("no label was kept")
             return
-        self._desk.label(self._entry.item.item, self._run.id, label)
+        self._decisions.label(self._entry.item.item, self._run.id, label)
         click.echo(f"labelled {label}")
 
     def _skip(self) -> None:
-        self._desk.skip(self._entry.item.item, self._run.id)
+        self._decisions.skip(self._entry.item.item, self._run.id)
         self._on()
 
     def _next_trial(self) -> None:
@@ -252,7 +252,7 @@ class Session:
         self._show()
 
     def _undo(self) -> None:
-        taken = self._desk.undo()
+        taken = self._decisions.undo()
         if taken is None or not self._decided:
             click.echo("there is nothing to undo")
             return
@@ -262,7 +262,7 @@ class Session:
 
     def _close(self) -> None:
         counts = dict.fromkeys((Action.PROMOTE, Action.DISMISS, Action.SKIP, Action.LABEL), 0)
-        for decision, _ in self._desk.done:
+        for decision, _ in self._decisions.done:
             counts[decision.action] += 1
         words = {
             Action.PROMOTE: "promoted",
@@ -275,7 +275,7 @@ class Session:
         if left:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:
-            click.echo(f"next: git diff {self._desk.golden}, then replay check")
+            click.echo(f"next: git diff {self._decisions.golden}, then replay check")
 
 
 def _height() -> int:

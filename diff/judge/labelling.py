@@ -11,9 +11,8 @@ from replaydiff.diff.judge import labels
 from replaydiff.diff.judge.labels import LabelRow
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.replay.terminal.keys import read_key
-from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.terminal.plain import one_line, wrapped
 from replaydiff.replay.terminal.table import show, terminal_width
-from replaydiff.replay.terminal.wrapping import wrapped
 
 KEYS = "[1] poor [2] fair [3] good  [s]kip [n]ote [f]ull [u]ndo [q]uit"
 FOLDED = 10

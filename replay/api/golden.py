@@ -215,7 +215,7 @@ def convert(source: Path, target: Path, *, from_: str | None, to: str | None, fo
         with replacing(target, "golden.jsonl") as file:
             file.write_bytes(text.encode("utf-8"))
     return Conversion(
-        cases=len(taken.cases), source=taken.source, text=text, remarks=Counter(taken.told) + remarks
+        cases=len(taken.cases), source=taken.source, text=text, remarks=Counter(taken.remarks) + remarks
     )
 
 

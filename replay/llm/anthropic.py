@@ -163,11 +163,11 @@ class AnthropicModel:
         return self.reply(request.model, message, attempts=attempts, ms=ms)
 
     async def attempt(
-        self, call: Callable[[], Awaitable[Any]], model: str, *, once: bool = False
+        self, call: Callable[[], Awaitable[Any]], model: str, *, only_if_refused: bool = False
     ) -> tuple[Any, int, float]:
         """What a call of the client gives, the tries it took, and how long the last one did, in ms.
 
-        With `once` it is tried again only where it certainly did nothing: after 429.
+        With `only_if_refused` it is tried again only where it certainly did nothing: after 429.
 
         Raises:
             ModelFailure: it failed for good.
@@ -198,7 +198,7 @@ class AnthropicModel:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
                 return found, attempt, (time.perf_counter() - began) * 1000
-            if once and not certain:
+            if only_if_refused and not certain:
                 raise ModelFailure(problem)
             if attempt <= self._retries:
                 await self._backoff.pause(attempt, retry_after_s)

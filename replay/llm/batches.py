@@ -93,7 +93,9 @@ class Batches:
         body = [{"custom_id": name, "params": arguments_of(one)} for name, one in requests.items()]
         model = next(iter(requests.values())).model
         try:
-            found, _, _ = await self._model.attempt(lambda: self._api.create(requests=body), model, once=True)
+            found, _, _ = await self._model.attempt(
+                lambda: self._api.create(requests=body), model, only_if_refused=True
+            )
         except SettingsError:
             # 404: a model that is not known would be the failure of its questions.
             raise SettingsError(

@@ -34,7 +34,7 @@ from replaydiff.replay.store.where import guarded, selection
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Told = Callable[[int, int], None]
+OnRows = Callable[[int, int], None]
 """Told how many rows are done, and how many there are."""
 
 _IDS = 10_000
@@ -141,13 +141,13 @@ def prepare(con: DuckDBPyConnection, kind: Kind, chosen: Wanted, computed: Itera
     )
 
 
-def write_jsonl(export: Export, file: BinaryIO, told: Told) -> None:
+def write_jsonl(export: Export, file: BinaryIO, on_rows: OnRows) -> None:
     """Write each row as one line of JSON."""
     rows = _trace_records(export) if export.kind is Kind.TRACES else _row_records(export)
     for done, row in enumerate(rows, start=1):
         file.write(_line(row))
         if done % _ROWS == 0:
-            told(done, export.rows)
+            on_rows(done, export.rows)
 
 
 def _line(row: dict[str, Any]) -> bytes:
@@ -158,7 +158,7 @@ def _line(row: dict[str, Any]) -> bytes:
     return line + b"\n"
 
 
-def write_parquet(export: Export, path: Path, told: Told) -> None:
+def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
     """Write the rows as one Parquet file; `path` is what the store was opened with as `export_to`.
 
     Raises:
@@ -170,7 +170,7 @@ def write_parquet(export: Export, path: Path, told: Told) -> None:
     options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP}, USE_TMP_FILE false"
     try:
         if export.kind is Kind.TRACES:
-            _stage_traces(export, told)
+            _stage_traces(export, on_rows)
             query, values = "FROM staged ORDER BY rowid", {}
         export.con.execute(f"COPY ({query}) TO $path ({options})", {**values, "path": str(path)}).fetchall()
     except duckdb.OutOfMemoryException:
@@ -218,7 +218,7 @@ def _choose_traces(con: DuckDBPyConnection, chosen: Wanted, *, whole: bool) -> N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
+class _ExportBatch:
     """Traces that are read together."""
 
     ids: list[str]
@@ -226,7 +226,7 @@ class _Batch:
     call_rows: tuple[int, int]
 
 
-def _batches(export: Export) -> Iterator[_Batch]:
+def _batches(export: Export) -> Iterator[_ExportBatch]:
     for start in range(0, export.rows, _TRACES):
         ids, low, high, first, last = export.con.execute(
             "SELECT list(trace_id ORDER BY position), min(place), max(place),"
@@ -234,7 +234,7 @@ def _batches(export: Export) -> Iterator[_Batch]:
             " FROM exported WHERE position >= ? AND position < ?",
             [start, start + _TRACES],
         ).fetchall()[0]
-        yield _Batch(ids=ids, rows=(low, high), call_rows=(first, last))
+        yield _ExportBatch(ids=ids, rows=(low, high), call_rows=(first, last))
 
 
 def _trace_records(export: Export) -> Iterator[dict[str, Any]]:
@@ -242,7 +242,7 @@ def _trace_records(export: Export) -> Iterator[dict[str, Any]]:
         yield from map(trace_record, read_traces(export.con, batch.ids, batch.rows, batch.call_rows))
 
 
-def _stage_traces(export: Export, told: Told) -> None:
+def _stage_traces(export: Export, on_rows: OnRows) -> None:
     """Collect the traces with their tool calls in the table `staged`.
 
     By the hundreds, because DuckDB cannot move a list that it is collecting to disk.
@@ -273,7 +273,7 @@ def _stage_traces(export: Export, told: Told) -> None:
             {"ids": batch.ids, "first": first, "last": last, "low": low, "high": high},
         ).fetchall()
         done += len(batch.ids)
-        told(done, export.rows)
+        on_rows(done, export.rows)
 
 
 def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:

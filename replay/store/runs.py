@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Version
 from replaydiff.replay.store import bulk
+from replaydiff.replay.store.bulk import resolve
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.ids import resolve
 from replaydiff.replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
