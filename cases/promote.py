@@ -189,8 +189,7 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> FoundIt
 
 
 def better_lane_of(con: DuckDBPyConnection, found: FoundItem, settings: Settings) -> str:
-    """The lane that did better on an item, or `recording`; see `cases.promote.better`."""
-    pass
+    """The lane that did better on an item, or `recording`; see `better`."""
     from replaydiff.diff.compute import compute
 
     if found.run is None:

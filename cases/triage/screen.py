@@ -12,7 +12,19 @@ from replaydiff.replay.tape import show_call
 from replaydiff.replay.terminal.lanes import lanes
 from replaydiff.replay.terminal.plain import one_line, wrapped
 
-KEYS = "[p]romote  [e]dit or [y]aml first  [d]ismiss  [l]abel  [s]kip  [u]ndo  [q]uit"
+KEYS = "[p]romote  [e]dit or [y]aml first  [d]ismiss  [l]abel  [s]kip  [u]ndo  [?] keys  [q]uit"
+HELP = """\
+p      add a case to the golden set: whose tool calls it expects, what the response must show
+e, y   the same, after editing the case as JSON or YAML
+d      dismiss: no case is needed, with a reason
+l      label the responses of the run, for calibrating the judge
+s      skip: it comes back with `replay triage --again`
+u      undo the last decision
+t      show the next trial of both lanes
+f      show texts to their end, or shortened again
+space  scroll down; b scrolls up
+q      quit; what was decided is kept
+"""
 MOVES = "[t]rial  [f]ull texts"
 SCROLLING = "  [space] further down  [b]ack up"
 FOLDED = 6

@@ -8,8 +8,9 @@ Triage at a terminal: one entry at a time, one key for each decision.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -20,8 +21,9 @@ from replaydiff.cases.similarity import DuplicateError
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.cases.triage.priority import Entry
 from replaydiff.cases.triage.queue import Queue
-from replaydiff.cases.triage.screen import page, window
+from replaydiff.cases.triage.screen import HELP, page, window
 from replaydiff.diff.judge import labels
+from replaydiff.diff.result import ItemVerdict
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.model import Action, Case, Lane, Trial
@@ -55,7 +57,10 @@ def _label_sheet(settings: Settings, decisions: Decisions, run_id: str) -> Path 
     return path
 
 
-_EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
+T = TypeVar("T")
+_EXPECT = {RECORDING: "[r]ecording", str(Lane.OLD): "[o]ld", str(Lane.NEW): "[n]ew"}
+"""Whose tool calls a case may expect → how a dialog offers it, the key in brackets."""
+_CANCEL = ("", "c", "q", "\x1b", "\x04")
 _LABELS = {"1": 1, "2": 2, "3": 3}
 _DRAFT = "?"
 """Typed for a trait: the judge's model drafts some."""
@@ -85,6 +90,7 @@ class Session:
             "s": self._skip,
             "t": self._next_trial,
             "f": self._show_all,
+            "?": self._help,
             "u": self._undo,
             " ": lambda: self._scroll(1),
             "b": lambda: self._scroll(-1),
@@ -96,6 +102,7 @@ class Session:
                 break
             action = keys.get(key)
             if action is None:
+                click.echo("? shows the keys")
                 continue
             try:
                 action()
@@ -151,14 +158,14 @@ class Session:
 
     def _proposed(self) -> Case | None:
         """The case as it would be; None where the person thought better of it."""
-        likely = better(self._entry.item)
-        click.echo(f"expect what the [r]ecording did, the [o]ld, the [n]ew? Enter: {likely}; [c]ancel")
-        key = read_key()
-        expect = likely if key in ("\r", "\n") else _EXPECT.get(key)
+        item, likely = self._entry.item, better(self._entry.item)
+        offered = {name: text for name, text in _EXPECT.items() if name == RECORDING or _has(item, name)}
+        keys = {text[1]: name for name, text in offered.items()} | dict.fromkeys("\r\n", likely)
+        click.echo(f"expect the tool calls of {', '.join(offered.values())}; Enter: {likely}; [c]ancel")
+        expect = _choice(keys)
         if expect is None:
             click.echo("nothing was added")
             return None
-        item = self._entry.item
         trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
         return propose(
             item.item,
@@ -231,13 +238,17 @@ class Session:
         if not trials:
             click.echo("there is no new lane to label")
             return
-        click.echo("how good is the new lane's answer: [1] poor, [2] fair, [3] good?")
-        label = _LABELS.get(read_key())
+        click.echo("how good is the new lane's answer: [1] poor, [2] fair, [3] good; [c]ancel")
+        label = _choice(_LABELS)
         if label is None:
             click.echo("no label was kept")
             return
         self._decisions.label(self._entry.item.item, self._run.id, label)
         click.echo(f"labelled {label}")
+
+    def _help(self) -> None:
+        click.clear()
+        show(HELP)
 
     def _skip(self) -> None:
         self._decisions.skip(self._entry.item.item, self._run.id)
@@ -276,6 +287,18 @@ class Session:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:
             click.echo(f"next: git diff {self._decisions.golden}, then replay check")
+
+
+def _choice(keys: Mapping[str, T]) -> T | None:
+    """Return what the next of these keys stands for; None where the person cancels. Other keys do nothing."""
+    while (key := read_key()) not in keys:
+        if key in _CANCEL:
+            return None
+    return keys[key]
+
+
+def _has(item: ItemVerdict, lane: str) -> bool:
+    return any(str(name) == lane and trials for name, trials in item.lanes.items())
 
 
 def _height() -> int:

@@ -164,8 +164,7 @@ def test_a_folder_without_permission_is_one_sentence(tmp_path: Path) -> None:
 HOLD = """
     import sys, time
     from pathlib import Path
-    from replaydiff.replay.store import connection
-from replaydiff.replay.store.connection import SCHEMA_FOLDER, migrations, open_store
+    from replaydiff.replay.store.connection import open_store
     with open_store(Path(sys.argv[1])) as con:
         print("open", flush=True)
         time.sleep(float(sys.argv[2]))
@@ -208,8 +207,7 @@ def test_the_other_mode_within_one_process_is_one_sentence(tmp_path: Path) -> No
 WRITE = """
     import sys
     from pathlib import Path
-    from replaydiff.replay.store import connection
-from replaydiff.replay.store.connection import SCHEMA_FOLDER, migrations, open_store
+    from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.traces import write_traces
     from tests.store.build import trace
     with open_store(Path(sys.argv[1])) as con:
