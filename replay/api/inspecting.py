@@ -338,12 +338,12 @@ class _Progress:
 def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path | None) -> Iterator[Export]:
     """Select the rows; `file` is where Parquet will go."""
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.export import Kind, prepare, wanted
+    from replaydiff.replay.store.export import ExportKind, prepare, wanted
 
     with open_store(store, read_only=True, export_to=file if request.parquet else None) as con:
         chosen = wanted(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
-        computed = _computed_grades(con, settings, chosen) if request.what == Kind.GRADES else ()
-        yield prepare(con, Kind(request.what), chosen, computed)
+        computed = _computed_grades(con, settings, chosen) if request.what == ExportKind.GRADES else ()
+        yield prepare(con, ExportKind(request.what), chosen, computed)
 
 
 def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Wanted) -> Iterator[Grade]:
