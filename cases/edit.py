@@ -154,7 +154,9 @@ def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
             raise InputError(f"case {opened.case.id!r} of {path} was changed meanwhile by somebody else")
         for other in pieces_of(path, whole):
             if other.start != piece.start and case_of(other.record).id == case.id:
-                raise InputError(f"{path}:{other.line} is a case {case.id!r} already; choose another id")
+                raise InputError(
+                    f"{path}:{other.line} is a case {case.id!r} already", hint="choose another id"
+                )
         new_text = replaced(path, whole, piece, _text_for_file(opened, whole, text, record))
         write_whole(path, new_text.encode("utf-8"))
     return case_of(record)

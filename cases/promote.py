@@ -94,8 +94,8 @@ def propose(
         good = [trial for trial in trials if str(trial.lane) == expect and trial.status is Status.OK]
         if not good:
             raise InputError(
-                f"item {item.id!r} has no trial of lane {expect} that ended ok; "
-                "leave --expect out to take the recording"
+                f"item {item.id!r} has no trial of lane {expect} that ended ok",
+                hint="leave --expect out to take the recording",
             )
         served = good[0].served
         calls = tuple(one.call for one in served)

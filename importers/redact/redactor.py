@@ -62,7 +62,8 @@ def pattern_finder(patterns: Mapping[str, str]) -> Finder:
     for name, pattern in patterns.items():
         if not _WORD.fullmatch(name):
             raise SettingsError(
-                f"[import.redact] patterns: {name!r} can be no word of a token; use capitals, like CUSTOMER"
+                f"[import.redact] patterns: {name!r} can be no word of a token",
+                hint="use capitals, like CUSTOMER",
             )
         try:
             compiled.append((name, re.compile(pattern)))

@@ -35,7 +35,7 @@ def read_golden(path: Path) -> list[Case]:
             raise found
         if found.id in lines:
             raise InputError(
-                f"{path}:{line}: id {found.id!r} is already that of line {lines[found.id]}; rename one"
+                f"{path}:{line}: id {found.id!r} is already that of line {lines[found.id]}", hint="rename one"
             )
         lines[found.id] = line
         cases.append(found)
@@ -143,12 +143,12 @@ def _writable(path: Path, text: str) -> tuple[Form, list[Piece]]:
     form = form_of(path, text)
     if form is Form.CSV:
         raise InputError(
-            f"{path} is a table, which is read only; make a golden set of it with "
-            f"`replay cases convert {path} {path.with_suffix('.jsonl')}`"
+            f"{path} is a table, which is read only",
+            hint=(f"make a golden set of it with `replay cases convert {path} {path.with_suffix('.jsonl')}`"),
         )
     pieces = pieces_of(path, text)
     if form is Form.YAML and pieces and yaml_form.is_flow(text):
-        raise InputError(f"{path} is one list in brackets; write it with a dash for each case")
+        raise InputError(f"{path} is one list in brackets", hint="write it with a dash for each case")
     broken = next((piece for piece in pieces if piece.broken), None)
     if broken is not None:
         raise InputError(f"{path}:{broken.line}: {broken.record}")

@@ -49,7 +49,7 @@ def read_text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a golden set") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}", hint="name a golden set") from None
     for mark, name in _MARKS.items():
         if raw.startswith(mark):
             raise InputError(f"{path} is {name} text; save it as UTF-8")

@@ -86,7 +86,7 @@ def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> 
     """
     if not is_loopback(base_url) and not any(os.environ.get(name) for name in KEYS):
         raise CredentialsError(
-            f"{purpose.model} needs a key and {KEYS[0]} is not set; set it, or {purpose.without}"
+            f"{purpose.model} needs a key and {KEYS[0]} is not set", hint=f"set it, or {purpose.without}"
         )
 
 
@@ -269,7 +269,9 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
             f"the key may not use {model} ({problem})", hint="use a key that may, or another model"
         )
     if status == 404:
-        raise SettingsError(f"the model's API does not know {model} ({problem}); mend {purpose.place}")
+        raise SettingsError(
+            f"the model's API does not know {model} ({problem})", hint=f"mend {purpose.place}"
+        )
     raise ModelFailure(f"the request was refused: {problem}", passing=False)
 
 

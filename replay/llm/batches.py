@@ -99,8 +99,8 @@ class Batches:
         except SettingsError:
             # 404: a model that is not known would be the failure of its questions.
             raise SettingsError(
-                f"{self._model.client.base_url} takes no Message Batches; leave --batch, or batch in "
-                "[judge], out"
+                f"{self._model.client.base_url} takes no Message Batches",
+                hint="leave --batch, or batch in [judge], out",
             ) from None
         return str(found.id)
 

@@ -187,12 +187,13 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
     newest = migrations()[-1].version
     if present is None:
         raise StoreVersionError(
-            f"{path} is a DuckDB database, but not a store of replaydiff; name another file with --db"
+            f"{path} is a DuckDB database, but not a store of replaydiff", hint="name another file with --db"
         )
     if present > newest:
         raise StoreVersionError(
-            f"the store {path} has schema version {present}, and replaydiff {VERSION} knows versions "
-            f"up to {newest}; upgrade replaydiff (`pip install -U replaydiff`)"
+            f"the store {path} has schema version {present}, and replaydiff {VERSION} knows "
+            f"versions up to {newest}",
+            hint="upgrade replaydiff (`pip install -U replaydiff`)",
         )
     return present
 
@@ -200,7 +201,7 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
 def _refuse_foreign(path: Path) -> None:
     """Say what a file is that DuckDB would not open, or would want an extension for."""
     if path.is_dir():
-        raise StoreVersionError(f"{path} is a folder, not a store; name a file with --db")
+        raise StoreVersionError(f"{path} is a folder, not a store", hint="name a file with --db")
     try:
         with path.open("rb") as file:
             start = file.read(len(_SQLITE_MAGIC))
@@ -208,13 +209,15 @@ def _refuse_foreign(path: Path) -> None:
         return
     except OSError as error:
         raise StoreError(
-            f"the store {path} cannot be read: {error.strerror}; check its permissions"
+            f"the store {path} cannot be read: {error.strerror}", hint="check its permissions"
         ) from None
     if start == _SQLITE_MAGIC:
-        raise StoreVersionError(f"{path} is an SQLite database, not a store; name another file with --db")
+        raise StoreVersionError(
+            f"{path} is an SQLite database, not a store", hint="name another file with --db"
+        )
     if not start:
         raise StoreVersionError(
-            f"{path} is an empty file, not a store; delete it or name another file with --db"
+            f"{path} is an empty file, not a store", hint="delete it or name another file with --db"
         )
 
 
@@ -223,8 +226,8 @@ def _make_folder(folder: Path) -> None:
         private_folder(folder)
     except OSError as error:
         raise StoreError(
-            f"the folder {folder} for the store cannot be made: {error.strerror}; "
-            "name another place with --db"
+            f"the folder {folder} for the store cannot be made: {error.strerror}",
+            hint="name another place with --db",
         ) from None
 
 
@@ -275,11 +278,11 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
             hint="close it first",
         )
     if "not a valid DuckDB" in problem:
-        return StoreVersionError(f"{path} is not a DuckDB database; name another file with --db")
+        return StoreVersionError(f"{path} is not a DuckDB database", hint="name another file with --db")
     if "database file with version number" in problem:
         return StoreVersionError(
-            f"the store {path} was written by a newer DuckDB than {duckdb.__version__}; "
-            "upgrade replaydiff (`pip install -U replaydiff duckdb`)"
+            f"the store {path} was written by a newer DuckDB than {duckdb.__version__}",
+            hint="upgrade replaydiff (`pip install -U replaydiff duckdb`)",
         )
     if "replaying WAL" in problem:
         return StoreDamagedError(

@@ -128,7 +128,9 @@ def prepare(
             conditions.append("r.run_id = $run")
             values["run"] = chosen.run.id
         elif chosen.run.sample is None:
-            raise InputError(f"run {chosen.run.id} replayed a golden set, not a sample; leave out --run")
+            raise InputError(
+                f"run {chosen.run.id} replayed a golden set, not a sample", hint="leave out --run"
+            )
         else:
             conditions.append("s.name = $of_run")
             values["of_run"] = chosen.run.sample
@@ -177,7 +179,8 @@ def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
         export.con.execute(f"COPY ({query}) TO $path ({options})", {**values, "path": str(path)}).fetchall()
     except duckdb.OutOfMemoryException:
         raise InputError(
-            "a row is too large for Parquet in the memory there is; export to JSON Lines (--format jsonl)"
+            "a row is too large for Parquet in the memory there is",
+            hint="export to JSON Lines (--format jsonl)",
         ) from None
     except duckdb.IOException as error:
         raise InputError(f"the Parquet file cannot be written: {str(error).splitlines()[0]}") from None

@@ -70,7 +70,9 @@ def compile_condition(con: DuckDBPyConnection, where: str) -> str:
     try:
         return _Compiler(con, where).sql()
     except RecursionError:
-        raise InputError(f"the condition {shown(where)} is nested too deeply; write a simpler one") from None
+        raise InputError(
+            f"the condition {shown(where)} is nested too deeply", hint="write a simpler one"
+        ) from None
 
 
 class _Compiler:
@@ -305,7 +307,7 @@ def month_range(month: str) -> tuple[datetime, datetime]:
     """
     found = re.fullmatch(r"(\d{4})-(\d{2})", month, re.ASCII)
     if not found or not 1 <= int(found[2]) <= 12 or not 1 <= int(found[1]) <= 9998:
-        raise InputError(f"{month!r} is no month; write it as YYYY-MM, like 2026-10")
+        raise InputError(f"{month!r} is no month", hint="write it as YYYY-MM, like 2026-10")
     year, number = int(found[1]), int(found[2])
     return datetime(year, number, 1), datetime(year + number // 12, number % 12 + 1, 1)
 
@@ -334,15 +336,17 @@ def _refusal(where: str, error: duckdb.Error) -> InputError:
     """DuckDB's error on a person's condition, as a sentence."""
     if isinstance(error, duckdb.InterruptException):
         return InputError(
-            f"the condition {shown(where)} took longer than {TIME_LIMIT_S:g} s and was stopped; "
-            "write a narrower or simpler one"
+            f"the condition {shown(where)} took longer than {TIME_LIMIT_S:g} s and was stopped",
+            hint="write a narrower or simpler one",
         )
     reason = str(error).splitlines()[0].partition(": ")[2] or str(error)
     missing = re.search(r'Referenced column "(.*?)" (?:was )?not found', reason) or re.search(
         r'does not have a column named "(.*?)"', reason
     )
     if not missing:
-        return InputError(f"the condition {shown(where)} cannot be used: {reason.rstrip('.')}; mend it")
+        return InputError(
+            f"the condition {shown(where)} cannot be used: {reason.rstrip('.')}", hint="mend it"
+        )
     name = missing[1]
     if not name.isidentifier():
         return InputError(
