@@ -36,7 +36,7 @@ from replaydiff.diff.judge.labels import JudgedResponse
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import GradedTrial, LabelEvidence
-from replaydiff.diff.statistics.agreement import Agreement, agreement
+from replaydiff.diff.statistics.agreement import Agreement, agreement, labels_needed
 from replaydiff.diff.statistics.prediction_powered import Judged, Labelled, corrected_change
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Grade, JsonObject, Lane
@@ -158,21 +158,31 @@ def gate_complaint(
     if total < gate.labels:
         return f"the judge has {total} hand labels, and it takes {gate.labels}"
     for lane in needed:
-        found = lanes.get(lane)
-        if found is None:
+        if lane not in lanes:
             return f"no answer of lane {lane} has a hand label; label pairs with `replay calibrate`"
+    for lane in sorted(needed, key=lambda lane: lanes[lane].agreement_low):
+        found = lanes[lane]
         at_least = (
             f"in lane {lane} the judge agrees with {found.agreement:.0%} of {found.labels} labels, that is "
             f"with at least {found.agreement_low:.0%} at 95 % confidence"
         )
         if found.agreement_low < gate.agreement:
-            return f"{at_least}, and it takes {gate.agreement:.0%}"
+            return f"{at_least}, and it takes {gate.agreement:.0%}{_enough(found, gate.agreement)}"
         if found.agreement_low <= found.constant:
-            return f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
+            return (
+                f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
+                f"{_enough(found, found.constant)}"
+            )
         if found.kappa_low is None or found.kappa_low <= LEAST_KAPPA:
             low = "not defined" if found.kappa_low is None else f"at least {found.kappa_low:.2f}"
             return f"in lane {lane} the judge's kappa is {low}, and it takes more than {LEAST_KAPPA:g}"
     return None
+
+
+def _enough(found: LaneAgreement, bound: float) -> str:
+    """With how many labels of the lane the same agreement would do; empty where it never would."""
+    needed = labels_needed(found.agreement, max(bound, found.constant))
+    return "" if needed is None else f" (with this agreement {needed} labels of the lane would do)"
 
 
 def corrected_by_labels(comparison: Comparison, status: JudgeStatus) -> LabelEvidence | None:
