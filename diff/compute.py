@@ -377,8 +377,8 @@ def _warnings(
             "on items may be noise"
         )
     if asked.stored.judges & deltas.keys():
-        if asked.judge.complaint:
-            yield asked.judge.complaint
+        if asked.judge.refusal:
+            yield asked.judge.refusal
         models = [version.model for version in run.lanes.values()]
         if preference := self_preference_warning(asked.stored.judge_model or "", models):
             yield preference

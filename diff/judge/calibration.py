@@ -3,7 +3,7 @@
 Filled sheets give a calibration. A row's key names run, item, lane and trial, so sheets find their runs by
 themselves; those of several runs count together where one judge graded them. Where people label a row
 differently the majority counts; without one the row is left out of the comparison with the judge and counts
-between the people alone.
+between the people only.
 
 A judge may gate where at least `[gate] labels` labels say so, in the old lane and in the new one each: the
 one-sided lower 95 % bound (Wilson) of its agreement reaches `[gate] agreement` and lies above what a judge
@@ -57,7 +57,7 @@ class JudgeStatus:
     """What a judge's figures are worth."""
 
     may_gate: bool = False
-    complaint: str | None = None
+    refusal: str | None = None
     """Why it may not decide, in a sentence."""
     document: JsonObject | None = field(default=None)
     """The calibration as reports show it; None where none speaks for these grades."""
@@ -123,28 +123,26 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
     if grade is None or path is None or not path.is_file():
         others = any(folder.glob("*.json"))
         why = "no calibration" + (", only that of another model, prompt or rubric" if others else "")
-        return JudgeStatus(
-            complaint=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate"
-        )
+        return JudgeStatus(refusal=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate")
     found = _read(path)
     if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
         return JudgeStatus(
-            complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
+            refusal=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
             "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
     document["pairs"] = len(found.pairs)
     graded = {_side(lane) for (_, lane, _), grades in stored.by_trial.items() if JUDGE in grades}
-    complaint = gate_complaint(found.labels, found.lanes, sorted(graded), settings.gate)
+    refusal = gate_refusal(found.labels, found.lanes, sorted(graded), settings.gate)
     return JudgeStatus(
-        may_gate=complaint is None,
-        complaint=complaint and f"{complaint}: the judge's figures do not gate",
+        may_gate=refusal is None,
+        refusal=refusal and f"{refusal}: the judge's figures do not gate",
         document=document,
         pairs=found.pairs,
     )
 
 
-def gate_complaint(
+def gate_refusal(
     total: int, lanes: Mapping[str, LaneAgreement], needed: Sequence[str], gate: GateSection
 ) -> str | None:
     """Return why labels do not let a judge gate, in a clause; None where they do.

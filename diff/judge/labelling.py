@@ -24,7 +24,7 @@ class LabellingSession:
     """A person going through a sheet; `run` ends with the last row or with q."""
 
     def __init__(self, path: Path, rubric: str | None = None) -> None:
-        """A booth over the sheet at `path`, which is written at every label.
+        """Label the sheet at `path`, which is written at every label.
 
         `rubric` names the file to label by; None: the built-in one.
         """
@@ -94,7 +94,7 @@ class LabellingSession:
 
 
 def page(row: LabelRow, head: str, *, full: bool = False) -> Iterator[str]:
-    """The lines of one response: what was said and done, and what to hold it against, and no score."""
+    """Yield the lines of one response: conversation, calls, answer, what was expected, and no score."""
     width = terminal_width()
     yield one_line(head, width)
     parts = {
