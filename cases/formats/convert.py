@@ -15,8 +15,9 @@ from replaydiff.cases.formats import bridge
 from replaydiff.cases.formats.bridge import FORMATS, CaseFormat, load
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import CaseError, case_of, case_to_json, csv_form, json_form, yaml_form
-from replaydiff.replay.golden.splicing import pieces_of
-from replaydiff.replay.golden.text import BOM, Form, FormError, allow_long_cells, form_of, read_text
+from replaydiff.replay.golden.piece import FormError
+from replaydiff.replay.golden.reading import pieces_of
+from replaydiff.replay.golden.text import BOM, Form, allow_long_cells, form_of, read_text
 from replaydiff.replay.model import Case, Json, JsonObject
 
 OWN = tuple(form.value for form in Form)
@@ -31,7 +32,7 @@ class Conversion:
     cases: list[Case]
     source: str
     """The form or format they came from, one of `NAMES`."""
-    remarks: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
     """What is not as it was → in how many cases (or times, for the file's own)."""
 
 
@@ -51,7 +52,7 @@ def read(path: Path, source: str | None = None) -> Conversion:
         _collect(path, converted, ((one.line, one.record, []) for one in pieces_of(path, text, form)))
     else:
         converted = Conversion([], source)
-        _collect(path, converted, _taken(path, content, source, converted.remarks))
+        _collect(path, converted, _taken(path, content, source, converted.told))
     return converted
 
 
@@ -65,9 +66,9 @@ def _collect(path: Path, converted: Conversion, found: Iterable[tuple[int, Any, 
         seen[case.id] += 1
         if seen[case.id] > 1:
             case = case_of({**record, "id": f"{case.id}-{seen[case.id]}"}, f"{path}:{line}")
-            converted.remarks["the id came before, and got a number"] += 1
+            converted.told["the id came before, and got a number"] += 1
         converted.cases.append(case)
-        converted.remarks.update(dict.fromkeys(unread, 1))
+        converted.told.update(dict.fromkeys(unread, 1))
 
 
 def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str, Counter[str]]:
@@ -83,14 +84,14 @@ def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str
     module = load(target)
     if path.suffix and path.suffix.lower() not in module.ENDINGS:
         raise InputError(f"{module.TITLE} files end with {' or '.join(module.ENDINGS)}, and {path} does not")
-    remarks: Counter[str] = Counter()
+    told: Counter[str] = Counter()
     made: list[JsonObject] = []
     for record in records:
         foreign, carried = bridge.to_foreign(record, target, module)
         made.append(foreign)
-        remarks.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
+        told.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
     ending = path.suffix.lower() or module.ENDINGS[0]
-    return _foreign(module, made, ending), remarks
+    return _foreign(module, made, ending), told
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +124,14 @@ def _content(path: Path, text: str) -> _Content:
 
 
 def _taken(
-    path: Path, content: _Content, source: str, remarks: Counter[str]
+    path: Path, content: _Content, source: str, told: Counter[str]
 ) -> Iterator[tuple[int, Any, list[str]]]:
     module = load(source)
     try:
         records, besides = module.records(content.document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    remarks.update(dict.fromkeys((f"{name}: about the whole file, not taken over" for name in besides), 1))
+    told.update(dict.fromkeys((f"{name}: said of the whole file, and not taken over" for name in besides), 1))
     for number, record in enumerate(records, start=1):
         line = content.lines.get(id(record), number)
         if not isinstance(record, dict):
@@ -139,8 +140,8 @@ def _taken(
             taken = bridge.to_case(record, source, module)
         except CaseError as error:
             raise InputError(f"{path}:{line}: {error}") from None
-        unread = [f"{name}: kept in metadata.{source}; nothing here acts on it" for name in taken.unread]
-        yield line, taken.case, unread
+        said = [f"{name}: kept in metadata.{source}; nothing here acts on it" for name in taken.unread]
+        yield line, taken.case, said
 
 
 def _rows(text: str) -> Iterator[tuple[int, JsonObject]]:
@@ -179,13 +180,13 @@ def _own(form: Form, records: list[JsonObject]) -> str:
 
 def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
     """What another reading would not find: a table does not tell an empty text from none."""
-    remarks: Counter[str] = Counter()
+    told: Counter[str] = Counter()
     if form is Form.CSV:
         again = [piece.record for piece in csv_form.rows(csv_form.table(records))]
         for record, found in zip(records, again, strict=True):
             lost = [name for name in record if record[name] != found.get(name)]
-            remarks.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
-    return remarks
+            told.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
+    return told
 
 
 def _carried(name: str, module: CaseFormat) -> str:

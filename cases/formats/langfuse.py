@@ -76,9 +76,9 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 def from_case(case: JsonObject) -> JsonObject:
     """An item."""
-    prompt: Json = case.get("input")
+    said: Json = case.get("input")
     if case.get("messages"):
-        prompt = put({"messages": case["messages"]}, [("input", prompt)])
+        said = put({"messages": case["messages"]}, [("input", said)])
     expected: JsonObject = {
         name: case[ours] for name, ours in _EXPECTED.items() if case.get(ours) is not None
     }
@@ -87,7 +87,7 @@ def from_case(case: JsonObject) -> JsonObject:
     answer = expected["answer"] if set(expected) == {"answer"} else expected
     pairs: list[tuple[str, Json]] = [
         ("id", case.get("id")),
-        ("input", prompt),
+        ("input", said),
         ("expectedOutput", answer),
         ("metadata", metadata),
         ("sourceTraceId", trace),

@@ -296,9 +296,9 @@ def _send_scores(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], 
         return
     if isinstance(answer, CreateScoreBatchResults):
         pushed.sent[SCORES] += answer.accepted
-        reasons = "; ".join(dict.fromkeys(error.message for error in answer.errors)) or "no reason given"
+        said = "; ".join(dict.fromkeys(error.message for error in answer.errors)) or "no reason given"
         if answer.rejected:
-            pushed.refused.append((f"{answer.rejected} of {len(scores)} scores", reasons))
+            pushed.refused.append((f"{answer.rejected} of {len(scores)} scores", said))
     else:
         pushed.sent[SCORES] += len(scores)
 

@@ -179,8 +179,8 @@ class Attempt:
         """Answer a tool call by the first rule that applies, and keep it with that rule."""
         if self.stopped is not None:
             return {"stop": self.stopped}
-        asked: Any = call
-        name, args, rules = asked["name"], asked["args"], self._rules
+        request: Any = call
+        name, args, rules = request["name"], request["args"], self._rules
         answer = self._tape.answer(name, args)
         if answer.recorded is not None:
             return self._serve(name, args, answer.recorded, answer.rule, self._item.trace_id)
@@ -211,9 +211,9 @@ class Attempt:
             note=answer.note,
         )
 
-    def ran(self, told: JsonObject) -> None:
+    def ran(self, outcome: JsonObject) -> None:
         """A tool that was let run has given this."""
-        message: Any = told
+        message: Any = outcome
         place, error = message["ran"], message.get("error")
         served = self._served[place]
         call = replace(served.call, result=message.get("result"), error=error, answered=True)

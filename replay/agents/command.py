@@ -52,7 +52,7 @@ class CommandAgent:
         self._closed = False
         self._pool = None
         if version.persistent:
-            self._pool = Pool(self._new_server, seats=1, limit=rules.concurrency, start_s=0.2)
+            self._pool = Pool(self._new_server, slots=1, limit=rules.concurrency, start_s=0.2)
 
     async def start(self) -> None:
         """See that the program is there; a persistent one is started."""
@@ -93,8 +93,8 @@ class CommandAgent:
         try:
             if self._pool is None:
                 with self._request(item, attempt, number, index) as sent, self._models(line) as models:
-                    return await self._run_once(attempt, sent, models)
-            async with self._pool.seat() as server:
+                    return await self._run_process(attempt, sent, models)
+            async with self._pool.slot() as server:
                 with self._request(item, attempt, number, index) as sent, server.serving(line):
                     return await self._run_in(server, attempt, sent)
         except (OSError, VersionError) as error:
@@ -123,7 +123,7 @@ class CommandAgent:
         finally:
             address.close()
 
-    async def _run_once(self, attempt: Attempt, sent: JsonObject, models: Mapping[str, str]) -> Outcome:
+    async def _run_process(self, attempt: Attempt, sent: JsonObject, models: Mapping[str, str]) -> Outcome:
         url = sent["tools_url"]
         program = await self._spawn({**models, **({TOOLS_URL: url} if isinstance(url, str) else {})})
         self._running.add(program)
@@ -154,7 +154,7 @@ class CommandAgent:
         try:
             async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
                 attempt.begin()
-                answer = await server.ask(sent)
+                answer = await server.request(sent)
         except TimeoutError:
             await server.kill()
             return attempt.failed(Status.TIMEOUT, self._too_late(), await server.program.printed())
@@ -217,7 +217,7 @@ class _Server:
         """What it asks of models is of this trial."""
         return contextlib.nullcontext() if self.address is None else self.address.serving(line)
 
-    async def ask(self, sent: JsonObject) -> JsonObject:
+    async def request(self, sent: JsonObject) -> JsonObject:
         """Its answer to a request.
 
         Raises:
@@ -268,10 +268,12 @@ def _last_answer(output: bytes, ending: str, ms: float) -> JsonObject:
     if ending != "exit code 0":
         return exchange.failed(Status.CRASHED, f"the agent's process ended: {ending}", ms)
     shown = last.decode("utf-8", "replace")[:80]
-    said = f"its last line is {shown!r}, which is no JSON" if shown else "it wrote nothing"
-    return exchange.failed(Status.AGENT_ERROR, f"the agent gave no answer on its standard output: {said}", ms)
+    output_text = f"its last line is {shown!r}, which is no JSON" if shown else "it wrote nothing"
+    return exchange.failed(
+        Status.AGENT_ERROR, f"the agent gave no answer on its standard output: {output_text}", ms
+    )
 
 
 def _joined(output: bytes, printed: str | None) -> str | None:
-    said = output[-4096:].decode("utf-8", "replace").strip()
-    return "\n".join(part for part in (said, printed) if part) or None
+    output_text = output[-4096:].decode("utf-8", "replace").strip()
+    return "\n".join(part for part in (output_text, printed) if part) or None

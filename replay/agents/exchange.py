@@ -98,11 +98,11 @@ def failed(status: Status, reason: str, ms: float | None, retry_after_s: float |
 
 def failed_as(error: Json, ms: float | None, status: int | None = None) -> JsonObject:
     """The message of a failure that the agent describes; `status` is the HTTP status around it."""
-    said: Any = error if isinstance(error, dict) else {"message": error}
-    code = said.get("status", said.get("status_code", status))
-    wait = said.get("retry_after_s")
+    detail: Any = error if isinstance(error, dict) else {"message": error}
+    code = detail.get("status", detail.get("status_code", status))
+    wait = detail.get("retry_after_s")
     passing = isinstance(code, int) and code in INFRA_STATUSES
-    text = " ".join(str(said.get("message") or json.dumps(error)).split())[: failures.LONGEST_TEXT]
+    text = " ".join(str(detail.get("message") or json.dumps(error)).split())[: failures.LONGEST_TEXT]
     return failed(
         Status.INFRA_ERROR if passing else Status.AGENT_ERROR,
         f"{code} {text}" if code is not None else text,
@@ -169,22 +169,22 @@ class Endpoint:
         if method != "POST":
             return 405, {"error": "a tool call is a POST of {name, args}"}
         try:
-            asked = decode(body)
+            request = decode(body)
         except ValueError as error:
             return 400, {"error": f"the tool call is no JSON: {error}"}
-        if isinstance(asked, dict) and "ran" in asked:
-            return self._told(attempt, asked)
-        call = read_call(asked) if isinstance(asked, dict) else None
+        if isinstance(request, dict) and "ran" in request:
+            return self._take_result(attempt, request)
+        call = read_call(request) if isinstance(request, dict) else None
         if call is None:
             return 400, {"error": 'a tool call is an object: {"name": "…", "args": {…}}'}
         answer = attempt.answer(call)
         settled = answer if isinstance(answer, dict) else await answer
         return (409 if "stop" in settled else 200), settled
 
-    def _told(self, attempt: Attempt, told: JsonObject) -> tuple[int, JsonObject]:
+    def _take_result(self, attempt: Attempt, sent: JsonObject) -> tuple[int, JsonObject]:
         try:
-            error: Json = told.get("error")
-            attempt.ran({**told, "error": error if error is None else str(error)})
+            error: Json = sent.get("error")
+            attempt.ran({**sent, "error": error if error is None else str(error)})
         except (IndexError, TypeError):
             return 400, {"error": "`ran` is the number that `live` gave"}
         return 200, {}

@@ -98,7 +98,7 @@ class HttpAgent:
                     sent["model_urls"] = {name: address.environment[name] for name in MODEL_URLS}
                 async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
                     attempt.begin()
-                    message = await self._ask(sent)
+                    message = await self._post(sent)
         except TimeoutError:
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
             return attempt.failed(Status.TIMEOUT, reason, None)
@@ -106,7 +106,7 @@ class HttpAgent:
             return cancelled()
         return attempt.ended(message, None)
 
-    async def _ask(self, sent: JsonObject) -> JsonObject:
+    async def _post(self, sent: JsonObject) -> JsonObject:
         import httpx
 
         if self._client is None:
@@ -122,10 +122,12 @@ class HttpAgent:
                     return await _refused(response, ms())
                 answer = await _read(response)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-            return exchange.failed(Status.INFRA_ERROR, f"{self._url} cannot be reached: {_said(error)}", None)
+            return exchange.failed(
+                Status.INFRA_ERROR, f"{self._url} cannot be reached: {_error_text(error)}", None
+            )
         except httpx.HTTPError as error:
             took = ms()
-            reason = f"the connection ended before the answer was there: {_said(error)}"
+            reason = f"the connection ended before the answer was there: {_error_text(error)}"
             # One that still listens has dropped this connection alone, as a service with too many does.
             await asyncio.sleep(DYING_S)
             lives = await self._refusal() is None
@@ -153,7 +155,7 @@ class HttpAgent:
             async with asyncio.timeout(REACH_S):
                 _, writer = await asyncio.open_connection(parts.hostname, port)
         except (OSError, TimeoutError) as error:
-            return f"{parts.hostname}:{port} ({_said(error)})"
+            return f"{parts.hostname}:{port} ({_error_text(error)})"
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
@@ -174,25 +176,25 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy
 
 async def _refused(response: httpx.Response, ms: float) -> JsonObject:
     """What an error status says."""
-    asked = exchange.retry_after(dict(response.headers))
+    retry_after_s = exchange.retry_after(dict(response.headers))
     try:
         text = await _whole(response)
     except ValueError as error:
         text = str(error).encode()
-    said: Json
+    detail: Json
     try:
-        said = exchange.decode(text)
+        detail = exchange.decode(text)
     except ValueError:
-        said = text.decode("utf-8", "replace")
-    if isinstance(said, dict):
-        said = said.get("error") or said.get("detail") or said.get("message") or said
-    if isinstance(said, dict):
-        said = said.get("message", str(said))
+        detail = text.decode("utf-8", "replace")
+    if isinstance(detail, dict):
+        detail = detail.get("error") or detail.get("detail") or detail.get("message") or detail
+    if isinstance(detail, dict):
+        detail = detail.get("message", str(detail))
     message: JsonObject = exchange.failed_as(
         {
             "status": response.status_code,
-            "retry_after_s": asked,
-            "message": str(said) or response.reason_phrase,
+            "retry_after_s": retry_after_s,
+            "message": str(detail) or response.reason_phrase,
         },
         ms,
     )
@@ -260,5 +262,5 @@ async def _lines(response: httpx.Response) -> AsyncIterator[bytes]:
     yield b""
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__

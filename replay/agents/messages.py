@@ -18,12 +18,12 @@ from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.llm.base import (
+    Answers,
     Model,
     ModelFailure,
     ModelReply,
     ModelRequest,
     Stop,
-    ToolAnswers,
     ToolRequests,
     Turn,
 )
@@ -99,10 +99,10 @@ class MessagesAgent:
                 async with asyncio.timeout(self._rules.timeout_s) as attempt.deadline:
                     attempt.begin()
                     await asyncio.wait({talk, closing}, return_when=asyncio.FIRST_COMPLETED)
-            return spent.told(talk.result()) if talk.done() else cancelled()
+            return spent.complete(talk.result()) if talk.done() else cancelled()
         except TimeoutError:
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
-            return spent.told(attempt.failed(Status.TIMEOUT, reason, None))
+            return spent.complete(attempt.failed(Status.TIMEOUT, reason, None))
         finally:
             talk.cancel()
             closing.cancel()
@@ -128,7 +128,7 @@ class MessagesAgent:
                 answers = await _answers(attempt, reply)
                 if attempt.stopped is not None:
                     return attempt.failed(Status.DIVERGED, attempt.stopped, None)
-                turns += [ToolRequests(reply.content), ToolAnswers(answers)]
+                turns += [ToolRequests(reply.content), Answers(answers)]
         except ModelFailure as failure:
             status = Status.INFRA_ERROR if failure.passing else Status.AGENT_ERROR
             return attempt.failed(status, str(failure), None)
@@ -174,19 +174,19 @@ class _Spent:
         self._usage: Usage | None = None
         self._cost_usd: float | None = 0.0
         self._latency_ms = 0.0
-        self._asked = False
+        self._has_replied = False
 
     def add(self, reply: ModelReply) -> None:
         """Another answer. What was waited for between tries does not count."""
-        self._asked = True
+        self._has_replied = True
         self._usage = total_usage((self._usage, reply.usage))
         known = self._cost_usd is not None and reply.cost_usd is not None
         self._cost_usd = (self._cost_usd or 0.0) + (reply.cost_usd or 0.0) if known else None
         self._latency_ms += reply.latency_ms
 
-    def told(self, outcome: Outcome) -> Outcome:
+    def complete(self, outcome: Outcome) -> Outcome:
         """The outcome with what was spent on it."""
-        if not self._asked:
+        if not self._has_replied:
             return outcome
         return replace(outcome, usage=self._usage, cost_usd=self._cost_usd, latency_ms=self._latency_ms)
 

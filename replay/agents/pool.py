@@ -55,7 +55,7 @@ M = TypeVar("M", bound=Member)
 class Pool(Generic[M]):
     """Workers that are all alike."""
 
-    def __init__(self, start: Callable[[], Awaitable[M]], *, seats: int, limit: int, start_s: float) -> None:
+    def __init__(self, start: Callable[[], Awaitable[M]], *, slots: int, limit: int, start_s: float) -> None:
         """An empty pool.
 
         Args:
@@ -64,7 +64,7 @@ class Pool(Generic[M]):
             limit: the most workers at a time.
             start_s: about how long starting one takes.
         """
-        self._start, self._seats, self._limit = start, seats, limit
+        self._start, self._slots, self._limit = start, slots, limit
         self._workers: list[M] = []
         self._free: list[M] = []
         self._waiting: deque[tuple[float, asyncio.Future[M]]] = deque()
@@ -82,17 +82,17 @@ class Pool(Generic[M]):
     def add(self, worker: M) -> None:
         """Take in a worker that was started elsewhere."""
         self._workers.append(worker)
-        for _ in range(self._seats):
+        for _ in range(self._slots):
             self._hand_out(worker)
 
-    def seat(self) -> AbstractAsyncContextManager[M]:
+    def slot(self) -> AbstractAsyncContextManager[M]:
         """A seat at a living worker.
 
         Raises:
             VersionError: there is no worker and none can be started.
             PoolClosedError: the pool is closed.
         """
-        return _Seat(self)
+        return _SlotContext(self)
 
     async def close(self) -> None:
         """End every worker, and whoever waits for one."""
@@ -169,7 +169,7 @@ class Pool(Generic[M]):
                 self._seen = (time.monotonic(), self._ended)
                 await asyncio.sleep(patience)
                 continue
-            wanted = -(-len(self._waiting) // self._seats)
+            wanted = -(-len(self._waiting) // self._slots)
             await self._start_some(min(self._limit - before, wanted, max(before, os.cpu_count() or 1)))
             added = len(self._workers) - before
             self._seen = (time.monotonic(), self._ended)
@@ -207,7 +207,7 @@ class Pool(Generic[M]):
             self._waiting.clear()
 
 
-class _Seat(AbstractAsyncContextManager[M]):
+class _SlotContext(AbstractAsyncContextManager[M]):
     """No generator, which would cost as much as taking the seat itself."""
 
     __slots__ = ("_pool", "_worker")

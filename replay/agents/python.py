@@ -39,7 +39,7 @@ TURNS = 3
 """How often a trial is sent again that lost its process before its turn, before it gets one of its own."""
 WATCHED = 20
 """Trials that are watched for recorded tools that run without passing a patch point."""
-ALONE_LIMIT = 4
+ISOLATED_LIMIT = 4
 """The most processes for trials that are run again alone."""
 
 
@@ -65,7 +65,7 @@ class PythonAgent:
         )
         self._numbers = itertools.count()
         self._shared: Pool[Worker] | None = None
-        self._alone: Pool[Worker] | None = None
+        self._isolated: Pool[Worker] | None = None
         self._takes = "text"
         self._closed = False
         self._packages: dict[str, str] = {}
@@ -89,9 +89,9 @@ class PythonAgent:
         start_s = time.monotonic() - began
         # Which trial asked a model can only be told where a process runs one at a time.
         together = first.mode == "async" and self._rules.gateway is None
-        seats, limit = (self._concurrency, 1) if together else (1, self._concurrency)
-        self._shared = Pool(self._new_worker, seats=seats, limit=limit, start_s=start_s)
-        self._alone = Pool(self._new_worker, seats=1, limit=ALONE_LIMIT, start_s=start_s)
+        slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
+        self._shared = Pool(self._new_worker, slots=slots, limit=limit, start_s=start_s)
+        self._isolated = Pool(self._new_worker, slots=1, limit=ISOLATED_LIMIT, start_s=start_s)
         self._shared.add(first)
 
     def describe(self) -> dict[str, str]:
@@ -101,24 +101,24 @@ class PythonAgent:
     async def close(self) -> None:
         """End all workers, and the trials they were running."""
         self._closed = True
-        for pool in (self._shared, self._alone):
+        for pool in (self._shared, self._isolated):
             if pool is not None:
                 await pool.close()
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
         """Run the item once. `index` makes no difference to a Python agent."""
-        if self._shared is None or self._alone is None:
+        if self._shared is None or self._isolated is None:
             raise RuntimeError("the agent was not started")
         try:
             for _ in range(TURNS):
-                async with self._shared.seat() as worker:
-                    outcome = await self._attempt(item, worker, line, alone=False)
+                async with self._shared.slot() as worker:
+                    outcome = await self._attempt(item, worker, line, isolated=False)
                 if isinstance(outcome, Outcome):
                     return outcome
                 if outcome is _Lost.SUSPECT:
                     break
-            async with self._alone.seat() as worker:
-                outcome = await self._attempt(item, worker, line, alone=True)
+            async with self._isolated.slot() as worker:
+                outcome = await self._attempt(item, worker, line, isolated=True)
             if isinstance(outcome, Outcome):
                 return outcome
         except VersionError as error:
@@ -141,15 +141,15 @@ class PythonAgent:
         return worker
 
     async def _attempt(
-        self, item: Item, worker: Worker, line: Line | None, *, alone: bool
+        self, item: Item, worker: Worker, line: Line | None, *, isolated: bool
     ) -> Outcome | _Lost:
         """One try at one worker, or why it says nothing about this trial."""
         if worker.address is None:
-            return await self._tried(item, worker, alone=alone)
+            return await self._tried(item, worker, isolated=isolated)
         with worker.address.serving(line):
-            return await self._tried(item, worker, alone=alone)
+            return await self._tried(item, worker, isolated=isolated)
 
-    async def _tried(self, item: Item, worker: Worker, *, alone: bool) -> Outcome | _Lost:
+    async def _tried(self, item: Item, worker: Worker, *, isolated: bool) -> Outcome | _Lost:
         number = next(self._numbers)
         attempt = Attempt(item, self._rules)
         request: JsonObject = (
@@ -170,7 +170,7 @@ class PythonAgent:
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
             status = Status.TIMEOUT
         except WorkerDied as died:
-            lost = None if died.alone else _Lost.SUSPECT if died.began else _Lost.BYSTANDER
+            lost = None if died.isolated else _Lost.SUSPECT if died.began else _Lost.BYSTANDER
             reason = f"the agent's process ended: {died}"
             status = Status.CRASHED
         except asyncio.CancelledError:
@@ -183,7 +183,7 @@ class PythonAgent:
                 served.call.name for served in outcome.served if served.rule is not Rule.LIVE
             )
             return outcome
-        if lost and not attempt.stopped and (self._closed or not alone):
+        if lost and not attempt.stopped and (self._closed or not isolated):
             return lost
         return attempt.failed(status, reason, await worker.printed())
 
@@ -210,12 +210,12 @@ class PythonAgent:
             except TimeoutError:
                 pass
             except WorkerDied as died:
-                return died.alone
+                return died.isolated
         # Trials caught in the same hang come here too, once the first of them is ending the process.
-        alone = worker.alive and worker.in_flight == 1
+        isolated = worker.alive and worker.in_flight == 1
         worker.forget(number)
         await worker.kill()
-        return alone
+        return isolated
 
     async def _abandon(self, worker: Worker, number: int) -> None:
         """End a trial that nobody wants any more, without waiting longer than a moment."""

@@ -55,23 +55,27 @@ class ModelSimulator:
     ) -> Simulated:
         """What the tool answers; see `Simulator.play`."""
         key = (item.id, name, canonical_args(args), nth)
-        asked = self._known.get(key)
-        first = asked is None or (asked.done() and (asked.cancelled() or asked.exception() is not None))
-        if first or asked is None:
-            asked = asyncio.ensure_future(self._ask(item, name, args, before))
-            self._known[key] = asked
+        requested = self._known.get(key)
+        first = requested is None or (
+            requested.done() and (requested.cancelled() or requested.exception() is not None)
+        )
+        if first or requested is None:
+            requested = asyncio.ensure_future(self._request(item, name, args, before))
+            self._known[key] = requested
         # A trial that is given up must not take the answer from the others.
-        reply = await asyncio.shield(asked)
+        reply = await asyncio.shield(requested)
         return Simulated(result=_value(reply.text), cost_usd=(reply.cost_usd or 0.0) if first else 0.0)
 
     async def close(self) -> None:
         """End the connection."""
-        for asked in self._known.values():
-            asked.cancel()
+        for requested in self._known.values():
+            requested.cancel()
         await asyncio.gather(*self._known.values(), return_exceptions=True)
         await self._stack.aclose()
 
-    async def _ask(self, item: Item, name: str, args: JsonObject, before: Sequence[ServedCall]) -> ModelReply:
+    async def _request(
+        self, item: Item, name: str, args: JsonObject, before: Sequence[ServedCall]
+    ) -> ModelReply:
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect())
         model = await self._connecting

@@ -31,8 +31,8 @@ _TRIAL = re.compile(rb'\{"trial": (\d+)')
 class WorkerDied(Exception):  # noqa: N818 - an event, told to whoever waited for the worker
     """The worker's process is gone; the text says how it ended: `exit code 3`, `killed by SIGSEGV`."""
 
-    def __init__(self, ending: str, *, alone: bool, began: bool) -> None:
-        self.alone = alone
+    def __init__(self, ending: str, *, isolated: bool, began: bool) -> None:
+        self.isolated = isolated
         """No other trial was running in it, and it was not ended from here: this trial ended it."""
         self.began = began
         """The trial had begun to run; False where it still waited for its turn."""
@@ -48,7 +48,7 @@ class Trial(Protocol):
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
         """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`."""
 
-    def ran(self, told: JsonObject) -> None:
+    def ran(self, message: JsonObject) -> None:
         """What a tool gave that ran."""
 
 
@@ -107,9 +107,9 @@ class Worker:
             ) from None
         except WorkerDied as died:
             last = (await process.printed() or "").splitlines()
-            said = f": {last[-1].strip()}" if last else ""
+            printed = f": {last[-1].strip()}" if last else ""
             await process.kill()
-            raise VersionError(f"{launch.python} ended while importing the agent, {died}{said}") from None
+            raise VersionError(f"{launch.python} ended while importing the agent, {died}{printed}") from None
         except BaseException:
             await process.kill()
             raise
@@ -134,7 +134,7 @@ class Worker:
             self._process.forget_printed()
         running = _Running(trial, asyncio.get_running_loop().create_future(), began=self.mode == "sync")
         if not self.alive:
-            running.reply.set_exception(WorkerDied("it is being ended", alone=False, began=False))
+            running.reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
             return running.reply
         self._running[number] = running
         self._process.send_control(_encode({"trial": number, **request}))
@@ -203,13 +203,13 @@ class Worker:
 
     def _on_end(self, ending: str) -> None:
         """Tell everyone who waits for something of the process that it is gone."""
-        alone = len(self._running) == 1 and not self._process.killed
+        isolated = len(self._running) == 1 and not self._process.killed
         for running in self._running.values():
             if not running.reply.done():
-                running.reply.set_exception(WorkerDied(ending, alone=alone, began=running.began))
+                running.reply.set_exception(WorkerDied(ending, isolated=isolated, began=running.began))
         self._running.clear()
         if not self._ready.done():
-            self._ready.set_exception(WorkerDied(ending, alone=True, began=False))
+            self._ready.set_exception(WorkerDied(ending, isolated=True, began=False))
             # A start that was given up has nobody left to ask why.
             self._ready.exception()
 

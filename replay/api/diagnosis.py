@@ -98,9 +98,9 @@ def _packages() -> Iterator[Finding]:
     from importlib.metadata import packages_distributions
 
     yield Finding("replay", State.OK, f"{VERSION}, Python {sys.version.split()[0]}")
-    strangers = sorted(set(packages_distributions().get("replaydiff", ())) - {"replaydiff"})
-    if strangers:
-        text = f"'replaydiff' also belongs to {', '.join(strangers)}; uninstall that and reinstall"
+    others = sorted(set(packages_distributions().get("replaydiff", ())) - {"replaydiff"})
+    if others:
+        text = f"'replaydiff' also belongs to {', '.join(others)}; uninstall that and reinstall"
         yield Finding("packages", State.WRONG, text)
 
 

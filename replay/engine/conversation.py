@@ -28,23 +28,27 @@ async def converse(agent: Agent, item: Item, index: int, line: Line | None = Non
     if len(turns) < 2:
         return await agent.run(item, index, line)
     done: list[Outcome] = []
-    told: list[Turn] = []
-    said = list(item.messages[: turns[0].end + 1])
+    ended_turns: list[Turn] = []
+    conversation = list(item.messages[: turns[0].end + 1])
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
         served = tuple(call for outcome in done for call in outcome.served)
-        asked = replace(item, input=item.messages[turn.end].text, messages=tuple(said), before=served)
-        outcome = await agent.run(asked, index, line)
+        turn_item = replace(
+            item, input=item.messages[turn.end].text, messages=tuple(conversation), before=served
+        )
+        outcome = await agent.run(turn_item, index, line)
         done.append(outcome)
-        told.append(Turn(number=turn.number, calls=len(outcome.served), response=outcome.final_response))
+        ended_turns.append(
+            Turn(number=turn.number, calls=len(outcome.served), response=outcome.final_response)
+        )
         if outcome.status is not Status.OK or following is None:
             break
-        said += _own(outcome, len(served))
-        said += [
+        conversation += _own(outcome, len(served))
+        conversation += [
             message
             for message in item.messages[turn.end + 1 : following.end + 1]
             if message.role not in ("assistant", "tool")
         ]
-    return _together(done, told)
+    return _together(done, ended_turns)
 
 
 def _own(outcome: Outcome, before: int) -> list[Message]:
@@ -69,15 +73,16 @@ def _result(call_id: str | None, served: ServedCall) -> Message:
     )
 
 
-def _together(done: Sequence[Outcome], told: Sequence[Turn]) -> Outcome:
+def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
     """One outcome of all turns: the last one's end, and the sum of what they took."""
     last = done[-1]
     served = [call for outcome in done for call in outcome.served]
+    names = {one.call.name for one in served}
     costs = [outcome.cost_usd for outcome in done if outcome.cost_usd is not None]
     latencies = [outcome.latency_ms for outcome in done if outcome.latency_ms is not None]
     return replace(
         last,
-        reason=f"at the user's turn {told[-1].number}: {last.reason}" if last.reason else None,
+        reason=f"at the user's turn {ended_turns[-1].number}: {last.reason}" if last.reason else None,
         served=tuple(replace(one, call=replace(one.call, index=place)) for place, one in enumerate(served)),
         usage=total_usage(outcome.usage for outcome in done),
         # A part of a cost would look like all of it.
@@ -85,5 +90,6 @@ def _together(done: Sequence[Outcome], told: Sequence[Turn]) -> Outcome:
         simulation_usd=sum(outcome.simulation_usd for outcome in done),
         latency_ms=sum(latencies) if latencies else None,
         started_at=done[0].started_at,
-        turns=tuple(told),
+        turns=tuple(ended_turns),
+        unpatched=tuple(sign for outcome in done for sign in outcome.unpatched if sign[0] not in names),
     )

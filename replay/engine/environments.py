@@ -175,11 +175,11 @@ def _run(name: str, lock: Path, command: Sequence[str], made: Path) -> None:
         check=False,
     )
     if done.returncode:
-        said = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
         raise VersionError(
             f"the virtual environment of version {name!r} cannot be built from {lock}: "
-            f"{' / '.join(said[-_TAIL:]) or f'{command[0]} ended with {done.returncode}'}; mend the file, or "
-            "leave venv out"
+            f"{' / '.join(lines[-_TAIL:]) or f'{command[0]} ended with {done.returncode}'}; mend the file, "
+            "or leave venv out"
         )
 
 

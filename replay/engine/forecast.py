@@ -84,24 +84,24 @@ class Forecast:
         """For people, on one line."""
         parts = []
         if self.trials:
-            parts.append(f"agents {_dollars(self.cost_usd)}{self._tokens_told()}")
+            parts.append(f"agents {_dollars(self.cost_usd)}{self._tokens_text()}")
         if self.judge_model is not None and self.votes:
             parts.append(f"judge {_dollars(self.judge_usd)} for {self.votes:,} votes")
-        said = f"likely cost: {', '.join(parts)}"
+        line = f"likely cost: {', '.join(parts)}"
         if self.unpriced:
             why = (
                 f"no known price of {', '.join(self.models)}"
                 if self.models
                 else "their traces name no tokens or no model"
             )
-            said += f"; {self.unpriced:,} of {self.trials:,} trials are not counted: {why}"
+            line += f"; {self.unpriced:,} of {self.trials:,} trials are not counted: {why}"
         if self.guessed and self.cost_usd is not None:
-            said += f"; {self.guessed:,} trials without recorded tokens are taken to be like the others"
+            line += f"; {self.guessed:,} trials without recorded tokens are taken to be like the others"
         if self.judge_model is not None and self.votes and self.judge_usd is None:
-            said += f"; the price of the judge's model {self.judge_model} is not known"
-        return said
+            line += f"; the price of the judge's model {self.judge_model} is not known"
+        return line
 
-    def _tokens_told(self) -> str:
+    def _tokens_text(self) -> str:
         return "" if self.tokens is None else f" for {self.tokens:,} tokens"
 
 
@@ -158,13 +158,13 @@ def forecast(
                 if missing > 0:
                     _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
             if model is not None:
-                asked = len(run.lanes) * run.trials * settings.judge.votes
-                votes += asked
+                questions = len(run.lanes) * run.trials * settings.judge.votes
+                votes += questions
                 vote = Usage(
                     input_tokens=letters // LETTERS_A_TOKEN + JUDGE_TOKENS, output_tokens=VOTE_TOKENS
                 )
                 price = _vote_cost(model, vote, settings)
-                judge_usd = None if judge_usd is None or price is None else judge_usd + asked * price
+                judge_usd = None if judge_usd is None or price is None else judge_usd + questions * price
     return _sum(counts.values(), votes, judge_usd, model)
 
 

@@ -38,8 +38,8 @@ def git(folder: Path, *args: str) -> str:
     """
     done = _run(folder, *args)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        reason = said[-1] if said else f"exit code {done.returncode}"
+        output = done.stderr.decode(errors="replace").strip().splitlines()
+        reason = output[-1] if output else f"exit code {done.returncode}"
         raise VersionError(f"git {args[0]} failed in {folder}: {reason.removeprefix('fatal: ')}")
     return done.stdout.decode(errors="surrogateescape")
 

@@ -208,7 +208,7 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
     return Item(
         id=trace.trace_id,
         input=trace.input,
-        messages=asked(trace),
+        messages=input_messages(trace),
         tape=trace.tool_calls,
         model=trace.model,
         started_at=trace.started_at,
@@ -224,7 +224,7 @@ def item_of_trace(trace: Trace, drawn: SampleItem) -> Item:
     )
 
 
-def asked(trace: Trace) -> tuple[Message, ...]:
+def input_messages(trace: Trace) -> tuple[Message, ...]:
     """The conversation up to and with the user's turn that is the trace's input."""
     for end in range(len(trace.messages) - 1, -1, -1):
         message = trace.messages[end]

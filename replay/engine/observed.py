@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.engine.items import Source, asked
+from replaydiff.replay.engine.items import Source, input_messages
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Turn, Version
 from replaydiff.replay.store.connection import open_store
@@ -122,7 +122,7 @@ def trials(
 
 
 def _trial(run_id: str, lane: Lane, item_id: str, index: int, trace: Trace) -> Trial:
-    turns = user_turns(asked(trace), trace.tool_calls)
+    turns = user_turns(input_messages(trace), trace.tool_calls)
     return Trial(
         run_id=run_id,
         item_id=item_id,

@@ -183,12 +183,12 @@ class _Turn(AbstractAsyncContextManager[None]):
         self._pace.leave()
 
 
-def waiting_time(asked_s: float | None, tries: int, chance: float) -> float:
+def waiting_time(requested_s: float | None, tries: int, chance: float) -> float:
     """Seconds before the next try; `chance` is from 0 to 1.
 
     What was asked for is the least that is waited, up to the cap; half as much may come on top.
     """
-    if asked_s is not None and asked_s >= 0:
-        return min(asked_s, LONGEST_WAIT_S) * (1 + chance / 2)
+    if requested_s is not None and requested_s >= 0:
+        return min(requested_s, LONGEST_WAIT_S) * (1 + chance / 2)
     longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(tries - 1, 20))
     return longest * (0.5 + chance / 2)

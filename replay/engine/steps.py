@@ -180,11 +180,11 @@ def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:
 
 def _of_step(step: Step, trace: Trace) -> Decision | None:
     if isinstance(step.output, str):
-        said: tuple[Message, ...] = (Message(role="assistant", text=step.output),) if step.output else ()
-        said = read_messages(step.output) or said
+        response: tuple[Message, ...] = (Message(role="assistant", text=step.output),) if step.output else ()
+        response = read_messages(step.output) or response
     else:
-        said = read_messages(step.output) or ()
-    answer = next((message for message in reversed(said) if message.role == "assistant"), None)
+        response = read_messages(step.output) or ()
+    answer = next((message for message in reversed(response) if message.role == "assistant"), None)
     if answer is None:
         return None
     return _decision(step.messages, [answer], trace, model=step.model, usage=step.usage)
@@ -194,24 +194,24 @@ def _of_conversation(trace: Trace) -> Iterator[Decision]:
     messages = trace.messages
     start = 0
     for by_assistant, turns in groupby(messages, key=lambda message: message.role == "assistant"):
-        said = list(turns)
+        response = list(turns)
         if by_assistant and start:
-            yield _decision(messages[:start], said, trace)
-        start += len(said)
+            yield _decision(messages[:start], response, trace)
+        start += len(response)
     if messages and messages[-1].role != "assistant" and trace.final_response:
         yield _decision(messages, [Message(role="assistant", text=trace.final_response)], trace)
 
 
 def _decision(
     given: Sequence[Message],
-    said: Sequence[Message],
+    response: Sequence[Message],
     trace: Trace,
     *,
     model: str | None = None,
     usage: Usage | None = None,
 ) -> Decision:
-    calls = [_with_result(call, trace) for message in said for call in message.tool_calls]
-    text = "\n".join(message.text for message in said if message.text)
+    calls = [_with_result(call, trace) for message in response for call in message.tool_calls]
+    text = "\n".join(message.text for message in response if message.text)
     return Decision(
         messages=tuple(given),
         calls=tuple(replace(call, index=index) for index, call in enumerate(calls)),

@@ -20,7 +20,7 @@ _TEXT = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelAnswer:
     """What is known of an answer."""
 
     model: str | None = None
@@ -30,21 +30,21 @@ class Said:
     """What the model said, tool calls aside."""
 
 
-def read_answer(content_type: str, text: str) -> Said:
+def read_answer(content_type: str, text: str) -> ModelAnswer:
     """Read an answer; what cannot be read says nothing."""
     try:
         body = _folded(text) if content_type.startswith(STREAM) else parse(text)
     except ValueError:
-        return Said()
+        return ModelAnswer()
     if not isinstance(body, dict):
-        return Said()
+        return ModelAnswer()
     model = body.get("model")
-    said = read_messages(_turns(body)) or ()
-    return Said(
+    answer = read_messages(_turns(body)) or ()
+    return ModelAnswer(
         model=model if isinstance(model, str) else None,
         usage=read_usage(body.get("usage")),
-        tool_calls=tuple(call for message in said for call in message.tool_calls),
-        text="\n".join(message.text for message in said if message.text),
+        tool_calls=tuple(call for message in answer for call in message.tool_calls),
+        text="\n".join(message.text for message in answer if message.text),
     )
 
 
@@ -57,7 +57,7 @@ def events(text: str) -> Iterator[Any]:
                 yield event
 
 
-def is_usage_alone(event: bytes) -> bool:
+def has_only_usage(event: bytes) -> bool:
     """Whether an event of a chat completion's stream is the one that only tells the tokens."""
     data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     try:
@@ -108,8 +108,8 @@ def _folded(text: str) -> Any:
         elif block.get("type") == "function":
             calls.append({**block, "function": {**_object(block.get("function")), "arguments": written}})
     if "choices" in body:
-        said = "".join(parts.get(_TEXT, ())) or None
-        body["choices"] = [{"message": {"role": "assistant", "content": said, "tool_calls": calls}}]
+        answer = "".join(parts.get(_TEXT, ())) or None
+        body["choices"] = [{"message": {"role": "assistant", "content": answer, "tool_calls": calls}}]
     else:
         body["content"] = calls
     return body

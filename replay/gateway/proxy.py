@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.gateway.answers import STREAM, is_usage_alone
+from replaydiff.replay.gateway.answers import STREAM, has_only_usage
 from replaydiff.replay.gateway.recording import Exchange, Line
 from replaydiff.replay.llm.anthropic import NO_KEY_NEEDED, is_loopback
 from replaydiff.replay.model import Lane
@@ -183,15 +183,15 @@ class Gateway:
         body, added = _with_usage(request.body, below, exchange)
         client = self._client(upstream)
         try:
-            asked = client.build_request(
+            requested = client.build_request(
                 request.method,
                 upstream + below,
                 headers={**fields, "accept-encoding": "identity"},
                 content=body,
             )
-            answer = await client.send(asked, stream=True)
+            answer = await client.send(requested, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            problem = f"the model's API at {_place(upstream)} cannot be reached: {_said(error)}"
+            problem = f"the model's API at {_place(upstream)} cannot be reached: {_error_text(error)}"
             if exchange is not None:
                 exchange.fail(problem)
             await _refuse(reply, 502, problem)
@@ -200,7 +200,7 @@ class Gateway:
             await _hand_back(answer, reply, exchange, added)
         except httpx.HTTPError as error:
             if exchange is not None:
-                exchange.fail(f"the answer was cut off: {_said(error)}")
+                exchange.fail(f"the answer was cut off: {_error_text(error)}")
             # Without its end, the agent sees an answer that was cut off, as it would have been.
             raise OSError from None
         finally:
@@ -238,19 +238,19 @@ async def _hand_back(
         await reply.whole(answer.status_code, kind, whole, fields)
         return
     await reply.begin(answer.status_code, kind, fields)
-    told, sent, waiting = bytearray(), bytearray(), b""
+    shown, sent, waiting = bytearray(), bytearray(), b""
     async for piece in answer.aiter_bytes():
-        told += piece
+        shown += piece
         if usage_was_added:
             *complete, waiting = (waiting + piece).replace(b"\r\n", b"\n").split(b"\n\n")
-            piece = b"".join(event + b"\n\n" for event in complete if not is_usage_alone(event))
+            piece = b"".join(event + b"\n\n" for event in complete if not has_only_usage(event))
         if exchange is not None and b"".join((sent[-32:], piece)).rstrip().endswith(_ENDS):
-            exchange.close(answer.status_code, kind, bytes(sent + piece), bytes(told))
+            exchange.close(answer.status_code, kind, bytes(sent + piece), bytes(shown))
         sent += piece
         await reply.send(piece)
     sent += waiting
     if exchange is not None:
-        exchange.close(answer.status_code, kind, bytes(sent), bytes(told))
+        exchange.close(answer.status_code, kind, bytes(sent), bytes(shown))
     await reply.send(waiting)
     await reply.end()
 
@@ -285,5 +285,5 @@ def _place(upstream: str) -> str:
     return urlsplit(upstream).hostname or "its base URL"
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__

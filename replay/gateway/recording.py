@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.gateway.answers import Said, read_answer
+from replaydiff.replay.gateway.answers import ModelAnswer, read_answer
 from replaydiff.replay.llm import prices
 from replaydiff.replay.messages import join_results, parse, read_messages
 from replaydiff.replay.model import (
@@ -38,7 +38,7 @@ class Exchange:
     content_type: str = ""
     response: str | None = None
     error: str | None = CUT
-    said: Said = field(default_factory=Said)
+    answer: ModelAnswer = field(default_factory=ModelAnswer)
     latency_ms: float | None = None
     started_at: datetime = field(default_factory=utc_now)
     _began: float = field(default_factory=time.perf_counter)
@@ -48,7 +48,7 @@ class Exchange:
         status: int,
         content_type: str,
         sent: bytes,
-        told: bytes | None = None,
+        shown: bytes | None = None,
         usage: Usage | None = None,
     ) -> None:
         """The answer is whole.
@@ -62,10 +62,10 @@ class Exchange:
         """
         self.status, self.content_type, self.error = status, content_type, None
         self.response = sent.decode("utf-8", "replace")
-        whole = self.response if told is None else told.decode("utf-8", "replace")
-        self.said = read_answer(content_type, whole)
+        whole = self.response if shown is None else shown.decode("utf-8", "replace")
+        self.answer = read_answer(content_type, whole)
         if usage is not None:
-            self.said = replace(self.said, usage=usage)
+            self.answer = replace(self.answer, usage=usage)
         self.latency_ms = (time.perf_counter() - self._began) * 1000
 
     def fail(self, error: str) -> None:
@@ -88,7 +88,7 @@ class Line:
         """Its requests are stored."""
         self._own = own
         self._exchanges: list[Exchange] = []
-        self._asked: Counter[str] = Counter()
+        self._requested: Counter[str] = Counter()
         self._over = False
 
     def begin(self, api: str, method: str, path: str, body: bytes) -> Exchange:
@@ -104,8 +104,8 @@ class Line:
 
     def nth(self, request_hash: str) -> int:
         """How often this request came before in this line; counts it."""
-        self._asked[request_hash] += 1
-        return self._asked[request_hash] - 1
+        self._requested[request_hash] += 1
+        return self._requested[request_hash] - 1
 
     def end(self) -> tuple[ModelCall, ...]:
         """End the trial; return its requests."""
@@ -129,9 +129,11 @@ class Line:
                 content_type=exchange.content_type or None,
                 response=exchange.response,
                 error=exchange.error,
-                model=exchange.said.model or _model_of(exchange.request),
-                tool_calls=tuple(results.get(call.call_id or "", call) for call in exchange.said.tool_calls),
-                usage=exchange.said.usage,
+                model=exchange.answer.model or _model_of(exchange.request),
+                tool_calls=tuple(
+                    results.get(call.call_id or "", call) for call in exchange.answer.tool_calls
+                ),
+                usage=exchange.answer.usage,
                 cost_usd=self._cost(exchange),
                 latency_ms=exchange.latency_ms,
                 started_at=exchange.started_at,
@@ -142,10 +144,10 @@ class Line:
     def _cost(self, exchange: Exchange) -> float | None:
         if exchange.status is not None and exchange.status >= 400:
             return 0.0
-        model = exchange.said.model or _model_of(exchange.request)
-        if model is None or exchange.said.usage is None:
+        model = exchange.answer.model or _model_of(exchange.request)
+        if model is None or exchange.answer.usage is None:
             return None
-        return prices.cost(model, exchange.said.usage, self._own)
+        return prices.cost(model, exchange.answer.usage, self._own)
 
 
 def request_hash(api: str, method: str, path: str, request: Json) -> str:

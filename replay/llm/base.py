@@ -50,13 +50,13 @@ class ToolRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolAnswers:
+class Answers:
     """What the tools answered to the turn before: its calls, by their ids, with results or errors."""
 
     calls: tuple[ToolCall, ...]
 
 
-Turn = Message | ToolRequests | ToolAnswers
+Turn = Message | ToolRequests | Answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Watch:
         tools = self._tools.get(trial) if trial is not None else None
         if trial is None or tools is None:
             return
-        name = code.co_name if code.co_name in tools and self._is_own(code) else _tool_asked_for(frame, tools)
+        name = code.co_name if code.co_name in tools and self._is_own(code) else _requested_tool(frame, tools)
         if name is not None:
             file = code.co_filename
             place = file[len(self._folder) :] if file.startswith(self._folder) else file
@@ -93,7 +93,7 @@ def _profile(function: Any) -> None:
     sys.setprofile(function)
 
 
-def _tool_asked_for(frame: FrameType, tools: Mapping[str, list[str]]) -> str | None:
+def _requested_tool(frame: FrameType, tools: Mapping[str, list[str]]) -> str | None:
     """Return the tool whose name and arguments this call was given; None where it was not."""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount

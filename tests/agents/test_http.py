@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.replay.agents import Outcome, Rules, build, exchange
+from replaydiff.replay.agents import Outcome, Rules, build, exchange, http
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, Message, Status, Version, VersionKind
 
@@ -116,7 +116,7 @@ def test_what_is_no_answer_is_the_agents_error(kind: str, parts: tuple[str, ...]
 
 @pytest.mark.parametrize("kind", [JSON, SSE])
 def test_an_answer_without_end_is_the_agents_error(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "LARGEST", 1000)
+    monkeypatch.setattr(http, "LARGEST", 1000)
     with service(kind, *["x" * 600] * 3) as server:
         outcome = ask(server)
     assert (outcome.status, outcome.reason) == (Status.AGENT_ERROR, exchange.TOO_LONG)

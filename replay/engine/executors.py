@@ -6,6 +6,7 @@ kept by the trial itself, so an executor holds no results and can lose none.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -64,8 +65,6 @@ def load_executor(name: str) -> Executor:
     from importlib.metadata import entry_points
 
     if name == LOCAL:
-        from replaydiff.replay.engine.executors.local import LocalExecutor
-
         return LocalExecutor()
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
@@ -83,3 +82,28 @@ def load_executor(name: str) -> Executor:
             hint="see docs/extending/executors.md",
         )
     return made  # type: ignore[no-any-return]
+
+
+class LocalExecutor:
+    """Fits `Executor`."""
+
+    async def run(self, tasks: Iterator[TrialTask], concurrency: int) -> None:
+        """Run the tasks, as many at a time as may be in flight."""
+
+        async def work() -> None:
+            for task in tasks:
+                await task.run()
+
+        # A fixed number of tasks draws from the iterator: an asyncio task for each would cost more.
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(concurrency):
+                    group.create_task(work())
+        except BaseExceptionGroup as failures:
+            raise first_failure(failures) from None
+
+
+def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first failure of a group that is none itself."""
+    found = failures.exceptions[0]
+    return first_failure(found) if isinstance(found, BaseExceptionGroup) else found
