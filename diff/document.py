@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from replaydiff.diff.result import (
@@ -16,7 +17,7 @@ from replaydiff.diff.result import (
     MetricDelta,
     Slice,
 )
-from replaydiff.replay.model import Grade
+from replaydiff.replay.model import Grade, Lane
 from replaydiff.replay.model.json import to_json_value
 
 SCHEMA = "replaydiff.diff/1"
@@ -88,7 +89,12 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
 
 def _metric(metric: MetricDelta) -> dict[str, Any]:
     document = _fields(metric) | {"decides": metric.gated}
-    for name, by_lane in (("pass_hat_k", metric.pass_hat_k), ("pass_at_k", metric.pass_at_k)):
+    by_trials: dict[str, Mapping[Lane, Mapping[int, float]]] = {
+        "pass_hat_k": metric.pass_hat_k,
+        "pass_at_k": metric.pass_at_k,
+        "pass_items": metric.pass_items,
+    }
+    for name, by_lane in by_trials.items():
         document[name] = {
             str(lane): {str(k): value for k, value in by_k.items()} for lane, by_k in by_lane.items()
         }

@@ -176,6 +176,7 @@ def compute_metric(
         inconclusive=verdicts.count(Verdict.INCONCLUSIVE),
         pass_hat_k={lane: paired.pass_hat_k(trials) for lane, trials in outcomes.items()},
         pass_at_k={lane: paired.pass_at_k(trials) for lane, trials in outcomes.items()},
+        pass_items={lane: paired.items_by_trials(trials) for lane, trials in outcomes.items()},
         gated=gated,
         kind=kind,
         changed=sum(map(verdicts.count, moved)) if changes else 0,

@@ -180,6 +180,8 @@ class MetricDelta:
     """Interval of `changed_share`, its upper end with trials that errored at their worst."""
     pass_at_k: dict[Lane, dict[int, float]] = field(default_factory=dict)
     """pass@k by lane: the chance that at least one of k trials of an item passes."""
+    pass_items: dict[Lane, dict[int, int]] = field(default_factory=dict)
+    """By lane and k: over how many items both are computed, those with at least k scored trials."""
     calibration: JsonObject | None = None
     """Of the judge: agreement, kappa, labels; None where it has none, and always for other metrics."""
     labels: LabelEvidence | None = None

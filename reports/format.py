@@ -401,13 +401,16 @@ def _pass_k(metric: MetricDelta) -> list[str]:
     k = max(set(old) & set(new) or set(new), default=1)
     if k < 2:
         return []
-    told = []
+    counts = [metric.pass_items[lane].get(k, 0) for lane in (Lane.OLD, Lane.NEW) if lane in metric.pass_items]
+    # Items that were scored less often are in neither figure.
+    of = f" on {plural(min(counts), 'item')}" if counts and min(counts) < metric.n else ""
+    shown = []
     for name, by_lane in (("all", metric.pass_hat_k), ("any of", metric.pass_at_k)):
         sides = [by_lane.get(lane, {}) for lane in (Lane.OLD, Lane.NEW)]
         figures = [score(side[k]) for side in sides if k in side]
         if figures:
-            told.append(f"{name} {k} trials pass {' → '.join(figures)}")
-    return told
+            shown.append(f"{name} {k} trials pass {' → '.join(figures)}{of}")
+    return shown
 
 
 def _plain_text(value: Json) -> str:

@@ -246,6 +246,12 @@ def pass_at_k(outcomes: Sequence[Sequence[bool]]) -> dict[int, float]:
     )
 
 
+def items_by_trials(outcomes: Sequence[Sequence[bool]]) -> dict[int, int]:
+    """By k, over how many items pass^k and pass@k are computed: those with at least k trials."""
+    longest = max((len(trials) for trials in outcomes), default=0)
+    return {k: sum(len(trials) >= k for trials in outcomes) for k in range(1, longest + 1)}
+
+
 def _over_trials(
     outcomes: Sequence[Sequence[bool]], chance: Callable[[int, int, int], float]
 ) -> dict[int, float]:

@@ -128,6 +128,11 @@ def test_pass_hat_k_counts_subsets() -> None:
     assert paired.pass_hat_k([[], []]) == {}
 
 
+def test_pass_k_says_over_how_many_items() -> None:
+    assert paired.items_by_trials([[True] * 3, [False], [], [True] * 2]) == {1: 3, 2: 2, 3: 1}
+    assert paired.items_by_trials([]) == {}
+
+
 def test_weighted_mean() -> None:
     assert paired.weighted_mean([1.0, 0.0], [1.0, 3.0]) == 0.25
     assert paired.weighted_mean([], []) is None
