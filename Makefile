@@ -52,7 +52,16 @@ bench: setup ## Run the benchmarks (minutes); each also runs alone, see benchmar
 
 # Each framework, with what its tests need, in an environment of its own.
 langchain_packages := langchain langgraph
-FRAMEWORKS := langchain
+openai-agents_packages := openai-agents
+pydantic-ai_packages := pydantic-ai-slim
+mcp_packages := mcp uvicorn
+crewai_packages := crewai
+llama-index_packages := llama-index-core
+google-adk_packages := google-adk
+strands_packages := strands-agents
+smolagents_packages := smolagents
+autogen_packages := autogen-agentchat
+FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
 	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done

@@ -121,7 +121,9 @@ def _calls(value: Any) -> list[dict[str, Any]] | None:
             return _calls_in(found, steps=name == "steps")
     found = _field(value, "new_items")
     if isinstance(found, (list, tuple)):
-        raw = [_field(item, "raw_item", None) for item in found]
+        # A handoff is written like a call, and calls no tool.
+        made = [item for item in found if _field(item, "type", None) != "handoff_call_item"]
+        raw = [_field(item, "raw_item", None) for item in made]
         return _calls_in([item for item in raw if _field(item, "type", None) == "function_call"])
     return None
 

@@ -37,7 +37,14 @@ def test_a_page_works_as_it_is_written(page: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_text(body)
     with (tmp_path / "replay.toml").open("a") as file:
         file.write(f"python = {json.dumps(python)}\nenv = {{ PYTHONPATH = {json.dumps(str(AGENTS))} }}\n")
-    (tmp_path / "app" / "model.py").write_text(f"from models.{page.stem.replace('-', '_')} import model\n")
+    (tmp_path / "app" / "model.py").write_text(
+        f"from models.{page.stem.replace('-', '_')} import *  # noqa: F403\n"
+    )
+    server = (
+        f"import sys\nsys.path.append({str(AGENTS)!r})\nfrom mcp_server import server\nserver.run('stdio')\n"
+    )
+    (tmp_path / "app" / "server.py").write_text(server)
+    (tmp_path / "app" / "__init__.py").touch()
     (tmp_path / "traces.jsonl").write_text(json.dumps({**TRACE, "input": json.dumps(CALLS)}) + "\n")
     replay(tmp_path, "import jsonl traces.jsonl")
     replay(tmp_path, "sample --month --size 1 --name small")

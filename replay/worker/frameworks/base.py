@@ -11,13 +11,14 @@ import builtins
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import importlib.util
 import inspect
 import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ else:
     shapes = sys.modules["_replaydiff_worker_shapes"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
 
-NAMES = ("langchain",)
+NAMES = (
+    "langchain", "openai-agents", "pydantic-ai", "mcp", "crewai", "llama-index", "google-adk", "strands",
+    "smolagents", "autogen",
+)  # fmt: skip
 """The frameworks that `tools` may name."""
 
 CLIENT_TYPES = (
@@ -112,6 +116,8 @@ class ToolCall:
     """Makes of a recorded error what the replaced function raises."""
     runs: bool = False
     """It changes the agent's own state, which no recording holds: once it was answered, it runs."""
+    untouched: bool = False
+    """It is none: it only steers the agent, as a handoff does, and runs without being asked for."""
 
 
 class Replacement(trampoline.Handler):
@@ -136,6 +142,8 @@ class Framework:
     """What is installed, as the package index calls it."""
     supported: tuple[str, ...] = ()
     """Its versions, by their beginnings: `1`, `0.3`."""
+    packages: tuple[str, ...] = ()
+    """Where its own tools are defined, which it makes whether or not an agent uses them."""
     required: tuple[str, ...] = ()
     """Modules that hold call sites; imported before the first trial, if the agent did not."""
     optional: tuple[str, ...] = ()
@@ -250,7 +258,7 @@ class Framework:
             KeyError, TypeError: there is no such function.
         """
         raw = vars(owner)[name]
-        function = getattr(raw, "__func__", raw)
+        function = _function_of(raw)
         if type(function) is not types.FunctionType:
             raise TypeError(f"{name} is {replies.in_words(function)}")
         if trampoline.handler_of(function) is None:
@@ -285,7 +293,7 @@ class Framework:
         for one in [cls, *_subclasses(cls)]:
             for name, (run, wait) in names.items():
                 raw: Any = vars(one).get(name)
-                function: Any = getattr(raw, "__func__", raw)
+                function = _function_of(raw)
                 if raw is None or trampoline.handler_of(function) is not None:
                     continue
                 if type(function) is not types.FunctionType:
@@ -294,13 +302,14 @@ class Framework:
                         f"{replies.in_words(raw)}"
                     )
                 is_async = trampoline.kind_of(function.__code__) == "coroutine"
-                self.replace(one, name, wait if is_async else run)
+                chosen = wait if is_async else run
+                self.replace(one, name, _of_class(chosen, one) if isinstance(raw, staticmethod) else chosen)
 
     # --- answers ---------------------------------------------------------------------------------------
 
     def answer(self, call: ToolCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call; `run` runs the tool, where it may."""
-        if id(call.tool) in _LIVE.get():
+        if call.untouched or id(call.tool) in _LIVE.get():
             return run()
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
@@ -313,7 +322,7 @@ class Framework:
 
     async def answer_async(self, call: ToolCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call where the tool is async, or may be."""
-        if id(call.tool) in _LIVE.get():
+        if call.untouched or id(call.tool) in _LIVE.get():
             return await _awaited(run())
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
@@ -323,6 +332,52 @@ class Framework:
             with _running(call.tool):
                 return await _awaited(run())
         return call.convert(answer)
+
+    async def answer_stream(self, call: ToolCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
+        """Answer a call of a tool that gives its result item by item; `convert` returns the items."""
+        if call.untouched or id(call.tool) in _LIVE.get():
+            async for item in run():
+                yield item
+            return
+        answer = self._ask(call.name, call.args, call.fail)
+        if isinstance(answer, calls.Live):
+            items: list[Any] = []
+            with answer.collecting(items), _running(call.tool):
+                async for item in run():
+                    items.append(item)
+                    yield item
+            return
+        for item in call.convert(answer):
+            yield item
+
+    def guarded(self, function: Any, read: Callable[[tuple[Any, ...], dict[str, Any]], ToolCall]) -> Any:
+        """Return a function that asks for a tool in place of the one that does its work.
+
+        Args:
+            function: does the tool's work; sync or async.
+            read: makes a tool call of the positional and named arguments of a call.
+        """
+
+        @functools.wraps(function)
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            return self.answer(read(args, kwargs), lambda: function(*args, **kwargs))
+
+        @functools.wraps(function)
+        async def asked_async(*args: Any, **kwargs: Any) -> Any:
+            return await self.answer_async(read(args, kwargs), lambda: function(*args, **kwargs))
+
+        return asked_async if inspect.iscoroutinefunction(function) else asked
+
+    def see(self, name: Any, function: Any) -> None:
+        """Keep the name of a tool that was made, unless it is one of the framework's own.
+
+        Args:
+            name: of the tool.
+            function: what does its work; its class, where that is not known.
+        """
+        home = str(getattr(function, "__module__", ""))
+        if not home.startswith(self.packages):
+            self.seen.add(str(name))
 
     def refuse_hosted(self, tools: Any) -> None:
         """Refuse definitions of tools that the model's provider runs, by name, before they are sent.
@@ -393,9 +448,29 @@ def passed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
     return named
 
 
-def is_any_running() -> bool:
-    """Whether a tool runs, since it may, in which this code runs."""
-    return bool(_LIVE.get())
+def is_running(tool: Any) -> bool:
+    """Whether a tool runs, since it may, and this code is a part of it."""
+    return id(tool) in _LIVE.get()
+
+
+def _function_of(raw: Any) -> Any:
+    """The function of what a class holds: of a static method, or inside a wrapper of `wrapt`."""
+    while type(raw).__name__ == "FunctionWrapper" or isinstance(raw, (staticmethod, classmethod)):
+        raw = raw.__wrapped__ if type(raw).__name__ == "FunctionWrapper" else raw.__func__
+    return raw
+
+
+def _of_class(run: Callable[..., Any], cls: type) -> Callable[..., Any]:
+    """What is called in place of a static method: it gets the class in place of the object."""
+
+    def replacement(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        @functools.wraps(original)
+        def method(_: Any, *given: Any, **named: Any) -> Any:
+            return original(*given, **named)
+
+        return run(method, cls, *args, **kwargs)
+
+    return replacement
 
 
 async def _awaited(value: Any) -> Any:

@@ -8,9 +8,7 @@ tool's result: a `ToolMessage`, its artifact, or the error in the way in which t
 from __future__ import annotations
 
 import contextvars
-import functools
 import gc
-import inspect
 import re
 import sys
 import types
@@ -47,6 +45,7 @@ class LangChain(base.Framework):
     name = "langchain"
     distribution = "langchain-core"
     supported = ("1",)
+    packages = ("langchain.",)
     required = (TOOLS, MODELS)
     optional = (NODES, *BUILDERS)
 
@@ -99,9 +98,7 @@ class LangChain(base.Framework):
         }
         if fields["func"] is None and fields["coroutine"] is not None:
             self._async_only = True
-        if not any(str(one.__module__).startswith("langchain.") for one in functions.values()):
-            # LangChain makes tools of its own when it is imported, which few agents use.
-            self.seen.add(str(tool.name))
+        self.see(tool.name, next(iter(functions.values()), type(tool)))
         for field, held in functions.items():
             if not hasattr(held, "replay_answers"):
                 vars(tool)[field] = self._guarded(tool, held)
@@ -111,23 +108,9 @@ class LangChain(base.Framework):
 
         def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.ToolCall:
             given = base.passed(function, args, kwargs)
-            call = self._call(tool, _without(given, tool), answers.converter(function))
-            call.tool = guarded
-            return call
+            return self._call(tool, _without(given, tool), answers.converter(function))
 
-        @functools.wraps(function)
-        def answered(*args: Any, **kwargs: Any) -> Any:
-            if base.is_any_running():
-                return function(*args, **kwargs)
-            return self.answer(read(args, kwargs), lambda: function(*args, **kwargs))
-
-        @functools.wraps(function)
-        async def answered_async(*args: Any, **kwargs: Any) -> Any:
-            if base.is_any_running():
-                return await function(*args, **kwargs)
-            return await self.answer_async(read(args, kwargs), lambda: function(*args, **kwargs))
-
-        guarded: Any = answered_async if inspect.iscoroutinefunction(function) else answered
+        guarded = self.guarded(function, read)
         guarded.replay_answers = True
         return guarded
 
@@ -215,7 +198,8 @@ class LangChain(base.Framework):
         return base.ToolCall(
             str(tool.name),
             args,
-            tool,
+            # Copies of a tool share its functions.
+            getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool,
             convert=converted,
             fail=lambda text: base.recorded_error(_plain_error(text), self._core.ToolException),
             runs=self._changes_state(tool),

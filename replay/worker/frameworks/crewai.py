@@ -1,0 +1,126 @@
+"""CrewAI: a tool is called through `run` or, in its structured form, through `invoke`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import answers, replies
+    from replaydiff.replay.worker.frameworks import base
+else:
+    answers = sys.modules["_replaydiff_worker_answers"]
+    replies = sys.modules["_replaydiff_worker_replies"]
+    base = sys.modules["_replaydiff_worker_frameworks.base"]
+
+CONTROL = "crewai.tools.agent_tools"
+"""Where the tools are defined by which one agent hands work to another."""
+TOOLS = "crewai.tools.base_tool"
+STRUCTURED = "crewai.tools.structured_tool"
+NAMES = "crewai.utilities.string_utils"
+
+
+class CrewAI(base.Framework):
+    """The adapter."""
+
+    name = "crewai"
+    distribution = "crewai"
+    supported = ("1",)
+    required = (NAMES, STRUCTURED, TOOLS)
+
+    def install(self, module: Any) -> None:
+        """Replace the call sites of one of the modules."""
+        if module.__name__ == NAMES:
+            self._plain_name = module.sanitize_tool_name
+            return
+        if module.__name__ == STRUCTURED:
+            called = (self._invoked, self._invoked_async)
+            methods = {"invoke": called, "ainvoke": called}
+            self.replace_methods(module.CrewStructuredTool, methods)
+            return
+        self.replace(module.BaseTool, "model_post_init", self._make)
+        called = (self._called, self._called_async)
+        self.replace_methods(module.BaseTool, dict.fromkeys(("run", "arun", "_run", "_arun"), called))
+
+    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
+        original(tool, *args, **kwargs)
+        if _hands_over(tool):
+            return
+        self.seen.add(self._plain_name(str(tool.name)))
+        function = vars(tool).get("func")
+        if isinstance(function, types.FunctionType):
+            # Called past the tool, the function asks as well.
+            vars(tool)["func"] = self.guarded(
+                function,
+                lambda args, kwargs: self._read(tool, base.passed(function, args, kwargs), function),
+            )
+
+    def _called(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(tool, "func", None) or tool._run
+        limit = tool._claim_usage() if original.__name__ == "run" and self._counts(tool) else None
+        if limit:
+            return limit
+        given = base.passed(function, args, kwargs)
+        answer = self.answer(self._read(tool, given, function), lambda: original(tool, *args, **kwargs))
+        if original.__name__ == "_run" and inspect.iscoroutinefunction(function):
+            return answer if inspect.isawaitable(answer) else _later(answer)
+        return answer
+
+    async def _called_async(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(tool, "func", None) or tool._run
+        limit = tool._claim_usage() if original.__name__ == "arun" and self._counts(tool) else None
+        if limit:
+            return limit
+        given = base.passed(function, args, kwargs)
+        return await self.answer_async(
+            self._read(tool, given, function), lambda: original(tool, *args, **kwargs)
+        )
+
+    def _invoked(
+        self, original: Callable[..., Any], tool: Any, given: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        given = kwargs.pop("input") if "input" in kwargs else given
+        return self.answer(
+            self._read(tool, replies.read_args(given), tool.func),
+            lambda: original(tool, given, *args, **kwargs),
+        )
+
+    async def _invoked_async(
+        self, original: Callable[..., Any], tool: Any, given: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        given = kwargs.pop("input") if "input" in kwargs else given
+        return await self.answer_async(
+            self._read(tool, replies.read_args(given), tool.func),
+            lambda: original(tool, given, *args, **kwargs),
+        )
+
+    def _read(self, tool: Any, given: dict[str, Any], function: Any) -> base.ToolCall:
+        """The call; the structured form of a tool is the tool itself."""
+        own = getattr(tool, "_original_tool", None) or tool
+        known = getattr(getattr(own, "args_schema", None), "model_fields", None) or ()
+        given = {key: value for key, value in given.items() if key != "security_context" or key in known}
+        return base.ToolCall(
+            self._plain_name(str(tool.name)),
+            given,
+            own,
+            convert=answers.converter(function),
+            untouched=_hands_over(own),
+        )
+
+    def _counts(self, tool: Any) -> bool:
+        """Whether this call is the one that counts towards the tool's limit of usage."""
+        return tool.name not in self.live and not base.is_running(tool) and not _hands_over(tool)
+
+
+async def _later(answer: Any) -> Any:
+    return answer
+
+
+def _hands_over(tool: Any) -> bool:
+    return type(tool).__module__.startswith(CONTROL)
+
+
+ADAPTER = CrewAI

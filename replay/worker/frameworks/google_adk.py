@@ -1,0 +1,71 @@
+"""Google's Agent Development Kit: a tool is called through `BaseTool.run_async`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import replies
+    from replaydiff.replay.worker.frameworks import base
+else:
+    replies = sys.modules["_replaydiff_worker_replies"]
+    base = sys.modules["_replaydiff_worker_frameworks.base"]
+
+CONTROL = (
+    "google.adk.tools.transfer_to_agent_tool", "google.adk.tools.exit_loop_tool",
+    "google.adk.tools.set_model_response_tool",
+)  # fmt: skip
+"""Modules of tools that only steer the agent."""
+
+
+class GoogleADK(base.Framework):
+    """The adapter."""
+
+    name = "google-adk"
+    distribution = "google-adk"
+    supported = ("2",)
+    packages = ("google.adk.",)
+    required = ("google.adk.tools.base_tool", "google.adk.models.base_llm")
+
+    def install(self, module: Any) -> None:
+        """Replace the call sites of one of the modules."""
+        if module.__name__ == "google.adk.models.base_llm":
+            see = {"generate_content_async": (self._see_request, self._see_request)}
+            self.replace_methods(module.BaseLlm, see)
+            return
+        self.replace(module.BaseTool, "__init__", self._make)
+        self.replace_methods(module.BaseTool, {"run_async": (self._called, self._called)})
+
+    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
+        original(tool, *args, **kwargs)
+        if not _steers(tool):
+            self.see(tool.name, getattr(tool, "func", type(tool)))
+
+    async def _called(
+        self, original: Callable[..., Any], tool: Any, *, args: Any, tool_context: Any, **kwargs: Any
+    ) -> Any:
+        def run() -> Any:
+            return original(tool, args=args, tool_context=tool_context, **kwargs)
+
+        if _steers(tool):
+            return await run()
+        return await self.answer_async(base.ToolCall(str(tool.name), replies.read_args(args), tool), run)
+
+    async def _see_request(
+        self, original: Callable[..., Any], model: Any, llm_request: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        tools = getattr(llm_request.config, "tools", None) or ()
+        self.refuse_hosted([one.model_dump(exclude_none=True) for one in tools if hasattr(one, "model_dump")])
+        async for response in original(model, llm_request, *args, **kwargs):
+            yield response
+
+
+def _steers(tool: Any) -> bool:
+    """Whether a tool only steers the agent: it hands over, ends a loop, or gives the answer its shape."""
+    homes = (type(tool).__module__, str(getattr(getattr(tool, "func", None), "__module__", "")))
+    return any(home in CONTROL for home in homes)
+
+
+ADAPTER = GoogleADK

@@ -1,0 +1,134 @@
+"""Pydantic AI: a tool is called through the `call_tool` of the toolset that has it.
+
+Toolsets around it (prefixes, approvals, filters) stay as they are, and so do validation, retries and output
+tools. The call is that of the model: its name with every prefix, its arguments before they were validated.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import answers, replies
+    from replaydiff.replay.worker.frameworks import base
+else:
+    answers = sys.modules["_replaydiff_worker_answers"]
+    replies = sys.modules["_replaydiff_worker_replies"]
+    base = sys.modules["_replaydiff_worker_frameworks.base"]
+
+PASSING_ON = ("WrapperToolset", "CombinedToolset", "DynamicToolset", "_OutputToolset", "OutputToolset")
+"""Toolsets of the framework that hand a call to another one, by the class that they derive from."""
+RETRY = "\n\nFix the errors and try again."
+"""What the framework puts after an error that the model is to mend."""
+
+_CURRENT: contextvars.ContextVar[tuple[str, dict[str, Any]] | None] = contextvars.ContextVar(
+    "replay_pydantic_ai", default=None
+)
+"""Name and arguments of the call that the model made."""
+
+
+class PydanticAI(base.Framework):
+    """The adapter."""
+
+    name = "pydantic-ai"
+    distribution = "pydantic-ai-slim"
+    supported = ("2",)
+    packages = ("pydantic_ai.",)
+    required = (
+        "pydantic_ai.toolsets.abstract",
+        "pydantic_ai.tool_manager",
+        "pydantic_ai.models",
+        "pydantic_ai.tools",
+    )
+
+    def install(self, module: Any) -> None:
+        """Replace the call sites of one of the modules."""
+        if module.__name__ == "pydantic_ai.tools":
+            self.replace(module.Tool, "__init__", self._make)
+        elif module.__name__ == "pydantic_ai.models":
+            see = {"prepare_request": (self._see_request, self._see_request)}
+            self.replace_methods(module.Model, see)
+        elif module.__name__ == "pydantic_ai.tool_manager":
+            self.replace(module.ToolManager, "_raw_execute", self._enter)
+            self._retry = module.ModelRetry
+        else:
+            self.replace_methods(module.AbstractToolset, {"call_tool": (self._called, self._called)})
+
+    def _make(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> None:
+        original(tool, *args, **kwargs)
+        self.see(tool.name, tool.function)
+
+    async def _enter(
+        self, original: Callable[..., Any], manager: Any, validated: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        call = validated.call
+        token = _CURRENT.set((call.tool_name, replies.read_args(call.args)))
+        try:
+            return await original(manager, validated, *args, **kwargs)
+        finally:
+            _CURRENT.reset(token)
+
+    async def _called(
+        self,
+        original: Callable[..., Any],
+        toolset: Any,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: Any,
+        tool: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        def run() -> Any:
+            return original(toolset, name, tool_args, ctx, tool, *args, **kwargs)
+
+        if _passes_on(type(toolset), original):
+            return await run()
+        current = _CURRENT.get()
+        asked, given = current if current is not None else (name, tool_args)
+        function = getattr(getattr(getattr(tool, "call_func", None), "__self__", None), "function", None)
+        call = base.ToolCall(
+            asked,
+            given,
+            tool,
+            convert=answers.converter(function) if function is not None else lambda answer: answer,
+            fail=self._fail,
+        )
+        return await self.answer_async(call, run)
+
+    def _fail(self, text: str) -> BaseException:
+        """The exception of a recorded error: one that the model saw was a `ModelRetry`."""
+        return base.recorded_error(_plain_error(text), self._retry)
+
+    def _see_request(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+        found = original(model, *args, **kwargs)
+        for parameters in found if isinstance(found, tuple) else (found,):
+            for tool in getattr(parameters, "native_tools", None) or ():
+                if type(tool).__name__ != "ToolSearchTool":
+                    name = getattr(tool, "id", None) or getattr(tool, "kind", type(tool).__name__)
+                    self.refuse_tool(str(name), "runs at the model's provider")
+        return found
+
+
+def _plain_error(text: str) -> str:
+    """A recorded error without what the framework puts around it."""
+    try:
+        wrapped = json.loads(text)
+    except ValueError:
+        return text.removesuffix(RETRY)
+    inner = wrapped.get("error") if isinstance(wrapped, dict) and len(wrapped) == 1 else None
+    return inner if isinstance(inner, str) else text
+
+
+def _passes_on(cls: type, original: Callable[..., Any]) -> bool:
+    """Whether this method of a toolset is the framework's own and hands the call to another toolset."""
+    return original.__module__.startswith("pydantic_ai.") and any(
+        base_.__name__ in PASSING_ON for base_ in cls.__mro__
+    )
+
+
+ADAPTER = PydanticAI

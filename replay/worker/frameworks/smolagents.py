@@ -1,0 +1,66 @@
+"""smolagents: a tool is called as an object, by a `ToolCallingAgent` and by the code of a `CodeAgent`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import answers
+    from replaydiff.replay.worker.frameworks import base
+else:
+    answers = sys.modules["_replaydiff_worker_answers"]
+    base = sys.modules["_replaydiff_worker_frameworks.base"]
+
+CONTROL = ("FinalAnswerTool",)
+"""Tools that only end the agent's run."""
+
+
+class Smolagents(base.Framework):
+    """The adapter."""
+
+    name = "smolagents"
+    distribution = "smolagents"
+    supported = ("1",)
+    required = ("smolagents.tools", "smolagents.remote_executors")
+
+    def install(self, module: Any) -> None:
+        """Replace the call sites of one of the modules."""
+        if module.__name__ == "smolagents.remote_executors":
+            self.replace(module.RemotePythonExecutor, "__init__", self._refuse_executor)
+            return
+        called = (self._called, self._called)
+        self.replace_methods(module.Tool, {"__call__": called, "forward": called})
+
+    def _called(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
+        owner = tool
+
+        def run() -> Any:
+            return original(owner, *args, **kwargs)
+
+        if type(tool).__name__ in CONTROL:
+            return run()
+        if not isinstance(tool, type) and isinstance(inspect.getattr_static(tool, "forward"), staticmethod):
+            # A decorated function is a class of its own, whose static method it is.
+            tool = type(tool)
+        name = str(tool.name)
+        self.seen.add(name)
+        given = {key: value for key, value in kwargs.items() if key != "sanitize_inputs_outputs"}
+        inputs = list(tool.inputs)
+        if len(args) == 1 and not given and isinstance(args[0], Mapping) and args[0].keys() <= set(inputs):
+            given = dict(args[0])
+        else:
+            given.update(zip(inputs, args))  # noqa: B905 - Python 3.9
+        call = base.ToolCall(name, given, tool, convert=answers.converter(tool.forward))
+        return self.answer(call, run)
+
+    def _refuse_executor(
+        self, original: Callable[..., Any], executor: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        self.refuse_tool(type(executor).__name__, "runs the agent's code, tools included, on another machine")
+        original(executor, *args, **kwargs)
+
+
+ADAPTER = Smolagents
