@@ -58,6 +58,7 @@ class PythonAgent:
                 "factory": version.factory,
                 "tools": list(version.tools),
                 "live": list(rules.live),
+                "adapter": _adapter(version),
                 "args": version.args,
                 "network": None if rules.network is None else list(rules.network),
             },
@@ -232,6 +233,12 @@ class _Lost(Enum):
 
     SUSPECT = "its process was lost while it and others were running"
     BYSTANDER = "its process was lost before its turn"
+
+
+def _adapter(version: Version) -> JsonObject | None:
+    if version.adapter is None:
+        return None
+    return {"path": version.adapter, "digest": version.adapter_digest}
 
 
 def _absolute(python: str) -> str:

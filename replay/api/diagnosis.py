@@ -137,7 +137,11 @@ def _agent(settings: Settings) -> Iterator[Finding]:
     from replaydiff.replay.agents.locate import locate
 
     agent = settings.agent
-    if agent.entrypoint is None:
+    if agent.adapter is not None:
+        path = settings.root / Path(agent.adapter).expanduser()
+        state = State.OK if path.is_file() else State.WRONG
+        yield Finding("adapter", state, str(path) if path.is_file() else f"there is no file {path}")
+    if agent.entrypoint is None and agent.adapter is None:
         yield Finding("agent", State.NOTE, "no entrypoint in [agent]; Python versions cannot run")
         return
     points = agent.tools if isinstance(agent.tools, tuple) else ()
@@ -147,7 +151,11 @@ def _agent(settings: Settings) -> Iterator[Finding]:
         yield Finding("agent", State.WRONG, text)
         return
     own_python = agent.python is None and not agent.venv and "PYTHONPATH" not in agent.env
-    for what, point in (("entrypoint", agent.entrypoint), *(("tools", point) for point in points)):
+    entrypoints = () if agent.entrypoint is None else (("entrypoint", agent.entrypoint),)
+    for what, point in (*entrypoints, *(("tools", point) for point in points)):
+        if point == "adapter":
+            yield Finding(what, State.NOTE, "adapter: its patch(answer) answers them")
+            continue
         if ":" not in point and what == "tools":
             yield Finding(what, State.NOTE, f"{point}: its tools are answered where the framework calls them")
             continue

@@ -21,6 +21,8 @@ sets; otherwise it is that of `[agent]`.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +120,7 @@ def changes(stored: Version, now: Version) -> list[str]:
         "entrypoint": "entrypoint",
         "factory": "factory",
         "tools": "tools",
+        "adapter_digest": "adapter",
         "commit": "commit",
         "dirty_hash": "uncommitted changes",
         "path": "folder",
@@ -219,7 +222,8 @@ def _kind(name: str, settings: Settings, entry: VersionEntry) -> VersionKind:
 def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:
     agent, name = settings.agent, version.name
     entrypoint = entry.entrypoint or agent.entrypoint
-    if entrypoint is None:
+    adapter, digest = _adapter(settings)
+    if entrypoint is None and adapter is None:
         raise VersionError(_no_entrypoint(name, settings))
     tools = agent.tools if entry.tools is None else entry.tools
     if tools is None:
@@ -233,6 +237,11 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
             f'version {name!r} is imported, and tools = "{tools}" is for agents at a URL or behind a '
             f'command; write tools = ["module:function"] in {file_of(settings)}'
         )
+    if "adapter" in tools and adapter is None:
+        raise VersionError(
+            f'version {name!r} has its tools answered by an adapter (tools = ["adapter"]), and names none; '
+            f'write adapter = "./replay_adapter.py" in [agent] of {file_of(settings)}'
+        )
     place = place_of(name, settings, entry, copy)
     python, lock = interpreter_of(name, settings, entry.python or agent.python), None
     if agent.venv if entry.venv is None else entry.venv:
@@ -242,6 +251,8 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
         version,
         entrypoint=entrypoint,
         factory=agent.factory if entry.factory is None else entry.factory,
+        adapter=adapter,
+        adapter_digest=digest,
         tools=tools,
         git=entry.git,
         commit=place.commit,
@@ -250,6 +261,20 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
         python=python,
         lock=lock,
     )
+
+
+def _adapter(settings: Settings) -> tuple[str | None, str | None]:
+    """The file of the user's own glue, and the SHA-256 of its content."""
+    named = settings.agent.adapter
+    if named is None:
+        return None, None
+    path = Path(os.path.abspath(settings.root / Path(named).expanduser()))  # noqa: PTH100 - links stay
+    try:
+        return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise VersionError(
+            f"the adapter {path} cannot be read: {error.strerror}; mend `adapter` in {file_of(settings)}"
+        ) from None
 
 
 def _command(version: Version, settings: Settings, entry: VersionEntry, copy: Path | None) -> Version:

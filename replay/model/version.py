@@ -36,6 +36,10 @@ class Version:
     """`module:attr[.attr…]`."""
     factory: bool = False
     """The entrypoint is called once, without arguments, to get the agent."""
+    adapter: str | None = None
+    """The file of the user's own glue, which is the same for every revision; None without one."""
+    adapter_digest: str | None = None
+    """SHA-256 of its content."""
     tools: tuple[str, ...] = ()
     """Patch points where tool calls are answered, or `endpoint`; `()`: it has none, or they may run."""
     url: str | None = None

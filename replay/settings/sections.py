@@ -39,6 +39,9 @@ class AgentSection:
     """Where tool calls can be answered: patch points of a Python agent, or a framework such as "langchain";
     "endpoint" for an agent at a URL or behind a command. Required: `[]` says that there are none, or that
     they may run."""
+    adapter: str | None = None
+    """Your own glue, used for every revision: a Python file, relative to replay.toml, with `run_agent` in
+    place of `entrypoint`, or `patch(answer)` for `tools = ["adapter"]`, or both."""
     live: tuple[str, ...] = ()
     """Tools that may run where nothing recorded answers. Never one with `effect = "write"`."""
     network: tuple[str, ...] = ()

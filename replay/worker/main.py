@@ -4,6 +4,7 @@ Started as `PYTHON main.py CONTROL TOOLS LIFE`, three file descriptors; standard
 the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "args", "network": hosts or null,
+                "adapter": {"path", "digest"} or null,
                 "packages": bool}   first
           out  {"ready": {"mode": "sync" | "async", "takes": "text" | "messages", "signature": "…",
                 "versions": {…}}}
@@ -161,11 +162,11 @@ class Worker:
         descendants = None
         if order["tools"] or order["network"] is not None:
             descendants = self._see_to_descendants(order["network"])
-        module = shapes.import_module(order["entrypoint"].partition(":")[0], "entrypoint", "entrypoint")
+        module = self._import(order["entrypoint"], order["adapter"], order["tools"])
         self.patches.apply()
         target = shapes.resolve(
             module,
-            order["entrypoint"],
+            order["entrypoint"] or "adapter:run_agent",
             order["factory"],
             order["args"],
             self._wait,
@@ -185,6 +186,26 @@ class Worker:
         self.send({"ready": {**ready, "tools": self.patches.names, "versions": installed}})
         return target
 
+    def _import(self, entrypoint: str, adapter: dict[str, str] | None, tools: list[str]) -> Any:
+        """Return the module of the entrypoint, or the adapter where there is none; import both."""
+        module = None
+        if entrypoint:
+            module = shapes.import_module(entrypoint.partition(":")[0], "entrypoint", "entrypoint")
+        if adapter is None:
+            return module
+        imports.load("frameworks.base")
+        own = imports.load("frameworks.adapter").load(adapter["path"], adapter["digest"])
+        if callable(getattr(own, "patch", None)) and "adapter" not in tools:
+            raise shapes.Unusable(
+                f'the adapter {adapter["path"]} defines patch(answer), and `tools` does not name "adapter"; '
+                "add it"
+            )
+        if module is None and not callable(getattr(own, "run_agent", None)):
+            raise shapes.Unusable(
+                f"the adapter {adapter['path']} defines no run_agent, and no `entrypoint` is set; add either"
+            )
+        return own if module is None else module
+
     def _see_to_descendants(self, hosts: list[str] | None) -> processes.Descendants:
         """Have the processes that the agent starts patch the same tools, and ask through this one."""
         door = broker.Broker(self.tools, self.patches.config)
@@ -199,6 +220,8 @@ class Worker:
             trial=self.tools.current_trial,
             refuse=self.tools.refuse,
         )
+        if any(framework.name == "adapter" for framework in self.patches.frameworks):
+            descendants.here_only = "in which the adapter has not put its patch"
         descendants.install()
         guard = imports.Guard(self.patches.is_ours, self.patches.apply_to, self.tools.refuse)
         processes.carry_trial_into_pools(guard.others, descendants, lambda _: None)
@@ -315,7 +338,11 @@ class Worker:
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
         self.tools.running.discard(trial)
-        unpatched = self._watch.end(trial)
+        steering = self.patches.steering
+        unpatched = {name: at for name, at in self._watch.end(trial).items() if name not in steering}
+        answer = outcome.get("answer")
+        if answer and answer["tool_calls"]:
+            answer["tool_calls"] = [one for one in answer["tool_calls"] if one["name"] not in steering]
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

@@ -347,6 +347,11 @@ class Patches:
         named = {name for tool in self.tools for name in tool.names}
         return sorted({*named, *(name for framework in self.frameworks for name in framework.names)})
 
+    @property
+    def steering(self) -> set[str]:
+        """Names that only steer the agent, by what frameworks say; they call no tool."""
+        return {name for framework in self.frameworks for name in framework.steering}
+
     def prefers_async(self, agent: Any) -> bool:
         """Whether an agent that can be called either way must be awaited."""
         return any(framework.prefers_async(agent) for framework in self.frameworks)
@@ -589,7 +594,7 @@ class Patches:
 def _adapter(name: str) -> Any:
     """The adapter of a framework, by its name in `tools`."""
     base = imports.load("frameworks.base")
-    if name not in base.NAMES:
+    if name != "adapter" and name not in base.NAMES:
         raise shapes.Unusable(
             f"the patch point {name!r} must be written `module:attr`, or be a framework: "
             f"{', '.join(base.NAMES)}; check `tools`"

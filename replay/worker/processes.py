@@ -31,6 +31,7 @@ TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[a-z]?")
 _IN_TEXT = re.compile(r"(?:^|[\s;&|(`'\"/])((?:python|pypy)[\d.]*)((?:\s+-[A-Za-z]+)+)")
+_NAMED = re.compile(r"(?:^|[\s;&|(`'\"/])(?:python|pypy)[\d.]*(?:\s|$)")
 _SHELLS = {"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"}
 _CLEARING = ("-i", "-", "--ignore-environment")
 """Options of `env`."""
@@ -72,6 +73,8 @@ class Descendants:
         """
         self.address, self.secret, self.modules, self.is_ready = address, secret, list(modules), is_ready
         self.network = network
+        self.here_only = ""
+        """Why no other Python may be started; empty where it may."""
         self._trial, self._refuse = trial, refuse
         self._mark = {name: os.environ[name] for name in (MARK,) if name in os.environ}
 
@@ -167,6 +170,8 @@ class Descendants:
             os.fsdecode(word) if isinstance(word, (str, bytes, os.PathLike)) else str(word) for word in argv
         ]
         reason = _why_not(os.fsdecode(program), words)
+        if not reason and self.here_only and _starts_python(os.fsdecode(program), words):
+            reason = self.here_only
         if reason:
             sentence = f"it starts {' '.join(words)[:200]}, {reason}, where replay cannot answer its tools"
             self._refuse(sentence)
@@ -274,6 +279,16 @@ def _why_not(program: str, words: list[str]) -> str:
         if _is_python(word) and _isolated(words[index + 1 :]):
             return "an isolated Python"
     return ""
+
+
+def _starts_python(program: str, words: list[str]) -> bool:
+    """Whether a process is a Python, or a shell or another program that is given one to start."""
+    if any(_is_python(word) for word in [program, *words]):
+        return True
+    first = _shebang(program)
+    if first:
+        return _starts_python(first[0], first)
+    return any(_NAMED.search(word) for word in words[1:])
 
 
 def _why_not_text(text: str) -> str:

@@ -162,6 +162,8 @@ class Framework:
         self._ask, self._refuse, self.live = ask, refuse, frozenset(live)
         self.seen: set[str] = set()
         """Names of the tools that were made."""
+        self.steering: set[str] = set()
+        """Names that only steer the agent: handoffs, and the shape of its answer. They call no tool."""
         self.failure: str | None = None
         """Why the agent cannot be replayed; None where it can."""
         self._watched: list[tuple[type, Mapping[str, tuple[Callable[..., Any], Callable[..., Any]]]]] = []
@@ -309,7 +311,7 @@ class Framework:
 
     def answer(self, call: ToolCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call; `run` runs the tool, where it may."""
-        if call.untouched or id(call.tool) in _LIVE.get():
+        if self._is_untouched(call):
             return run()
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
@@ -322,7 +324,7 @@ class Framework:
 
     async def answer_async(self, call: ToolCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call where the tool is async, or may be."""
-        if call.untouched or id(call.tool) in _LIVE.get():
+        if self._is_untouched(call):
             return await _awaited(run())
         answer = self._ask(call.name, call.args, call.fail)
         if isinstance(answer, calls.Live):
@@ -333,9 +335,14 @@ class Framework:
                 return await _awaited(run())
         return call.convert(answer)
 
+    def _is_untouched(self, call: ToolCall) -> bool:
+        if call.untouched:
+            self.steering.add(call.name)
+        return call.untouched or id(call.tool) in _LIVE.get()
+
     async def answer_stream(self, call: ToolCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
         """Answer a call of a tool that gives its result item by item; `convert` returns the items."""
-        if call.untouched or id(call.tool) in _LIVE.get():
+        if self._is_untouched(call):
             async for item in run():
                 yield item
             return

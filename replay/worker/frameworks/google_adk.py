@@ -49,9 +49,8 @@ class GoogleADK(base.Framework):
         def run() -> Any:
             return original(tool, args=args, tool_context=tool_context, **kwargs)
 
-        if _steers(tool):
-            return await run()
-        return await self.answer_async(base.ToolCall(str(tool.name), replies.read_args(args), tool), run)
+        call = base.ToolCall(str(tool.name), replies.read_args(args), tool, untouched=_steers(tool))
+        return await self.answer_async(call, run)
 
     async def _see_request(
         self, original: Callable[..., Any], model: Any, llm_request: Any, *args: Any, **kwargs: Any

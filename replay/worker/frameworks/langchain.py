@@ -236,6 +236,7 @@ class LangChain(base.Framework):
         self, original: Callable[..., Any], model: Any, tools: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         self.refuse_hosted(tools)
+        self.steering.update(_shapes_of(kwargs.get("response_format")))
         return original(model, tools, *args, **kwargs)
 
     def _see_model_call(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,6 +245,16 @@ class LangChain(base.Framework):
         if isinstance(found, Mapping):
             self.refuse_hosted(found.get("tools"))
         return found
+
+
+def _shapes_of(response_format: Any) -> list[str]:
+    """Names under which a model gives its answer a shape, as if it called a tool."""
+    specs = getattr(response_format, "schema_specs", None)
+    if specs is not None:
+        return [str(spec.name) for spec in specs]
+    schema = getattr(response_format, "schema", response_format)
+    name = schema.get("title") if isinstance(schema, Mapping) else getattr(schema, "__name__", None)
+    return [name] if isinstance(name, str) else []
 
 
 def _is_plain(original: Callable[..., Any], method: str) -> bool:

@@ -93,7 +93,10 @@ class LlamaIndex(base.Framework):
         )
 
     def _is_plain(self, original: Callable[..., Any], tool: Any) -> bool:
-        return original.__qualname__.startswith(PLAIN) or self._hands_over(tool)
+        if self._hands_over(tool):
+            self.steering.add(str(tool.metadata.get_name()))
+            return True
+        return original.__qualname__.startswith(PLAIN)
 
     def _hands_over(self, tool: Any) -> bool:
         function = getattr(tool, "_real_fn", None) or getattr(tool, "_fn", None)

@@ -34,10 +34,13 @@ class OpenAIAgents(base.Framework):
     name = "openai-agents"
     distribution = "openai-agents"
     supported = ("0",)
-    required = ("agents.tool", "agents.agent")
+    required = ("agents.tool", "agents.agent", "agents.handoffs")
 
     def install(self, module: Any) -> None:
         """Replace the call sites of one of the modules."""
+        if module.__name__ == "agents.handoffs":
+            self.replace(module.Handoff, "__init__", self._make_handoff)
+            return
         if module.__name__ == "agents.agent":
             self.replace(module.AgentBase, "get_all_tools", self._see_tools)
             self.replace(module.Agent, "__post_init__", self._make_agent)
@@ -48,6 +51,10 @@ class OpenAIAgents(base.Framework):
         self.replace(module.FunctionTool, "__post_init__", self._make)
         for tool in [one for one in gc.get_objects() if isinstance(one, module.FunctionTool)]:
             self._keep(tool)
+
+    def _make_handoff(self, original: Callable[..., Any], handoff: Any, *args: Any, **kwargs: Any) -> None:
+        original(handoff, *args, **kwargs)
+        self.steering.add(str(handoff.tool_name))
 
     def _make(self, original: Callable[..., Any], tool: Any) -> None:
         original(tool)

@@ -41,6 +41,7 @@ class Smolagents(base.Framework):
             return original(owner, *args, **kwargs)
 
         if type(tool).__name__ in CONTROL:
+            self.steering.add(str(tool.name))
             return run()
         if not isinstance(tool, type) and isinstance(inspect.getattr_static(tool, "forward"), staticmethod):
             # A decorated function is a class of its own, whose static method it is.

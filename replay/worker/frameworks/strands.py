@@ -57,16 +57,13 @@ class Strands(base.Framework):
         def run() -> Any:
             return original(tool, tool_use, *args, **kwargs)
 
-        if original.__module__.startswith(OWN):
-            async for event in run():
-                yield event
-            return
         call = base.ToolCall(
             str(tool_use["name"]),
             replies.read_args(tool_use.get("input")),
             tool,
             convert=lambda answer: [self._result(tool_use, answer)],
             fail=base.RecordedError,
+            untouched=original.__module__.startswith(OWN),
         )
         try:
             async for event in self.answer_stream(call, run):
