@@ -74,7 +74,9 @@ def _answered(item: Item, trials: Sequence[Trial], expect: str) -> Trial:
         if str(trial.lane) == expect and trial.status is Status.OK:
             return trial
     if item.recorded_response is None:
-        raise InputError(f"item {item.id!r} has no answer to draft traits from; write them with --trait")
+        raise InputError(
+            f"item {item.id!r} has no answer to draft traits from", hint="write them with --trait"
+        )
     served = tuple(ServedCall(call=call, rule=Rule.TAPE) for call in item.tape)
     return Trial(
         run_id="", item_id=item.id, lane=Lane.OLD, index=0, status=Status.OK,
@@ -98,11 +100,11 @@ async def _draft(judge: Judge, item: Item, trial: Trial) -> Drafts:
             reply = await model.complete(request)
     except ModelFailure as failure:
         raise InputError(
-            f"no traits were drafted: {failure}; try again, or write them with --trait"
+            f"no traits were drafted: {failure}", hint="try again, or write them with --trait"
         ) from None
     traits = _read(reply.text) if reply.stop is Stop.END else ()
     if not traits:
-        raise InputError(f"{judge.model} drafted no traits that can be used; write them with --trait")
+        raise InputError(f"{judge.model} drafted no traits that can be used", hint="write them with --trait")
     return Drafts(traits=traits, cost_usd=reply.cost_usd)
 
 

@@ -18,10 +18,8 @@ from typing import Any
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import CaseError, case_of, case_to_json, content_id, json_form, yaml_form
-from replaydiff.replay.golden.piece import FormError, Piece
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.splicing import own_text, replaced
-from replaydiff.replay.golden.text import Form, form_of, line_at, read_text
+from replaydiff.replay.golden.splicing import own_text, pieces_of, replaced
+from replaydiff.replay.golden.text import Form, FormError, Piece, form_of, line_at, read_text
 from replaydiff.replay.locks import locked_folder
 from replaydiff.replay.model import Case
 
@@ -31,9 +29,9 @@ _STEPS = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 class EditError(InputError):
     """The text is no case; `line` is where, from 1, as far as it is known."""
 
-    def __init__(self, said: str, line: int | None) -> None:
-        """`said` names the line itself where it is not the whole text."""
-        super().__init__(said)
+    def __init__(self, reason: str, line: int | None) -> None:
+        """`reason` names the line itself where it is not the whole text."""
+        super().__init__(reason)
         self.line = line
 
 
@@ -65,7 +63,7 @@ def read_record(text: str) -> tuple[dict[str, Any], Case]:
         return record, case_of(record)
     except CaseError as error:
         line = _line_of(text, error.field)
-        raise EditError(f"line {line}: {error.said}" if line else error.said, line) from None
+        raise EditError(f"line {line}: {error.reason}" if line else error.reason, line) from None
 
 
 def _read_json(text: str) -> Any:
@@ -156,7 +154,9 @@ def replace_case(opened: OpenedCase, text: str, today: date) -> Case:
             raise InputError(f"case {opened.case.id!r} of {path} was changed meanwhile by somebody else")
         for other in pieces_of(path, whole):
             if other.start != piece.start and case_of(other.record).id == case.id:
-                raise InputError(f"{path}:{other.line} is a case {case.id!r} already; choose another id")
+                raise InputError(
+                    f"{path}:{other.line} is a case {case.id!r} already", hint="choose another id"
+                )
         new_text = replaced(path, whole, piece, _text_for_file(opened, whole, text, record))
         write_whole(path, new_text.encode("utf-8"))
     return case_of(record)

@@ -11,10 +11,8 @@ from replaydiff.cases.similarity import refuse_duplicates
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
-from replaydiff.replay.golden.piece import Piece
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.splicing import with_case, without
-from replaydiff.replay.golden.text import read_text
+from replaydiff.replay.golden.splicing import pieces_of, with_case, without
+from replaydiff.replay.golden.text import Piece, read_text
 from replaydiff.replay.locks import locked_folder
 from replaydiff.replay.model import Case
 
@@ -35,7 +33,7 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
         ids = {case.id for case in present}
         for case in cases:
             if case.id in ids:
-                raise InputError(f"{path} already has a case {case.id!r}; give another with --id")
+                raise InputError(f"{path} already has a case {case.id!r}", hint="give another with --id")
             ids.add(case.id)
         if not force:
             refuse_duplicates(path, present, cases)
@@ -57,7 +55,7 @@ def take_back(path: Path, case: Case) -> None:
         place = next((piece for piece in pieces_of(path, text) if piece.record == wanted), None)
         if place is None:
             raise InputError(
-                f"case {case.id!r} of {path} was changed since, or is gone; edit the file itself"
+                f"case {case.id!r} of {path} was changed since, or is gone", hint="edit the file itself"
             )
         write_whole(path, without(path, text, place).encode("utf-8"))
 

@@ -97,19 +97,22 @@ def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
     contents: dict[str, int] = {}
     inputs: dict[str, tuple[int, Expectation]] = {}
     for line, case in read:
-        said = (
+        finding = (
             f"id {case.id!r} is already that of line {ids[case.id]}; rename one" if case.id in ids else None
         )
-        content, asked = content_id(case), repr((case.input, [m.text for m in case.messages]))
-        if said is None and content in contents:
-            said = f"the same input and expectation as line {contents[content]}; remove one"
-        elif asked in inputs and inputs[asked][1] != case.expectation:
-            said = f"the same input as line {inputs[asked][0]} with another expectation; decide which holds"
-        if said:
-            yield Finding(level=Level.ERROR, line=line, case=case.id, text=said)
+        content, conversation = content_id(case), repr((case.input, [m.text for m in case.messages]))
+        if finding is None and content in contents:
+            finding = f"the same input and expectation as line {contents[content]}; remove one"
+        elif conversation in inputs and inputs[conversation][1] != case.expectation:
+            finding = (
+                f"the same input as line {inputs[conversation][0]} with another expectation; "
+                "decide which holds"
+            )
+        if finding:
+            yield Finding(level=Level.ERROR, line=line, case=case.id, text=finding)
         ids.setdefault(case.id, line)
         contents.setdefault(content, line)
-        inputs.setdefault(asked, (line, case.expectation))
+        inputs.setdefault(conversation, (line, case.expectation))
 
 
 def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
@@ -167,10 +170,10 @@ def _quarantine(case: Case, today: date, stale_days: int) -> Iterator[tuple[Leve
     kept = case.provenance.quarantine
     if kept is None:
         if QUARANTINE in case.tags:
-            said = "in quarantine by its tag alone; say owner, since and reason in metadata.quarantine"
-            yield Level.WARNING, said
+            finding = "in quarantine by its tag alone; say owner, since and reason in metadata.quarantine"
+            yield Level.WARNING, finding
         return
-    said = f" ({kept.reason})" if kept.reason else ""
+    finding = f" ({kept.reason})" if kept.reason else ""
     if not kept.owner:
         yield Level.WARNING, "in quarantine without an owner; set metadata.quarantine.owner"
     try:
@@ -181,9 +184,9 @@ def _quarantine(case: Case, today: date, stale_days: int) -> Iterator[tuple[Leve
     if age is None:
         yield Level.WARNING, "in quarantine nobody knows since when; set metadata.quarantine.since"
     elif age > stale_days:
-        yield Level.WARNING, f"in quarantine for {age} days{said}; mend it, or retire it"
+        yield Level.WARNING, f"in quarantine for {age} days{finding}; mend it, or retire it"
     elif kept.owner:
-        yield Level.NOTE, f"in quarantine for {age} days, by {kept.owner}{said}; no gate counts it"
+        yield Level.NOTE, f"in quarantine for {age} days, by {kept.owner}{finding}; no gate counts it"
 
 
 def _answered(call: ExpectedCall, case: Case) -> bool:
@@ -220,15 +223,15 @@ FLAKY_RUNS = 5
 
 def flaky_cases(con: DuckDBPyConnection, settings: Settings, cases: Collection[str]) -> dict[str, str]:
     """Case id → what the latest run in which it flipped shows."""
-    said: dict[str, str] = {}
+    finding: dict[str, str] = {}
     runs = [run for run in list_runs(con) if run.golden_path is not None and run.finished_at is not None]
     for run in sorted(runs, key=lambda run: run.created_at, reverse=True)[:FLAKY_RUNS]:
         stored = StoredGrades.read(con, run, versions_of(settings))
         for block in read_blocks(con, run, settings, stored).blocks:
-            name, told = block.item.case_id, next(_flips(run, block), None)
-            if name is not None and name in cases and told is not None:
-                said.setdefault(name, told)
-    return said
+            name, flip = block.item.case_id, next(_flips(run, block), None)
+            if name is not None and name in cases and flip is not None:
+                finding.setdefault(name, flip)
+    return finding
 
 
 def _flips(run: RunRecord, block: Block) -> Iterator[str]:

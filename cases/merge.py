@@ -12,8 +12,7 @@ from typing import Any
 
 from replaydiff.replay.files import write_whole
 from replaydiff.replay.golden import case_of, case_to_json, read_golden
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.splicing import rewritten, with_case, without
+from replaydiff.replay.golden.splicing import pieces_of, rewritten, with_case, without
 from replaydiff.replay.golden.text import read_text
 from replaydiff.replay.locks import locked_folder
 
@@ -44,7 +43,7 @@ def merge_branches(ours: Path, base: Path, theirs: Path) -> Merged:
             if other in (old, mine):
                 continue
             if mine != old:
-                done.conflicts[name] = _said(old, mine, other)
+                done.conflicts[name] = _conflict(old, mine, other)
                 continue
             piece = next((one for one in pieces_of(ours, text) if case_of(one.record).id == name), None)
             if other is None and piece is not None:
@@ -64,7 +63,7 @@ def _cases(path: Path) -> dict[str, dict[str, Any]]:
     return {case.id: case_to_json(case) for case in read_golden(path)}
 
 
-def _said(old: object, mine: object, other: object) -> str:
+def _conflict(old: object, mine: object, other: object) -> str:
     if old is None:
         return "added on both sides, differently"
     if mine is None or other is None:

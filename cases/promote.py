@@ -94,8 +94,8 @@ def propose(
         good = [trial for trial in trials if str(trial.lane) == expect and trial.status is Status.OK]
         if not good:
             raise InputError(
-                f"item {item.id!r} has no trial of lane {expect} that ended ok; "
-                "leave --expect out to take the recording"
+                f"item {item.id!r} has no trial of lane {expect} that ended ok",
+                hint="leave --expect out to take the recording",
             )
         served = good[0].served
         calls = tuple(one.call for one in served)
@@ -189,8 +189,7 @@ def find_item(con: DuckDBPyConnection, name: str, run_id: str | None) -> FoundIt
 
 
 def better_lane_of(con: DuckDBPyConnection, found: FoundItem, settings: Settings) -> str:
-    """The lane that did better on an item, or `recording`; see `cases.promote.better`."""
-    pass
+    """The lane that did better on an item, or `recording`; see `better`."""
     from replaydiff.diff.compute import compute
 
     if found.run is None:

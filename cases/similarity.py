@@ -55,14 +55,14 @@ def vectors(texts: Sequence[str]) -> Any:
 
 
 def nearest(
-    asked: Any, among: Any, *, but: Sequence[int | None] | None = None
+    rows: Any, others: Any, *, but: Sequence[int | None] | None = None
 ) -> Iterator[tuple[int, float]]:
-    """For each row of `asked` the row of `among` that is most like it, and how much: 0 to 1.
+    """For each row of `rows` the row of `others` that is most like it, and how much: 0 to 1.
 
-    `but` names for each the row of `among` that is itself. (-1, 0) where there is none to compare with.
+    `but` names for each the row of `others` that is itself. (-1, 0) where there is none to compare with.
     """
-    for start in range(0, asked.shape[0], _BLOCK):
-        block = (asked[start : start + _BLOCK] @ among.T).toarray()
+    for start in range(0, rows.shape[0], _BLOCK):
+        block = (rows[start : start + _BLOCK] @ others.T).toarray()
         for offset, row in enumerate(block):
             own = but[start + offset] if but else None
             if own is not None:

@@ -131,7 +131,7 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     for name, metric in gated.items():
         if name not in beyond or metric.ci is None or metric.delta is None:
             continue
-        if metric.ci[1] < 0 and metric.delta < -gate.tolerance:
+        if metric.ci[1] < 0 and metric.delta < -gate.tolerance and _worse_than_repeat(metric, gate.tolerance):
             reason = f"{_figures(name, metric, evidence)}: worse by more than {gate.tolerance:g}"
             return Conclusion(answer=Answer.HOLD, reason=reason, next=_show(evidence))
     certain = [name for name in gated if name not in evidence.unknown_noise]
@@ -150,6 +150,19 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
     reason = f"{figures}; {_balance(fell, rose)}{_elsewhere(evidence)}"
     return Conclusion(answer=Answer.SHIP, reason=reason, next=_after_ship(evidence))
+
+
+_ONE_SIDED = 6.314
+"""95 % quantile of Student's t with one degree of freedom: the two lanes of one version tell no more."""
+
+
+def _worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
+    """Whether the change is more than lanes of one version differ by, and holds against either of them."""
+    repeat = metric.aa
+    if repeat is None or repeat.delta is None or metric.delta is None:
+        return True
+    against_either = metric.delta + abs(repeat.delta) / 2
+    return against_either < -tolerance and metric.delta + _ONE_SIDED * repeat.noise < 0
 
 
 def _contradiction(
@@ -233,6 +246,14 @@ def _loss_not_excluded(name: str, metric: MetricDelta, evidence: Evidence) -> Co
             f"trials without a score leave {name} anywhere from {metric.bounds[0]:+.2f} to "
             f"{metric.bounds[1]:+.2f} (headline {metric.delta:+.2f})",
             _show(evidence),
+        )
+    repeat = metric.aa
+    if repeat is not None and repeat.delta and repeat.noise and not _worse_than_repeat(metric, tolerance):
+        chance = f", p {repeat.p:.2g}" if repeat.p is not None else ""
+        return _cannot(
+            f"the old version differs from itself: {name} changed by {repeat.delta:+.2f} between its two "
+            f"lanes{chance}, so {_figures(name, metric, evidence)} is no proof of a loss",
+            _more_trials(evidence),
         )
     return _cannot(
         f"{_figures(name, metric, evidence)}: a loss of more than {tolerance:g} cannot be excluded",

@@ -8,10 +8,15 @@ How much an item's behaviour changed is the share of pairs of an old and a new t
 less the share of pairs of two old trials that do (of `old` against `old2` where there is an A/A lane). Two
 trials act alike when their tool calls match by the rules of `[match]`. A trial that errored is taken to act
 differently where that is the worst case, and is left out of the estimate.
+
+An argument that is *free text* (a summary, a message) is worded anew in every trial. It is found by that: its
+texts differ between trials of one version on several items. It does not count in agreement.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -22,7 +27,7 @@ from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, GradedTrial, Kind
 from replaydiff.diff.statistics import paired
 from replaydiff.replay.model import CORRECTION, Item, Lane, Trial
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import Settings, ToolSection
 
 RECORDING = "recording"
 """Name of the agreement metric where `tool_calls` is about the items that somebody vouches for."""
@@ -87,6 +92,70 @@ def regraded(read: RunData, vouching: Vouching, settings: Settings) -> RunData:
         for block in read.blocks
     ]
     return replace(read, blocks=blocks)
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SEVERAL = 3
+"""On so many items an argument's texts must differ within a version …"""
+_LONG = 40
+"""… and such a text has a space in it or is longer than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeText:
+    """An argument that one version words anew in every trial."""
+
+    tool: str
+    argument: str
+    items: int
+    """On so many its texts differ between trials of one version."""
+
+    @property
+    def rule(self) -> str:
+        """The setting that takes it out of every comparison: a table of replay.toml, and its line."""
+        tool, argument = (
+            name if _BARE.fullmatch(name) else f'"{name}"' for name in (self.tool, self.argument)
+        )
+        return f'[tools.{tool}.match.paths] {argument} = "ignore"'
+
+
+def free_text(blocks: Sequence[Block], settings: Settings) -> tuple[FreeText, ...]:
+    """The arguments that are free text, those that no setting leaves out of comparisons already."""
+    found: Counter[tuple[str, str]] = Counter()
+    for block in blocks:
+        here: set[tuple[str, str]] = set()
+        for lanes in ((Lane.OLD, Lane.OLD2), (Lane.NEW,)):
+            done = [one.trial for lane in lanes for one in block.lanes.get(lane, ())]
+            here |= _reworded(done)
+        found.update(here)
+    return tuple(
+        FreeText(tool=tool, argument=argument, items=items)
+        for (tool, argument), items in sorted(found.items())
+        if items >= _SEVERAL and not tool_calls.ignores(tool, argument, settings)
+    )
+
+
+def without(settings: Settings, texts: Sequence[FreeText]) -> Settings:
+    """The settings with these arguments left out of every comparison."""
+    tools = dict(settings.tools)
+    for text in texts:
+        tool = tools.get(text.tool, ToolSection())
+        tools[text.tool] = replace(tool, ignore_args=(*tool.ignore_args, text.argument))
+    return replace(settings, tools=tools)
+
+
+def _reworded(trials: Sequence[Trial]) -> set[tuple[str, str]]:
+    """Tool and argument of every text that differs between these trials, at the same call of the tool."""
+    texts: dict[tuple[str, int, str], set[str]] = {}
+    for trial in trials:
+        seen: Counter[str] = Counter()
+        for served in trial.served:
+            name = served.call.name
+            for argument, value in served.call.args.items():
+                if isinstance(value, str) and (" " in value.strip() or len(value) > _LONG):
+                    texts.setdefault((name, seen[name], argument), set()).add(value)
+            seen[name] += 1
+    return {(name, argument) for (name, _, argument), values in texts.items() if len(values) > 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

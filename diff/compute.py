@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.diff import answer as answers
 from replaydiff.diff import behaviour, divergence, expectations
 from replaydiff.diff import gate as gates
-from replaydiff.diff.behaviour import Vouching
+from replaydiff.diff.behaviour import FreeText, Vouching
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.expectations import case_groups
@@ -111,7 +111,8 @@ def compute(
         gate = (gates.DEFAULT,)
     read = read_blocks(con, run, settings, stored)
     vouching = behaviour.vouched(read.blocks, settings, _trusted(con, settings))
-    read = behaviour.regraded(read, vouching, settings)
+    texts = behaviour.free_text(read.blocks, settings)
+    read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
     asked = _Asked(
         sample=get_sample(con, run.sample) if run.sample else None,
         stored=stored,
@@ -121,6 +122,7 @@ def compute(
         metrics=metrics,
         gate=gate,
         vouching=vouching,
+        texts=texts,
     )
     new = [found for found in run.lanes if found.is_new]
     if candidate is not None and candidate not in new:
@@ -145,6 +147,8 @@ class _Asked:
     metrics: Sequence[str]
     gate: Sequence[str] | None
     vouching: Vouching
+    texts: tuple[FreeText, ...]
+    """Arguments that one version words anew in every trial."""
 
 
 def _result(asked: _Asked, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
@@ -168,8 +172,16 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
     names = metric_names(run, read.blocks, asked.metrics, settings)
     varying = count_varying(names, read.blocks)
     deciding = _deciding(names, asked, comparison)
+    by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, asked.texts)}
     found = {
-        name: compute_metric(name, comparison, settings, asked.vouching, name in deciding, metrics=varying)
+        name: compute_metric(
+            name,
+            comparison,
+            by_kind[asked.vouching.kind(name)],
+            asked.vouching,
+            name in deciding,
+            metrics=varying,
+        )
         for name in names
     }
     for name in asked.stored.judges & found.keys():
@@ -303,6 +315,20 @@ def _verdicts(
     return tuple(sorted(items, key=place))
 
 
+def _free_text_warnings(asked: _Asked, deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
+    """Arguments that are free text: what they do to the metrics, and the rule that leaves them out."""
+    calls = deltas.get(tool_calls.NAME)
+    for text in asked.texts:
+        what = (
+            f"the argument {text.argument} of {text.tool} is free text: its wording differs between trials "
+            f"of one version on {text.items} items"
+        )
+        if calls is not None and calls.kind is Kind.QUALITY:
+            yield f"{what}, and {tool_calls.NAME} counts it; where wording does not matter, write {text.rule}"
+        else:
+            yield f"{what}, so agreement leaves it out (to say so yourself: {text.rule})"
+
+
 def _item_verdict(metrics: Mapping[str, ItemMetric]) -> Verdict:
     """What somebody vouches for decides; where it is unchanged, agreement can say that something changed."""
     if not metrics:
@@ -356,6 +382,12 @@ def _warnings(
             f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
             f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
         )
+    yield from _free_text_warnings(asked, deltas)
+    if comparison.copied:
+        yield (
+            f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
+            "version differ: each lane counts as one trial; look for a cache, or a seed that a lane shares"
+        )
     if errors:
         yield f"{errors} trials ended in an error and have no score; they stand in the bounds"
     for name, delta in deltas.items():
@@ -372,8 +404,8 @@ def _warnings(
             "on items may be noise"
         )
     if asked.stored.judges & deltas.keys():
-        if asked.judge.complaint:
-            yield asked.judge.complaint
+        if asked.judge.refusal:
+            yield asked.judge.refusal
         models = [version.model for version in run.lanes.values()]
         if preference := self_preference_warning(asked.stored.judge_model or "", models):
             yield preference

@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from scipy.special import stdtrit
+
 from replaydiff.diff import behaviour
 from replaydiff.diff.behaviour import Vouching
 from replaydiff.diff.causes import normalise_reason
-from replaydiff.diff.comparison import Comparison, estimate
+from replaydiff.diff.comparison import Comparison, Estimate, against_itself, estimate
 from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
-from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Verdict, scores_of
+from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Repeat, Verdict, scores_of
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.verdicts import (
     ItemScores,
@@ -118,6 +120,8 @@ def compute_metric(
         if vouching.covers(name, block.item) and _applies(name, block, settings)
     ]
     samples = [_item_scores(name, block) for block in held]
+    if comparison.copied:
+        samples = [sample.as_one_trial() for sample in samples]
     scale = Scale.of(score for sample in samples for score in (*sample.before, *sample.new))
     null = null_model(samples, scale)
     if comparison.has_both_lanes:
@@ -152,6 +156,7 @@ def compute_metric(
             name: _against_recording(metric, changes.get(name), recorded) for name, metric in by_item.items()
         }
     found = estimate(comparison, [block.item for block in held], samples, scale, null)
+    repeat = _repeat(comparison, held, samples)
     verdicts = [by_item[block.item.id].verdict for block in held]
     share = behaviour.share_changed(comparison, [block.item for block in held], changes) if changes else None
     moved = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
@@ -164,7 +169,7 @@ def compute_metric(
         delta=found.delta,
         sample_delta=found.sample_delta,
         se=found.se,
-        ci=found.ci,
+        ci=_with_noise_of_lanes(found, repeat, comparison.confidence),
         p=found.p,
         mde=found.mde,
         noise=None if null is None else null.noise * scale.reach,
@@ -178,12 +183,32 @@ def compute_metric(
         pass_at_k={lane: paired.pass_at_k(trials) for lane, trials in outcomes.items()},
         pass_items={lane: paired.items_by_trials(trials) for lane, trials in outcomes.items()},
         gated=gated,
+        aa=repeat,
         kind=kind,
         changed=sum(map(verdicts.count, moved)) if changes else 0,
         changed_share=share[0] if share else None,
         changed_ci=share[1] if share else None,
     )
     return MetricResult(delta=delta, by_item=by_item, null=null)
+
+
+def _repeat(comparison: Comparison, held: Sequence[Block], samples: Sequence[ItemScores]) -> Repeat | None:
+    """The old version against its repeat; None where it was not repeated."""
+    if Lane.OLD2 not in comparison.run.lanes or not comparison.has_both_lanes:
+        return None
+    delta, p, between = against_itself(comparison, [block.item for block in held], samples)
+    return Repeat(delta=delta, p=p, noise=between)
+
+
+def _with_noise_of_lanes(
+    found: Estimate, repeat: Repeat | None, confidence: float
+) -> tuple[float, float] | None:
+    """The interval, with the noise between lanes where the old version differs from itself significantly."""
+    if found.ci is None or found.delta is None or repeat is None or (repeat.p or 0.0) > 1 - confidence:
+        return found.ci
+    extra = float(stdtrit(1, (1 + confidence) / 2)) * repeat.noise
+    low, high = (math.hypot(end - found.delta, extra) for end in found.ci)
+    return found.delta - low, found.delta + high
 
 
 def _against_recording(metric: ItemMetric, changed: behaviour.Change | None, recorded: bool) -> ItemMetric:

@@ -137,6 +137,17 @@ class LabelEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """The old version against itself: lane `old2` against lane `old`, by the code that compares versions."""
+
+    delta: float | None
+    p: float | None
+    noise: float
+    """Standard deviation that differences between lanes, beyond the noise of trials, give
+    `MetricDelta.delta`; estimated from this one difference. 0 where it is within the noise of trials."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDelta:
     """One metric over the run."""
 
@@ -170,6 +181,8 @@ class MetricDelta:
     """pass^k by lane: the chance that k trials of an item all pass."""
     gated: bool
     """Whether this metric decides the answer."""
+    aa: Repeat | None = None
+    """The old version against its repeat; None without the lane `old2`."""
     kind: Kind = Kind.QUALITY
     changed: int = 0
     """Of agreement: items whose behaviour changed, `improved` and `regressed` included."""

@@ -75,6 +75,24 @@ class ItemScores:
         old, new = self.old_mean, self.new_mean
         return None if old is None or new is None else without_rounding(new - old)
 
+    def as_one_trial(self) -> ItemScores:
+        """The same where each lane's trials are copies of one."""
+        lanes = (
+            (self.old, self.old_unscored),
+            (self.new, self.new_unscored),
+            (self.again, self.again_unscored),
+        )
+        old, new, again = ((_mean(scores),) if scores else () for scores, _ in lanes)
+        unscored = [int(not scores and count > 0) for scores, count in lanes]
+        return ItemScores(
+            old=old,  # type: ignore[arg-type]
+            new=new,  # type: ignore[arg-type]
+            again=again,  # type: ignore[arg-type]
+            old_unscored=unscored[0],
+            new_unscored=unscored[1],
+            again_unscored=unscored[2],
+        )
+
     @property
     def scored(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The scores of both versions, of the trials that have one."""

@@ -77,9 +77,11 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
             with place.open("rb") as pipe:
                 yield _copied(pipe, folder, path)
         else:
-            raise InputError(f"there is no file {path}; check the path")
+            raise InputError(f"there is no file {path}", hint="check the path")
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}; check its permissions") from None
+        raise InputError(
+            f"{path} cannot be read: {error.strerror or error}", hint="check its permissions"
+        ) from None
 
 
 def _files_below(folder: Path) -> Iterator[InputFile]:
@@ -132,29 +134,31 @@ def _checked(place: Path, name: str) -> InputFile | None:
 def _check_parquet(file: InputFile) -> None:
     with open(file, "rb") as raw:  # noqa: PTH123 - an InputFile is a path
         if raw.read(2) == GZIP_MAGIC:
-            raise InputError(f"{file.name} is Parquet inside gzip; unpack it first, e.g. with `gunzip`")
+            raise InputError(
+                f"{file.name} is Parquet inside gzip", hint="unpack it first, e.g. with `gunzip`"
+            )
         raw.seek(-len(PARQUET_MAGIC), os.SEEK_END)
         if raw.read() != PARQUET_MAGIC:
-            raise InputError(f"{file.name} is Parquet whose end is missing; fetch it again")
+            raise InputError(f"{file.name} is Parquet whose end is missing", hint="fetch it again")
 
 
 def _check_text(head: bytes, name: str) -> None:
     for magic, (packer, unpack) in _PACKED.items():
         if head.startswith(magic):
-            raise InputError(f"{name} is packed ({packer}); unpack it first, e.g. with `{unpack}`")
+            raise InputError(f"{name} is packed ({packer})", hint=f"unpack it first, e.g. with `{unpack}`")
     if head.startswith(_UTF16):
-        raise InputError(f"{name} is UTF-16, not UTF-8; convert it, e.g. `iconv -f UTF-16 -t UTF-8`")
+        raise InputError(f"{name} is UTF-16, not UTF-8", hint="convert it, e.g. `iconv -f UTF-16 -t UTF-8`")
     is_csv = name.lower().removesuffix(".gz").endswith(".csv")
     first = head.removeprefix(codecs.BOM_UTF8).lstrip()
     looked_at = b"" if first.startswith((b"{", b"[")) else first.partition(b"\n")[0] if is_csv else head
     # A NUL in a record is that record's fault.
     if b"\x00" in looked_at:
-        raise InputError(f"{name} is a binary file, not JSON or CSV text; check the path")
+        raise InputError(f"{name} is a binary file, not JSON or CSV text", hint="check the path")
     if not any(_is_utf8(line) for line in head.splitlines() if line.strip()):
-        raise InputError(f"{name} is not UTF-8 text; convert it, e.g. `iconv -f LATIN1 -t UTF-8`")
+        raise InputError(f"{name} is not UTF-8 text", hint="convert it, e.g. `iconv -f LATIN1 -t UTF-8`")
     if not _JSON_LINE.search(head) and not is_csv:
         start = head.strip()[:40].decode(errors="replace")
-        raise InputError(f"{name} is neither JSON nor CSV: it starts with {start!r}; check the path")
+        raise InputError(f"{name} is neither JSON nor CSV: it starts with {start!r}", hint="check the path")
 
 
 def _head(place: Path, name: str) -> bytes:
@@ -166,7 +170,7 @@ def _head(place: Path, name: str) -> bytes:
         with gzip.open(place) as file:
             return file.read1(_HEAD_BYTES)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{name} is not a readable gzip file: {error}; fetch it again") from None
+        raise InputError(f"{name} is not a readable gzip file: {error}", hint="fetch it again") from None
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -43,9 +43,9 @@ Params = Mapping[str, str | int | Sequence[str]]
 ATTEMPTS = 6
 """How often one request is made before it is given up, waits that the server asked for not counted."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 60.0
-LONGEST_ASKED_WAIT_S = 15 * 60.0
+LONGEST_REQUIRED_WAIT_S = 15 * 60.0
 """A server that asks for a longer wait is left alone: the import goes on when it is started again."""
-MOST_ASKED_WAITS = 50
+MOST_REQUIRED_WAITS = 50
 TIMEOUT_S = 60.0
 """Seconds of silence; a whole answer may take `SLOWEST_ANSWER` times as long."""
 SLOWEST_ANSWER = 5
@@ -233,7 +233,7 @@ class JsonClient:
             if found.wait is not None:
                 waits += 1
                 wait = found.wait
-                if wait > LONGEST_ASKED_WAIT_S or waits > MOST_ASKED_WAITS:
+                if wait > LONGEST_REQUIRED_WAIT_S or waits > MOST_REQUIRED_WAITS:
                     raise HttpError(
                         f"{where} asks to wait {wait:.0f} more seconds (HTTP {found.status})",
                         status=found.status,

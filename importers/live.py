@@ -25,7 +25,7 @@ from replaydiff.replay.errors import AlreadyRunningError, InputError
 from replaydiff.replay.files import private_folder
 from replaydiff.replay.locks import locked
 from replaydiff.replay.model import JsonObject
-from replaydiff.replay.store.marks import last_read, mark_read
+from replaydiff.replay.store.rejects import last_read, mark_read
 from replaydiff.replay.store.where import month_range
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def span(
     month, since = given["--month"], given["--since"]
     others = [flag for flag in ("--from", "--to", "--since") if given[flag]]
     if month and others:
-        raise InputError(f"--month and {others[0]} both say which traces; give one of them")
+        raise InputError(f"--month and {others[0]} both say which traces", hint="give one of them")
     if since and given["--from"]:
-        raise InputError("--since and --from both say where to begin; give one of them")
+        raise InputError("--since and --from both say where to begin", hint="give one of them")
     if month:
         first, after = month_range(month)
         return Query(start=first, end=min(after, max(_now(), first)), **filters)
@@ -74,8 +74,8 @@ def span(
     last = last_read(con, importer.NAME, importer.origin(query), query_filters(query))
     if last is None:
         raise InputError(
-            "nothing was imported completely from there yet, so `--since last` has nothing to go on from; "
-            f"begin with `replay import {importer.NAME} --month YYYY-MM` or `--from TIME`"
+            "nothing was imported completely from there yet, so `--since last` has nothing to go on from",
+            hint=f"begin with `replay import {importer.NAME} --month YYYY-MM` or `--from TIME`",
         )
     return Query(start=last - OVERLAP, end=end, updates=True, **filters)
 

@@ -40,10 +40,10 @@ def check_target(path: Path, example: str = "report.html") -> None:
         InputError: it is a folder, or its folder does not exist.
     """
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file in it, such as -o {path / example}")
+        raise InputError(f"{path} is a folder", hint=f"name a file in it, such as -o {path / example}")
     if not path.absolute().parent.is_dir():
         raise InputError(
-            f"there is no folder {path.parent} to write {path.name} in; make it, or name another"
+            f"there is no folder {path.parent} to write {path.name} in", hint="make it, or name another"
         )
 
 

@@ -27,7 +27,7 @@ def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise SettingsError(
-            f"{what} = {target!r} names no function; write module:function or ./file.py:function"
+            f"{what} = {target!r} names no function", hint="write module:function or ./file.py:function"
         )
     try:
         module = _file_module(root / place) if place.endswith(".py") else _module(place, root)

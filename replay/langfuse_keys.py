@@ -29,8 +29,8 @@ class LangfuseKeys:
         missing = [n for n in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY") if not environ.get(n)]
         if missing:
             raise CredentialsError(
-                f"{' and '.join(missing)} not set; create a key pair in the project's settings on Langfuse "
-                "and export it"
+                f"{' and '.join(missing)} not set",
+                hint="create a key pair in the project's settings on Langfuse and export it",
             )
         base_url = environ.get("LANGFUSE_BASE_URL") or environ.get("LANGFUSE_HOST") or DEFAULT_URL
         return cls(environ["LANGFUSE_PUBLIC_KEY"], environ["LANGFUSE_SECRET_KEY"], base_url)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from replaydiff.replay.model import (
 from replaydiff.replay.settings import Settings
 
 METRIC, JUDGED = "score:passed", "score:judged"
-_RUN = "20261121-120000-aaaa"
+RUN_ID = "20261121-120000-aaaa"
 _WHEN = datetime(2026, 11, 21, 12)
 _SAMPLE = SampleRecord(
     name="simulated",
@@ -84,7 +85,7 @@ def trials_of(items: Sequence[Item], scores: Scores) -> Iterator[list[Trial]]:
     for number, item in enumerate(items):
         yield [
             Trial(
-                run_id=_RUN,
+                run_id=RUN_ID,
                 item_id=item.id,
                 lane=lane,
                 index=index,
@@ -99,7 +100,7 @@ def trials_of(items: Sequence[Item], scores: Scores) -> Iterator[list[Trial]]:
 def run_of(truth: Truth, scores: Scores, seed: int) -> RunRecord:
     """The run that these scores are of."""
     return RunRecord(
-        id=_RUN,
+        id=RUN_ID,
         created_at=_WHEN,
         finished_at=_WHEN,
         lanes={lane: Version(name=str(lane), kind=VersionKind.PYTHON, entrypoint="a:b") for lane in scores},
@@ -114,11 +115,24 @@ def diffed(truth: Truth, scores: Scores, *, seed: int = 0, **sections: Any) -> D
     """What `replay diff` says of these scores."""
     items, run = items_of(truth), run_of(truth, scores, seed)
     settings = Settings(root=Path("/nonexistent"), **sections)
-    trials = list(trials_of(items, scores))
+    return computed(items, list(trials_of(items, scores)), run, settings)
+
+
+def computed(
+    items: Sequence[Item],
+    trials: Sequence[Sequence[Trial]],
+    run: RunRecord,
+    settings: Settings,
+    *,
+    sample: SampleRecord = _SAMPLE,
+    grades: StoredGrades | None = None,
+) -> DiffResult:
+    """What `replay diff` says of these items and their trials, in the same order."""
+    stored = grades or StoredGrades(by_trial={}, versions={})
     reads: dict[str, Any] = {
         "get_run": lambda _con, _run: run,
-        "get_sample": lambda _con, _name: _SAMPLE,
-        "StoredGrades": _NoGrades,
+        "get_sample": lambda _con, _name: sample,
+        "StoredGrades": _Grades(stored),
     }
     with ExitStack() as stack:
         for name, answer in reads.items():
@@ -129,9 +143,11 @@ def diffed(truth: Truth, scores: Scores, *, seed: int = 0, **sections: Any) -> D
         return module.compute(None, run.id, settings)  # type: ignore[arg-type]
 
 
-class _NoGrades:
-    """Nothing was paid for in a simulated run."""
+@dataclass(frozen=True, slots=True)
+class _Grades:
+    """The grades of a simulated run that were paid for."""
 
-    @staticmethod
-    def read(*_given: object) -> StoredGrades:
-        return StoredGrades(by_trial={}, versions={})
+    stored: StoredGrades
+
+    def read(self, *_given: object) -> StoredGrades:
+        return self.stored

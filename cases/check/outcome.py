@@ -66,7 +66,7 @@ def document(check_result: CheckResult) -> dict[str, Any]:
     from replaydiff.diff.document import to_json
 
     counts = check_result.counts
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "cases": counts.items,
         "passed": counts.passed,
         "failed": counts.failed,
@@ -80,11 +80,11 @@ def document(check_result: CheckResult) -> dict[str, Any]:
         "quarantined": [item.item.id for item in in_quarantine(check_result)],
     }
     if check_result.before is not None:
-        told["changed"] = [
+        document["changed"] = [
             {"id": item.item.id, "old": before, "new": outcome_name(item)}
             for item, before in changed_outcomes(check_result)
         ]
-    return to_json(check_result.result) | {"check": told}
+    return to_json(check_result.result) | {"check": document}
 
 
 def _row(item: ItemVerdict) -> dict[str, Any]:

@@ -30,11 +30,11 @@ def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> 
     lines = [f"{result.answer.value}: {result.reason}", "", _table(checked, width, verbose), ""]
     if result.groups:
         lines += [_groups(result.groups, width), ""]
-    told = [f"{counts.passed} passed", f"{counts.failed} failed", f"{counts.undecided} undecided"]
+    shown = [f"{counts.passed} passed", f"{counts.failed} failed", f"{counts.undecided} undecided"]
     if counts.not_graded:
-        told.append(f"{counts.not_graded} not graded, which do not count")
+        shown.append(f"{counts.not_graded} not graded, which do not count")
     lines.append(
-        f"{_share(counts.rate)} of {counts.items - counts.not_graded} cases pass ({', '.join(told)}); "
+        f"{_share(counts.rate)} of {counts.items - counts.not_graded} cases pass ({', '.join(shown)}); "
         f"the threshold is {_share(counts.threshold)}"
     )
     if aside := [name for name, metric in result.metrics.items() if not metric.gated]:
@@ -52,7 +52,7 @@ def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> 
     for item in result.items:
         if case_outcome(item) is not CaseOutcome.PASSED:
             lines += ["", f"{outcome_name(item)}: {one_line(item.item.id, 60)}"]
-            lines += [f"  {label:<12}{one_line(told, width - 14)}" for label, told in _told(item)]
+            lines += [f"  {label:<12}{one_line(shown, width - 14)}" for label, shown in _case_lines(item)]
     return "\n".join(lines)
 
 
@@ -114,8 +114,8 @@ def _averages(result: DiffResult) -> Iterator[str]:
             if len(numbers) == len(details):
                 parts[key] = numbers
         if parts and metric.new is not None:
-            told = ", ".join(f"{one_line(key, 40)} {fmean(values):.2f}" for key, values in parts.items())
-            yield f"{name} {metric.new:.2f} on average: {told}"
+            shown = ", ".join(f"{one_line(key, 40)} {fmean(values):.2f}" for key, values in parts.items())
+            yield f"{name} {metric.new:.2f} on average: {shown}"
 
 
 def _against(checked: CheckResult) -> Iterator[str]:
@@ -131,26 +131,26 @@ def _against(checked: CheckResult) -> Iterator[str]:
 
 def _held_back(item: ItemVerdict) -> str:
     """`cancel-17 (fail; owner Ada, since 2026-11-02: the shop's clock)`."""
-    said = item.item.quarantine
+    quarantine = item.item.quarantine
     parts = [outcome_name(item)]
-    if said is not None:
+    if quarantine is not None:
         who = [
-            f"owner {said.owner}" if said.owner else "no owner",
-            *([f"since {said.since}"] if said.since else []),
+            f"owner {quarantine.owner}" if quarantine.owner else "no owner",
+            *([f"since {quarantine.since}"] if quarantine.since else []),
         ]
-        parts.append(", ".join(who) + (f": {said.reason}" if said.reason else ""))
+        parts.append(", ".join(who) + (f": {quarantine.reason}" if quarantine.reason else ""))
     return one_line(f"{item.item.id} ({'; '.join(parts)})")
 
 
 def _all_trials(result: DiffResult) -> str:
     """`pass^3: tool_calls 0.86, judge 0.57`."""
     k = result.run.trials
-    told = [
+    shown = [
         f"{name} {by[k]:.2f}"
         for name, metric in result.metrics.items()
         if k in (by := metric.pass_hat_k[Lane.NEW])
     ]
-    return f"pass^{k}, the chance that all {k} trials of a case pass: {', '.join(told) or '-'}"
+    return f"pass^{k}, the chance that all {k} trials of a case pass: {', '.join(shown) or '-'}"
 
 
 def _groups(groups: Sequence[CaseGroup], width: int) -> str:
@@ -192,7 +192,7 @@ def _share(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.0%}"
 
 
-def _told(item: ItemVerdict) -> Iterator[tuple[str, str]]:
+def _case_lines(item: ItemVerdict) -> Iterator[tuple[str, str]]:
     """What was asked, expected and done in a case that did not pass."""
     yield "input", item.item.input
     expectation = item.item.expectation

@@ -181,7 +181,9 @@ def _base(folder: Path, named: str) -> tuple[str, str]:
         except ReplayError:
             # A shallow clone does not hold where they parted.
             return name, commit
-    raise InputError("--changed finds no default branch to compare with; name a revision: --changed v1.4.0")
+    raise InputError(
+        "--changed finds no default branch to compare with", hint="name a revision: --changed v1.4.0"
+    )
 
 
 def _changed_lines(cases: Sequence[Case], golden: Path, commit: str) -> set[str]:

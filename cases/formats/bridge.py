@@ -31,8 +31,8 @@ def to_foreign(case: JsonObject, name: str, form: CaseFormat) -> tuple[JsonObjec
     if rest:
         own = native.get(form.FREE)
         # Of what is read, not of what is written: the other tool may write the same in other words.
-        said: JsonObject = {"of": _hash(read), "rest": rest, "theirs": kept is not None}
-        native[form.FREE] = (own if isinstance(own, dict) else {}) | {CARRIED: said}
+        note: JsonObject = {"of": _hash(read), "rest": rest, "theirs": kept is not None}
+        native[form.FREE] = (own if isinstance(own, dict) else {}) | {CARRIED: note}
     return native, sorted(name for name in rest if rest[name] is not None and name != "metadata")
 
 
@@ -47,8 +47,8 @@ def to_case(record: JsonObject, name: str, form: CaseFormat) -> ConvertedCase:
     ours = carried is not None and not carried.get("theirs") and carried["of"] == _hash(read)
     if rest and not ours:
         metadata = case.get("metadata")
-        said: JsonObject = {"of": _hash(case), "rest": rest}
-        case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: said}
+        note: JsonObject = {"of": _hash(case), "rest": rest}
+        case["metadata"] = (metadata if isinstance(metadata, dict) else {}) | {name: note}
     return ConvertedCase(case, taken.unread)
 
 
@@ -102,8 +102,10 @@ def _differences(wanted: JsonObject, made: JsonObject) -> JsonObject:
 
 def _hash(record: JsonObject) -> str:
     # Not of the id: one that comes twice in a file gets a number, which changes nothing else.
-    said: JsonObject = {name: value for name, value in record.items() if value is not None and name != "id"}
-    return hashlib.sha256(canonical_args(said).encode()).hexdigest()[:16]
+    content: JsonObject = {
+        name: value for name, value in record.items() if value is not None and name != "id"
+    }
+    return hashlib.sha256(canonical_args(content).encode()).hexdigest()[:16]
 
 
 FORMATS = {

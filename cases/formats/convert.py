@@ -15,9 +15,8 @@ from replaydiff.cases.formats import bridge
 from replaydiff.cases.formats.bridge import FORMATS, CaseFormat, load
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import CaseError, case_of, case_to_json, csv_form, json_form, yaml_form
-from replaydiff.replay.golden.piece import FormError
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.text import BOM, Form, allow_long_cells, form_of, read_text
+from replaydiff.replay.golden.splicing import pieces_of
+from replaydiff.replay.golden.text import BOM, Form, FormError, allow_long_cells, form_of, read_text
 from replaydiff.replay.model import Case, Json, JsonObject
 
 OWN = tuple(form.value for form in Form)
@@ -32,7 +31,7 @@ class Conversion:
     cases: list[Case]
     source: str
     """The form or format they came from, one of `NAMES`."""
-    told: Counter[str] = field(default_factory=Counter)
+    remarks: Counter[str] = field(default_factory=Counter)
     """What is not as it was → in how many cases (or times, for the file's own)."""
 
 
@@ -52,7 +51,7 @@ def read(path: Path, source: str | None = None) -> Conversion:
         _collect(path, converted, ((one.line, one.record, []) for one in pieces_of(path, text, form)))
     else:
         converted = Conversion([], source)
-        _collect(path, converted, _taken(path, content, source, converted.told))
+        _collect(path, converted, _taken(path, content, source, converted.remarks))
     return converted
 
 
@@ -66,9 +65,9 @@ def _collect(path: Path, converted: Conversion, found: Iterable[tuple[int, Any, 
         seen[case.id] += 1
         if seen[case.id] > 1:
             case = case_of({**record, "id": f"{case.id}-{seen[case.id]}"}, f"{path}:{line}")
-            converted.told["the id came before, and got a number"] += 1
+            converted.remarks["the id came before, and got a number"] += 1
         converted.cases.append(case)
-        converted.told.update(dict.fromkeys(unread, 1))
+        converted.remarks.update(dict.fromkeys(unread, 1))
 
 
 def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str, Counter[str]]:
@@ -84,14 +83,14 @@ def write(cases: list[Case], path: Path, target: str | None = None) -> tuple[str
     module = load(target)
     if path.suffix and path.suffix.lower() not in module.ENDINGS:
         raise InputError(f"{module.TITLE} files end with {' or '.join(module.ENDINGS)}, and {path} does not")
-    told: Counter[str] = Counter()
+    remarks: Counter[str] = Counter()
     made: list[JsonObject] = []
     for record in records:
         foreign, carried = bridge.to_foreign(record, target, module)
         made.append(foreign)
-        told.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
+        remarks.update(dict.fromkeys((_carried(name, module) for name in carried), 1))
     ending = path.suffix.lower() or module.ENDINGS[0]
-    return _foreign(module, made, ending), told
+    return _foreign(module, made, ending), remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +123,14 @@ def _content(path: Path, text: str) -> _Content:
 
 
 def _taken(
-    path: Path, content: _Content, source: str, told: Counter[str]
+    path: Path, content: _Content, source: str, remarks: Counter[str]
 ) -> Iterator[tuple[int, Any, list[str]]]:
     module = load(source)
     try:
         records, besides = module.records(content.document)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    told.update(dict.fromkeys((f"{name}: said of the whole file, and not taken over" for name in besides), 1))
+    remarks.update(dict.fromkeys((f"{name}: about the whole file, not taken over" for name in besides), 1))
     for number, record in enumerate(records, start=1):
         line = content.lines.get(id(record), number)
         if not isinstance(record, dict):
@@ -140,8 +139,8 @@ def _taken(
             taken = bridge.to_case(record, source, module)
         except CaseError as error:
             raise InputError(f"{path}:{line}: {error}") from None
-        said = [f"{name}: kept in metadata.{source}; nothing here acts on it" for name in taken.unread]
-        yield line, taken.case, said
+        unread = [f"{name}: kept in metadata.{source}; nothing here acts on it" for name in taken.unread]
+        yield line, taken.case, unread
 
 
 def _rows(text: str) -> Iterator[tuple[int, JsonObject]]:
@@ -180,13 +179,13 @@ def _own(form: Form, records: list[JsonObject]) -> str:
 
 def _lost(form: Form, records: list[JsonObject]) -> Counter[str]:
     """What another reading would not find: a table does not tell an empty text from none."""
-    told: Counter[str] = Counter()
+    remarks: Counter[str] = Counter()
     if form is Form.CSV:
         again = [piece.record for piece in csv_form.rows(csv_form.table(records))]
         for record, found in zip(records, again, strict=True):
             lost = [name for name in record if record[name] != found.get(name)]
-            told.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
-    return told
+            remarks.update(dict.fromkeys((f"{name}: a table cannot hold it as it is" for name in lost), 1))
+    return remarks
 
 
 def _carried(name: str, module: CaseFormat) -> str:

@@ -37,9 +37,9 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
 
 def to_case(record: JsonObject) -> ConvertedCase:
     """A golden. One of several turns has its scenario for input."""
-    said = record.get("input") or record.get("scenario")
+    value = record.get("input") or record.get("scenario")
     pairs = [("id", record.get("name")), ("expected_answer", record.get("expected_output"))]
-    taken = ConvertedCase(put({}, pairs) | input_of(said))
+    taken = ConvertedCase(put({}, pairs) | input_of(value))
     tools = record.get("expected_tools")
     calls = [_call(tool) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     if any(call.get("input_parameters") is not None for call in calls):
@@ -51,8 +51,8 @@ def to_case(record: JsonObject) -> ConvertedCase:
         taken.case["expected_tools"] = [call.get("name") for call in calls]
     elif names := texts_of(tools):
         taken.case["expected_tools"] = list(names)
-    told = {name for call in calls for name in call if name not in _CALL and call[name]}
-    taken.unread += [f"expected_tools {name}" for name in sorted(told)]
+    ignored = {name for call in calls for name in call if name not in _CALL and call[name]}
+    taken.unread += [f"expected_tools {name}" for name in sorted(ignored)]
     taken.case |= metadata_to(record.get(FREE))
     taken.unread += [name for name, value in record.items() if name not in _KNOWN and value not in (None, [])]
     return taken
@@ -60,10 +60,10 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 def _call(tool: JsonObject) -> JsonObject:
     """A call as it is written by hand; DeepEval itself saves other words, and what goes without saying."""
-    said: JsonObject = {_SAVED.get(name, name): value for name, value in tool.items() if value is not None}
-    if said.get("type") == "FUNCTION":
-        del said["type"]
-    return said
+    saved: JsonObject = {_SAVED.get(name, name): value for name, value in tool.items() if value is not None}
+    if saved.get("type") == "FUNCTION":
+        del saved["type"]
+    return saved
 
 
 def from_case(case: JsonObject) -> JsonObject:

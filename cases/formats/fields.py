@@ -76,8 +76,8 @@ def calls_of(case: JsonObject) -> list[JsonObject]:
 def mode_of(case: JsonObject) -> tuple[str, str]:
     """How the calls are compared, and their arguments."""
     match = case.get("match")
-    said = match if isinstance(match, dict) else {"mode": match} if isinstance(match, str) else {}
-    return str(said.get("mode", "strict")), str(said.get("args", "subset"))
+    spec = match if isinstance(match, dict) else {"mode": match} if isinstance(match, str) else {}
+    return str(spec.get("mode", "strict")), str(spec.get("args", "subset"))
 
 
 def texts_of(value: Json) -> list[str]:

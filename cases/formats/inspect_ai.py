@@ -42,8 +42,8 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 def from_case(case: JsonObject) -> JsonObject:
     """A sample; without an expected answer it has no target."""
-    said = case.get("messages") or case.get("input")
-    pairs = [("id", case.get("id")), ("input", said), ("target", case.get("expected_answer"))]
+    prompt = case.get("messages") or case.get("input")
+    pairs = [("id", case.get("id")), ("input", prompt), ("target", case.get("expected_answer"))]
     return put({}, [*pairs, ("metadata", metadata_from(case))])
 
 

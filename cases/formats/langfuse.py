@@ -76,9 +76,9 @@ def to_case(record: JsonObject) -> ConvertedCase:
 
 def from_case(case: JsonObject) -> JsonObject:
     """An item."""
-    said: Json = case.get("input")
+    prompt: Json = case.get("input")
     if case.get("messages"):
-        said = put({"messages": case["messages"]}, [("input", said)])
+        prompt = put({"messages": case["messages"]}, [("input", prompt)])
     expected: JsonObject = {
         name: case[ours] for name, ours in _EXPECTED.items() if case.get(ours) is not None
     }
@@ -87,7 +87,7 @@ def from_case(case: JsonObject) -> JsonObject:
     answer = expected["answer"] if set(expected) == {"answer"} else expected
     pairs: list[tuple[str, Json]] = [
         ("id", case.get("id")),
-        ("input", said),
+        ("input", prompt),
         ("expectedOutput", answer),
         ("metadata", metadata),
         ("sourceTraceId", trace),

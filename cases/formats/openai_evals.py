@@ -36,12 +36,12 @@ def to_case(record: JsonObject) -> ConvertedCase:
     """A sample, or an item."""
     item = record.get("item")
     sample = item if isinstance(item, dict) else record
-    said = sample.get("input", sample) if isinstance(item, dict) else record.get("input")
-    if isinstance(said, list) and len(said) == 1 and _is_plain(said[0]):
-        said = said[0]["content"]  # type: ignore[index,call-overload]
+    prompt = sample.get("input", sample) if isinstance(item, dict) else record.get("input")
+    if isinstance(prompt, list) and len(prompt) == 1 and _is_plain(prompt[0]):
+        prompt = prompt[0]["content"]  # type: ignore[index,call-overload]
     name = next((name for name in _IDEALS if sample.get(name) is not None), "ideal")
     ideal = sample.get(name)
-    taken = ConvertedCase(put({}, [("id", sample.get("id"))]) | input_of(said))
+    taken = ConvertedCase(put({}, [("id", sample.get("id"))]) | input_of(prompt))
     if isinstance(ideal, list):
         taken.unread.append("ideal with several answers")
     elif ideal is not None:
@@ -62,8 +62,8 @@ def _is_plain(message: Json) -> bool:
 
 def from_case(case: JsonObject) -> JsonObject:
     """A sample."""
-    said = case.get("messages") or [{"role": "user", "content": case.get("input")}]
-    pairs = [("id", case.get("id")), ("input", said), ("ideal", case.get("expected_answer"))]
+    prompt = case.get("messages") or [{"role": "user", "content": case.get("input")}]
+    pairs = [("id", case.get("id")), ("input", prompt), ("ideal", case.get("expected_answer"))]
     return put({}, [*pairs, ("metadata", metadata_from(case))])
 
 

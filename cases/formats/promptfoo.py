@@ -48,7 +48,7 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
         return document, []
     tests = document.get("tests") if isinstance(document, dict) else None
     if not isinstance(tests, list):
-        raise InputError("tests is no list here; name the file that holds the test cases themselves")
+        raise InputError("tests is no list here", hint="name the file that holds the test cases themselves")
     return tests, [name for name in document if name not in ("tests", "description")] if isinstance(
         document, dict
     ) else []
@@ -166,10 +166,10 @@ def _calls(case: JsonObject) -> list[Json]:
     ]
     for call in calls:
         if isinstance(call.get("args"), dict) and args != "ignore":
-            said: JsonObject = {"name": call["name"], "args": call["args"]}
+            arguments: JsonObject = {"name": call["name"], "args": call["args"]}
             if args == "exact":
-                said["mode"] = "exact"
-            made.append({"type": "trajectory:tool-args-match", "value": said})
+                arguments["mode"] = "exact"
+            made.append({"type": "trajectory:tool-args-match", "value": arguments})
     return made
 
 

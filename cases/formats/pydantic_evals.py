@@ -47,8 +47,8 @@ def records(document: Json) -> tuple[list[Json], list[str]]:
     if not isinstance(document, dict):
         return (document if isinstance(document, list) else [document]), []
     cases = document.get("cases")
-    told = [name for name, value in document.items() if name not in ("cases", "name", "$schema") and value]
-    return (cases if isinstance(cases, list) else []), told
+    ignored = [name for name, value in document.items() if name not in ("cases", "name", "$schema") and value]
+    return (cases if isinstance(cases, list) else []), ignored
 
 
 def to_case(record: JsonObject) -> ConvertedCase:
@@ -57,8 +57,8 @@ def to_case(record: JsonObject) -> ConvertedCase:
     taken = ConvertedCase(put({}, pairs) | input_of(record.get("inputs")))
     evaluators = record.get("evaluators")
     for one in evaluators if isinstance(evaluators, list) else []:
-        name, said = _spec(one)
-        if not _evaluator(name, said, taken.case):
+        name, spec = _spec(one)
+        if not _evaluator(name, spec, taken.case):
             taken.unread.append(f"evaluators {name}")
     taken.case |= metadata_to(record.get("metadata"))
     taken.unread += [name for name, value in record.items() if name not in _KNOWN and value is not None]
@@ -72,45 +72,45 @@ def _spec(one: Json) -> tuple[str, Any]:
     return str(one)[:60], None
 
 
-def _evaluator(name: str, said: Any, case: JsonObject) -> bool:
+def _evaluator(name: str, spec: Any, case: JsonObject) -> bool:
     """Take an evaluator over; False where a case has no word for it."""
-    if isinstance(said, list) and name in _LISTS:
-        said = {_LISTS[name]: said}
-    keys = set(said) if isinstance(said, dict) else set()
-    if name == "EqualsExpected" and said is None:
+    if isinstance(spec, list) and name in _LISTS:
+        spec = {_LISTS[name]: spec}
+    keys = set(spec) if isinstance(spec, dict) else set()
+    if name == "EqualsExpected" and spec is None:
         case["tolerance"] = "exact_match"
-    elif name == "LLMJudge" and (isinstance(said, str) or (keys == {"rubric"})):
-        rubric = said if isinstance(said, str) else said["rubric"]
+    elif name == "LLMJudge" and (isinstance(spec, str) or (keys == {"rubric"})):
+        rubric = spec if isinstance(spec, str) else spec["rubric"]
         case.setdefault("expected_response_traits", []).append(rubric)  # type: ignore[union-attr]
-    elif name == "MaxDuration" and _seconds(said) is not None:
-        seconds = _seconds(said) or 0
+    elif name == "MaxDuration" and _seconds(spec) is not None:
+        seconds = _seconds(spec) or 0
         case["max_latency_ms"] = int(seconds * 1000) if (seconds * 1000) % 1 == 0 else seconds * 1000
-    elif name == "ToolCorrectness" and keys == {"expected_tools", "allow_extra"} and said["allow_extra"]:
-        case["expected_tools"] = said["expected_tools"]
+    elif name == "ToolCorrectness" and keys == {"expected_tools", "allow_extra"} and spec["allow_extra"]:
+        case["expected_tools"] = spec["expected_tools"]
     elif name == "TrajectoryMatch" and keys - {"order"} == {"expected_trajectory"}:
-        case["expected_tool_calls"] = [{"name": tool} for tool in said["expected_trajectory"]]
-        mode = _MODES.get(said.get("order", "in_order"))
+        case["expected_tool_calls"] = [{"name": tool} for tool in spec["expected_trajectory"]]
+        mode = _MODES.get(spec.get("order", "in_order"))
         if mode != "strict":
             case["match"] = {"mode": mode}
     elif name == "ArgumentCorrectness" and {"tool_name", "expected_arguments"} <= keys:
-        return _arguments(said, case)
+        return _arguments(spec, case)
     else:
         return False
     return True
 
 
-def _seconds(said: Any) -> float | None:
-    found = said.get("seconds") if isinstance(said, dict) and len(said) == 1 else said
+def _seconds(spec: Any) -> float | None:
+    found = spec.get("seconds") if isinstance(spec, dict) and len(spec) == 1 else spec
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
-def _arguments(said: JsonObject, case: JsonObject) -> bool:
-    same = [call for call in calls_of(case) if call["name"] == said["tool_name"]]
-    place, mode = said.get("occurrence", 0), said.get("match_mode", "subset")
+def _arguments(spec: JsonObject, case: JsonObject) -> bool:
+    same = [call for call in calls_of(case) if call["name"] == spec["tool_name"]]
+    place, mode = spec.get("occurrence", 0), spec.get("match_mode", "subset")
     place = 0 if place == "first" else place
     if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(same):
         return False
-    same[place]["args"] = said["expected_arguments"]
+    same[place]["args"] = spec["expected_arguments"]
     if mode == "exact":
         match = case.get("match")
         case["match"] = (match if isinstance(match, dict) else {}) | {"args": "exact"}
@@ -154,10 +154,10 @@ def _calls(case: JsonObject) -> list[Json]:
     for index, call in enumerate(calls):
         if isinstance(call.get("args"), dict) and args != "ignore":
             before = sum(one["name"] == call["name"] for one in calls[:index])
-            said: JsonObject = {"tool_name": call["name"], "expected_arguments": call["args"]}
-            said |= {"match_mode": "exact"} if args == "exact" else {}
-            said |= {"occurrence": before} if before else {}
-            made.append({"ArgumentCorrectness": said})
+            spec: JsonObject = {"tool_name": call["name"], "expected_arguments": call["args"]}
+            spec |= {"match_mode": "exact"} if args == "exact" else {}
+            spec |= {"occurrence": before} if before else {}
+            made.append({"ArgumentCorrectness": spec})
     return made
 
 

@@ -97,8 +97,11 @@ class LangfuseClient:
         status = error.status_code or 0
         if status in (401, 403):
             return CredentialsError(
-                f"Langfuse refuses the keys (HTTP {status}); check LANGFUSE_PUBLIC_KEY, "
-                "LANGFUSE_SECRET_KEY, and that LANGFUSE_BASE_URL names their region"
+                f"Langfuse refuses the keys (HTTP {status})",
+                hint=(
+                    "check LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, and that LANGFUSE_BASE_URL "
+                    "names their region"
+                ),
             )
         if status < 400:
             return PushStopped("what answers there is no Langfuse; check LANGFUSE_BASE_URL")
@@ -126,7 +129,7 @@ def connect(keys: LangfuseKeys) -> Iterator[LangfuseClient]:
     server_address(keys)
     for name, key in (("LANGFUSE_PUBLIC_KEY", keys.public_key), ("LANGFUSE_SECRET_KEY", keys.secret_key)):
         if not (key.isascii() and key.isprintable()):
-            raise CredentialsError(f"{name} has characters that no key has; export it anew")
+            raise CredentialsError(f"{name} has characters that no key has", hint="export it anew")
     import httpx
     from langfuse.api import LangfuseAPI
 

@@ -296,9 +296,9 @@ def _send_scores(channel: LangfuseClient, scores: Sequence[CreateScoreRequest], 
         return
     if isinstance(answer, CreateScoreBatchResults):
         pushed.sent[SCORES] += answer.accepted
-        said = "; ".join(dict.fromkeys(error.message for error in answer.errors)) or "no reason given"
+        reasons = "; ".join(dict.fromkeys(error.message for error in answer.errors)) or "no reason given"
         if answer.rejected:
-            pushed.refused.append((f"{answer.rejected} of {len(scores)} scores", said))
+            pushed.refused.append((f"{answer.rejected} of {len(scores)} scores", reasons))
     else:
         pushed.sent[SCORES] += len(scores)
 

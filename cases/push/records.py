@@ -154,7 +154,7 @@ def trial_trace(
         "langfuse.experiment.item.expected_output": _json(row.expected_output),
         "langfuse.experiment.item.root_observation_id": root,
     }
-    told: dict[str, Json] = {
+    metadata: dict[str, Json] = {
         "run": trial.run_id,
         "item": trial.item_id,
         "lane": str(trial.lane),
@@ -167,7 +167,7 @@ def trial_trace(
         "langfuse.observation.type": "agent",
         "langfuse.observation.input": _json(row.input),
         "langfuse.observation.output": _json(trial.final_response),
-        **{f"langfuse.observation.metadata.{key}": _json(value) for key, value in told.items()},
+        **{f"langfuse.observation.metadata.{key}": _json(value) for key, value in metadata.items()},
     }
     if trial.status is not Status.OK:
         own["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
@@ -225,8 +225,8 @@ def run_scores(result: DiffResult, of: Experiment) -> Iterator[CreateScoreReques
     for name, metric in result.metrics.items():
         if metric.delta is not None:
             between = "" if metric.ci is None else f" ({metric.ci[0]:+.2f} to {metric.ci[1]:+.2f})"
-            said = f"new minus old, paired: {metric.delta:+.2f}{between}"
-            yield _score(at, f"replay_delta_{name}", metric.delta, said, experiment_id=of.id)
+            comment = f"new minus old, paired: {metric.delta:+.2f}{between}"
+            yield _score(at, f"replay_delta_{name}", metric.delta, comment, experiment_id=of.id)
 
 
 def _score(

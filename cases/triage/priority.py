@@ -142,10 +142,10 @@ def _odd(
     texts = [item.item.input for item in items]
     # All in one space, so that a word is as rare for the one as for the other.
     rows = vectors([*texts, *(case.input for case in golden), *(text for _, text in month)])
-    asked = rows[: len(texts)]
+    of_entries = rows[: len(texts)]
     cases, rest = rows[len(texts) : len(texts) + len(golden)], rows[len(texts) + len(golden) :]
     if golden:
-        known = list(nearest(asked, cases))
+        known = list(nearest(of_entries, cases))
         limit = _novel([likeness for _, likeness in known])
         for item, (place, likeness) in zip(items, known, strict=True):
             if likeness < limit:
@@ -154,7 +154,7 @@ def _odd(
                 )
     place_of = {trace_id: place for place, (trace_id, _) in enumerate(month)}
     own = [place_of.get(item.item.trace_id or "") for item in items]
-    usual = list(nearest(asked, rest, but=own)) if len(month) > 1 else []
+    usual = list(nearest(of_entries, rest, but=own)) if len(month) > 1 else []
     limit = _novel([likeness for _, likeness in usual])
     for item, (_, likeness) in zip(items, usual, strict=bool(usual)):
         if likeness < limit:

@@ -10,10 +10,21 @@ from replaydiff.diff.result import GradedTrial
 from replaydiff.replay.model import Lane
 from replaydiff.replay.tape import show_call
 from replaydiff.replay.terminal.lanes import lanes
-from replaydiff.replay.terminal.plain import one_line
-from replaydiff.replay.terminal.wrapping import wrapped
+from replaydiff.replay.terminal.plain import one_line, wrapped
 
-KEYS = "[p]romote  [e]dit or [y]aml first  [d]ismiss  [l]abel  [s]kip  [u]ndo  [q]uit"
+KEYS = "[p]romote  [e]dit or [y]aml first  [d]ismiss  [l]abel  [s]kip  [u]ndo  [?] keys  [q]uit"
+HELP = """\
+p      add a case to the golden set: whose tool calls it expects, what the response must show
+e, y   the same, after editing the case as JSON or YAML
+d      dismiss: no case is needed, with a reason
+l      label the responses of the run, for calibrating the judge
+s      skip: it comes back with `replay triage --again`
+u      undo the last decision
+t      show the next trial of both lanes
+f      show texts to their end, or shortened again
+space  scroll down; b scrolls up
+q      quit; what was decided is kept
+"""
 MOVES = "[t]rial  [f]ull texts"
 SCROLLING = "  [space] further down  [b]ack up"
 FOLDED = 6
@@ -49,8 +60,8 @@ def window(text: str, height: int, top: int) -> tuple[str, int]:
     if len(lines) <= room:
         return "\n".join([text, "", MOVES, KEYS]), 0
     top = max(0, min(top, len(lines) - room))
-    told = f"{MOVES}{SCROLLING}  ({min(top + room, len(lines))} of {len(lines)} lines)"
-    return "\n".join([*lines[top : top + room], "", told, KEYS]), top
+    footer = f"{MOVES}{SCROLLING}  ({min(top + room, len(lines))} of {len(lines)} lines)"
+    return "\n".join([*lines[top : top + room], "", footer, KEYS]), top
 
 
 def _lanes(entry: Entry, width: int, trial: int, limit: int | None) -> Iterator[str]:
@@ -73,8 +84,10 @@ def _grades(lane: Lane, graded: GradedTrial, width: int, limit: int | None) -> I
     for name, grade in graded.grades.items():
         score = grade.state.value if grade.score is None else f"{grade.score:.2f}"
         votes = ", ".join("-" if vote.score is None else f"{vote.score:.2f}" for vote in grade.votes)
-        said = f"{name} {score}" + (f" (votes {votes})" if len(grade.votes) > 1 else "")
-        yield from _labelled(str(lane), f"{said}: {grade.reason}" if grade.reason else said, width, limit)
+        summary = f"{name} {score}" + (f" (votes {votes})" if len(grade.votes) > 1 else "")
+        yield from _labelled(
+            str(lane), f"{summary}: {grade.reason}" if grade.reason else summary, width, limit
+        )
 
 
 def _labelled(label: str, text: str, width: int, limit: int | None) -> Iterator[str]:

@@ -8,8 +8,9 @@ Triage at a terminal: one entry at a time, one key for each decision.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -20,8 +21,9 @@ from replaydiff.cases.similarity import DuplicateError
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.cases.triage.priority import Entry
 from replaydiff.cases.triage.queue import Queue
-from replaydiff.cases.triage.screen import page, window
+from replaydiff.cases.triage.screen import HELP, page, window
 from replaydiff.diff.judge import labels
+from replaydiff.diff.result import ItemVerdict
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.model import Action, Case, Lane, Trial
@@ -32,22 +34,22 @@ from replaydiff.replay.terminal.plain import one_line
 from replaydiff.replay.terminal.table import show, terminal_width
 
 
-def label_blind(settings: Settings, desk: Decisions, run_id: str) -> int | None:
+def label_blind(settings: Settings, decisions: Decisions, run_id: str) -> int | None:
     """Have the person label the run's sheet until they stop; how many responses have no label then.
 
     None where no judge graded the run, so that there is nothing to calibrate.
     """
     from replaydiff.diff.judge.labelling import LabellingSession
 
-    sheet = _label_sheet(settings, desk, run_id)
+    sheet = _label_sheet(settings, decisions, run_id)
     return None if sheet is None else LabellingSession(sheet).run()
 
 
-def _label_sheet(settings: Settings, desk: Decisions, run_id: str) -> Path | None:
-    path = labels.own_sheet(settings, run_id, desk.person)
+def _label_sheet(settings: Settings, decisions: Decisions, run_id: str) -> Path | None:
+    path = labels.own_sheet(settings, run_id, decisions.person)
     if not path.exists():
         try:
-            with open_store(desk.store, read_only=True) as con:
+            with open_store(decisions.store, read_only=True) as con:
                 drawn = labels.draw_sheet(con, settings, run_id)
         except InputError:
             return None
@@ -55,7 +57,10 @@ def _label_sheet(settings: Settings, desk: Decisions, run_id: str) -> Path | Non
     return path
 
 
-_EXPECT = {"r": RECORDING, "o": "old", "n": "new"}
+T = TypeVar("T")
+_EXPECT = {RECORDING: "[r]ecording", str(Lane.OLD): "[o]ld", str(Lane.NEW): "[n]ew"}
+"""Whose tool calls a case may expect → how a dialog offers it, the key in brackets."""
+_CANCEL = ("", "c", "q", "\x1b", "\x04")
 _LABELS = {"1": 1, "2": 2, "3": 3}
 _DRAFT = "?"
 """Typed for a trait: the judge's model drafts some."""
@@ -64,11 +69,11 @@ _DRAFT = "?"
 class Session:
     """A person going through a queue; `run` ends with the last entry or with q."""
 
-    def __init__(self, queue: Queue, desk: Decisions, settings: Settings) -> None:
+    def __init__(self, queue: Queue, decisions: Decisions, settings: Settings) -> None:
         self._settings = settings
         self._run = queue.result.run
         self._entries = list(queue.entries)
-        self._desk = desk
+        self._decisions = decisions
         self._place = 0
         self._trial, self._full, self._top = 0, False, 0
         self._decided: list[int] = []
@@ -85,6 +90,7 @@ class Session:
             "s": self._skip,
             "t": self._next_trial,
             "f": self._show_all,
+            "?": self._help,
             "u": self._undo,
             " ": lambda: self._scroll(1),
             "b": lambda: self._scroll(-1),
@@ -96,6 +102,7 @@ class Session:
                 break
             action = keys.get(key)
             if action is None:
+                click.echo("? shows the keys")
                 continue
             try:
                 action()
@@ -151,19 +158,19 @@ class Session:
 
     def _proposed(self) -> Case | None:
         """The case as it would be; None where the person thought better of it."""
-        likely = better(self._entry.item)
-        click.echo(f"expect what the [r]ecording did, the [o]ld, the [n]ew? Enter: {likely}; [c]ancel")
-        key = read_key()
-        expect = likely if key in ("\r", "\n") else _EXPECT.get(key)
+        item, likely = self._entry.item, better(self._entry.item)
+        offered = {name: text for name, text in _EXPECT.items() if name == RECORDING or _has(item, name)}
+        keys = {text[1]: name for name, text in offered.items()} | dict.fromkeys("\r\n", likely)
+        click.echo(f"expect the tool calls of {', '.join(offered.values())}; Enter: {likely}; [c]ancel")
+        expect = _choice(keys)
         if expect is None:
             click.echo("nothing was added")
             return None
-        item = self._entry.item
         trials = tuple(graded.trial for lane in item.lanes.values() for graded in lane)
         return propose(
             item.item,
-            case_id=free_id(self._desk.golden, item.item.id),
-            reviewer=self._desk.person,
+            case_id=free_id(self._decisions.golden, item.item.id),
+            reviewer=self._decisions.person,
             at=utc_now(),
             run=self._run,
             trials=trials,
@@ -174,10 +181,10 @@ class Session:
     def _traits(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
         """What the response must show, as the person says it or accepts it."""
         drafting = f"; {_DRAFT}: draft some" if self._settings.judge.model else ""
-        asked, traits = f"what must the response show (Enter: no more than that{drafting})", []
-        while trait := click.prompt(asked, default="", show_default=False).strip():
+        question, traits = f"what must the response show (Enter: no more than that{drafting})", []
+        while trait := click.prompt(question, default="", show_default=False).strip():
             traits += self._accepted(trials, expect) if trait == _DRAFT and drafting else [trait]
-            asked = f"what else must it show (Enter: nothing{drafting})"
+            question = f"what else must it show (Enter: nothing{drafting})"
         return traits
 
     def _accepted(self, trials: tuple[Trial, ...], expect: str) -> list[str]:
@@ -198,13 +205,13 @@ class Session:
     def _add(self, case: Case) -> None:
         item = self._entry.item.item
         try:
-            self._desk.promote([(item, case)])
+            self._decisions.promote([(item, case)])
         except DuplicateError as error:
             click.echo(error.reason)
             if not click.confirm("add it all the same?", default=False):
                 click.echo("nothing was added")
                 return
-            self._desk.promote([(item, case)], force=True)
+            self._decisions.promote([(item, case)], force=True)
         self._on()
 
     def _dismiss(self) -> None:
@@ -218,11 +225,11 @@ class Session:
         items = [entry.item.item]
         if entry.alike and click.confirm(f"the {len(entry.alike)} alike too?", default=False):
             items += [item.item for item in entry.alike]
-        self._desk.dismiss(items, self._run.id, reason)
+        self._decisions.dismiss(items, self._run.id, reason)
         self._on()
 
     def _label(self) -> None:
-        left = label_blind(self._settings, self._desk, self._run.id)
+        left = label_blind(self._settings, self._decisions, self._run.id)
         if left is not None:
             self._show()
             click.echo(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
@@ -231,16 +238,20 @@ class Session:
         if not trials:
             click.echo("there is no new lane to label")
             return
-        click.echo("how good is the new lane's answer: [1] poor, [2] fair, [3] good?")
-        label = _LABELS.get(read_key())
+        click.echo("how good is the new lane's answer: [1] poor, [2] fair, [3] good; [c]ancel")
+        label = _choice(_LABELS)
         if label is None:
             click.echo("no label was kept")
             return
-        self._desk.label(self._entry.item.item, self._run.id, label)
+        self._decisions.label(self._entry.item.item, self._run.id, label)
         click.echo(f"labelled {label}")
 
+    def _help(self) -> None:
+        click.clear()
+        show(HELP)
+
     def _skip(self) -> None:
-        self._desk.skip(self._entry.item.item, self._run.id)
+        self._decisions.skip(self._entry.item.item, self._run.id)
         self._on()
 
     def _next_trial(self) -> None:
@@ -252,7 +263,7 @@ class Session:
         self._show()
 
     def _undo(self) -> None:
-        taken = self._desk.undo()
+        taken = self._decisions.undo()
         if taken is None or not self._decided:
             click.echo("there is nothing to undo")
             return
@@ -262,7 +273,7 @@ class Session:
 
     def _close(self) -> None:
         counts = dict.fromkeys((Action.PROMOTE, Action.DISMISS, Action.SKIP, Action.LABEL), 0)
-        for decision, _ in self._desk.done:
+        for decision, _ in self._decisions.done:
             counts[decision.action] += 1
         words = {
             Action.PROMOTE: "promoted",
@@ -275,7 +286,19 @@ class Session:
         if left:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:
-            click.echo(f"next: git diff {self._desk.golden}, then replay check")
+            click.echo(f"next: git diff {self._decisions.golden}, then replay check")
+
+
+def _choice(keys: Mapping[str, T]) -> T | None:
+    """Return what the next of these keys stands for; None where the person cancels. Other keys do nothing."""
+    while (key := read_key()) not in keys:
+        if key in _CANCEL:
+            return None
+    return keys[key]
+
+
+def _has(item: ItemVerdict, lane: str) -> bool:
+    return any(str(name) == lane and trials for name, trials in item.lanes.items())
 
 
 def _height() -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from replaydiff.diff.graders import quality
-from replaydiff.diff.graders.arguments import canonical, merge_rules
+from replaydiff.diff.graders.arguments import ANY, canonical, merge_rules
 from replaydiff.diff.graders.base import Grader, abstained, scored
 from replaydiff.diff.graders.matching import can_still_match, match
 from replaydiff.replay.model import ExpectedCall, Grade, Item, Match, Status, ToolCall, ToolMatch, Trial
@@ -98,6 +98,17 @@ def _tools(said: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str,
         if (merged := merge_rules(tools.get(name), tool.match)) is not None:
             tools[name] = merged
     return tools
+
+
+def ignores(tool: str, argument: str, settings: Settings) -> bool:
+    """Whether a tool's argument never counts against a recording, whatever its value."""
+    if argument in settings.agent.ignore_args or argument in _ignored_by_tool(settings).get(tool, ()):
+        return True
+    rules = _tools(settings.match.tools, settings)
+    merged = merge_rules(rules.get(tool), rules.get(ANY))
+    if merged is None:
+        return settings.match.args == "ignore"
+    return (merged.args or settings.match.args) == "ignore" or merged.paths.get(argument) == "ignore"
 
 
 def _ignored_by_tool(settings: Settings) -> Mapping[str, Sequence[str]]:

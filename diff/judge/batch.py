@@ -305,19 +305,21 @@ class _BatchFetch:
         return (batch.judge, named[2], index), PricedVote(vote=vote, cost_usd=cost)
 
     def _keep(self, batch: SentBatch, answers: Sequence[tuple[Key, PricedVote]]) -> None:
-        standing = [
+        kept_votes = [
             KeptVote(judge=key[0], material=key[1], vote=cast.vote, cost_usd=cast.cost_usd)
             for key, cast in answers
             if cast.vote.state in CAST_STATES
         ]
         with open_store(self._store) as con, transaction(con):
-            write_votes(con, standing, utc_now())
+            write_votes(con, kept_votes, utc_now())
             drop_batch(con, batch.mark)
         self._fetched.answers.update(answers)
         self._sent.update(key for key, _ in answers)
         failed = Counter(cast.vote.state.value for _, cast in answers if cast.vote.state not in CAST_STATES)
-        told = "".join(f", {count} {state}" for state, count in failed.items())
-        self._say(f"the judge's batch has answered {len(standing):,} of {batch.requests:,} questions{told}")
+        failures = "".join(f", {count} {state}" for state, count in failed.items())
+        self._say(
+            f"the judge's batch has answered {len(kept_votes):,} of {batch.requests:,} questions{failures}"
+        )
 
 
 def _ids(con: DuckDBPyConnection, judge: Judge) -> set[str | None]:

@@ -3,7 +3,7 @@
 Filled sheets give a calibration. A row's key names run, item, lane and trial, so sheets find their runs by
 themselves; those of several runs count together where one judge graded them. Where people label a row
 differently the majority counts; without one the row is left out of the comparison with the judge and counts
-between the people alone.
+between the people only.
 
 A judge may gate where at least `[gate] labels` labels say so, in the old lane and in the new one each: the
 one-sided lower 95 % bound (Wilson) of its agreement reaches `[gate] agreement` and lies above what a judge
@@ -36,7 +36,7 @@ from replaydiff.diff.judge.labels import JudgedResponse
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import GradedTrial, LabelEvidence
-from replaydiff.diff.statistics.agreement import Agreement, agreement
+from replaydiff.diff.statistics.agreement import Agreement, agreement, labels_needed
 from replaydiff.diff.statistics.prediction_powered import Judged, Labelled, corrected_change
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Grade, JsonObject, Lane
@@ -57,7 +57,7 @@ class JudgeStatus:
     """What a judge's figures are worth."""
 
     may_gate: bool = False
-    complaint: str | None = None
+    refusal: str | None = None
     """Why it may not decide, in a sentence."""
     document: JsonObject | None = field(default=None)
     """The calibration as reports show it; None where none speaks for these grades."""
@@ -123,28 +123,26 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
     if grade is None or path is None or not path.is_file():
         others = any(folder.glob("*.json"))
         why = "no calibration" + (", only that of another model, prompt or rubric" if others else "")
-        return JudgeStatus(
-            complaint=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate"
-        )
+        return JudgeStatus(refusal=f"the judge is uncalibrated ({why} in {folder}): its figures do not gate")
     found = _read(path)
     if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
         return JudgeStatus(
-            complaint=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
+            refusal=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
             "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
     document["pairs"] = len(found.pairs)
     graded = {_side(lane) for (_, lane, _), grades in stored.by_trial.items() if JUDGE in grades}
-    complaint = gate_complaint(found.labels, found.lanes, sorted(graded), settings.gate)
+    refusal = gate_refusal(found.labels, found.lanes, sorted(graded), settings.gate)
     return JudgeStatus(
-        may_gate=complaint is None,
-        complaint=complaint and f"{complaint}: the judge's figures do not gate",
+        may_gate=refusal is None,
+        refusal=refusal and f"{refusal}: the judge's figures do not gate",
         document=document,
         pairs=found.pairs,
     )
 
 
-def gate_complaint(
+def gate_refusal(
     total: int, lanes: Mapping[str, LaneAgreement], needed: Sequence[str], gate: GateSection
 ) -> str | None:
     """Return why labels do not let a judge gate, in a clause; None where they do.
@@ -158,21 +156,31 @@ def gate_complaint(
     if total < gate.labels:
         return f"the judge has {total} hand labels, and it takes {gate.labels}"
     for lane in needed:
-        found = lanes.get(lane)
-        if found is None:
+        if lane not in lanes:
             return f"no answer of lane {lane} has a hand label; label pairs with `replay calibrate`"
+    for lane in sorted(needed, key=lambda lane: lanes[lane].agreement_low):
+        found = lanes[lane]
         at_least = (
             f"in lane {lane} the judge agrees with {found.agreement:.0%} of {found.labels} labels, that is "
             f"with at least {found.agreement_low:.0%} at 95 % confidence"
         )
         if found.agreement_low < gate.agreement:
-            return f"{at_least}, and it takes {gate.agreement:.0%}"
+            return f"{at_least}, and it takes {gate.agreement:.0%}{_enough(found, gate.agreement)}"
         if found.agreement_low <= found.constant:
-            return f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
+            return (
+                f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
+                f"{_enough(found, found.constant)}"
+            )
         if found.kappa_low is None or found.kappa_low <= LEAST_KAPPA:
             low = "not defined" if found.kappa_low is None else f"at least {found.kappa_low:.2f}"
             return f"in lane {lane} the judge's kappa is {low}, and it takes more than {LEAST_KAPPA:g}"
     return None
+
+
+def _enough(found: LaneAgreement, bound: float) -> str:
+    """With how many labels of the lane the same agreement would do; empty where it never would."""
+    needed = labels_needed(found.agreement, max(bound, found.constant))
+    return "" if needed is None else f" (with this agreement {needed} labels of the lane would do)"
 
 
 def corrected_by_labels(comparison: Comparison, status: JudgeStatus) -> LabelEvidence | None:

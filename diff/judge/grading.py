@@ -28,7 +28,7 @@ from replaydiff.diff.judge.questions import GradingTask
 from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, tally
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.event_loop import run_sync
-from replaydiff.replay.llm.budget import Budget
+from replaydiff.replay.llm.backoff import Budget
 from replaydiff.replay.model import Grade, GradeState, Item, Status, Vote
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.grades import write_grades
@@ -147,13 +147,13 @@ class _GradingRun:
                 answers=self._batch.answers,
                 budget=self._budget,
             )
-            panel, comparing = VoteCollector(self._judge, asking), PairComparer(self._judge, asking)
+            collector, comparing = VoteCollector(self._judge, asking), PairComparer(self._judge, asking)
             to_grade = itertools.chain([first] if first else [], tasks)
             to_compare = itertools.chain([first_pair] if first_pair else [], waiting)
             try:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(self._judge.concurrency):
-                        group.create_task(self._work(panel, to_grade, comparing, to_compare))
+                        group.create_task(self._work(collector, to_grade, comparing, to_compare))
             except BaseExceptionGroup as failures:
                 raise _first_error(failures) from None
             finally:
@@ -161,10 +161,10 @@ class _GradingRun:
         return self._report
 
     def _warnings(self) -> tuple[str, ...]:
-        kin = self_preference_warning(
+        warning = self_preference_warning(
             self._judge.model, [version.model for version in self._run.lanes.values()]
         )
-        return (*self._judge.notes, *([kin] if kin else []))
+        return (*self._judge.notes, *([warning] if warning else []))
 
     def _tasks(self) -> Iterator[GradingTask]:
         """What is to be graded, in the order of the items; the rest is counted."""
@@ -180,19 +180,19 @@ class _GradingRun:
 
     async def _work(
         self,
-        panel: VoteCollector,
+        collector: VoteCollector,
         tasks: Iterator[GradingTask],
         comparing: PairComparer,
         waiting: Iterator[Pair],
     ) -> None:
         for task in tasks:
-            self._keep(task, await panel.vote(task.text, task.have))
+            self._keep(task, await collector.vote(task.text, task.have))
             self._advance()
             self._write_in_time()
         for pair in waiting:
-            grades, asked, cost = await comparing.compare(pair)
+            grades, requested, cost = await comparing.compare(pair)
             self._unwritten += grades
-            self._report.calls += asked
+            self._report.calls += requested
             self._report.pairs += bool(grades)
             self._report.left += not grades
             self._pay(cost)
@@ -210,16 +210,16 @@ class _GradingRun:
         failed = next((vote for vote in votes if vote.state in FAILED), None)
         self._report.first_failure = self._report.first_failure or (failed.reason if failed else None)
 
-    def _keep(self, task: GradingTask, ballot: TrialVotes) -> None:
+    def _keep(self, task: GradingTask, collected: TrialVotes) -> None:
         report = self._report
-        report.calls += ballot.asked
-        report.shared += ballot.shared
-        self._pay(ballot.cost_usd)
-        self._note_failure(ballot.votes)
-        report.left += len(ballot.votes) < self._judge.votes
-        if len(ballot.votes) == len(task.have):
+        report.calls += collected.requested
+        report.shared += collected.shared
+        self._pay(collected.cost_usd)
+        self._note_failure(collected.votes)
+        report.left += len(collected.votes) < self._judge.votes
+        if len(collected.votes) == len(task.have):
             return
-        result = tally(ballot.votes, self._judge.votes, _pass_mark(task.item))
+        result = tally(collected.votes, self._judge.votes, _pass_mark(task.item))
         report.graded += 1
         report.states[result.state] += 1
         judge = self._judge
@@ -241,8 +241,8 @@ class _GradingRun:
                     "rubric_hash": judge.id.rubric_hash,
                     "spread": result.spread,
                 },
-                votes=ballot.votes,
-                cost_usd=_add_costs(task.paid_usd, ballot.cost_usd),
+                votes=collected.votes,
+                cost_usd=_add_costs(task.paid_usd, collected.cost_usd),
             )
         )
 

@@ -200,9 +200,9 @@ def model_family(model: str) -> str | None:
 
 
 def self_preference_warning(judge: str, candidates: Iterable[str | None]) -> str | None:
-    """A sentence where the judge is of the family of a model it judges; None where no kinship is known."""
-    kin = model_family(judge)
-    related = sorted({model for model in candidates if model and kin and model_family(model) == kin})
+    """A sentence where the judge is of the family of a model it judges; None where no such model is known."""
+    family = model_family(judge)
+    related = sorted({model for model in candidates if model and family and model_family(model) == family})
     if not related:
         return None
     if judge in related:
@@ -211,6 +211,6 @@ def self_preference_warning(judge: str, candidates: Iterable[str | None]) -> str
             "best of another family"
         )
     return (
-        f"the judge {judge} and {', '.join(related)} are of one family ({kin}): models favour the answers of "
-        "their kin; check the judge against hand labels"
+        f"the judge {judge} and {', '.join(related)} are of one family ({family}): models favour answers of "
+        "their own family; check the judge against hand labels"
     )

@@ -11,9 +11,8 @@ from replaydiff.diff.judge import labels
 from replaydiff.diff.judge.labels import LabelRow
 from replaydiff.diff.judge.prompt import POINTS
 from replaydiff.replay.terminal.keys import read_key
-from replaydiff.replay.terminal.plain import one_line
+from replaydiff.replay.terminal.plain import one_line, wrapped
 from replaydiff.replay.terminal.table import show, terminal_width
-from replaydiff.replay.terminal.wrapping import wrapped
 
 KEYS = "[1] poor [2] fair [3] good  [s]kip [n]ote [f]ull [u]ndo [q]uit"
 FOLDED = 10
@@ -25,7 +24,7 @@ class LabellingSession:
     """A person going through a sheet; `run` ends with the last row or with q."""
 
     def __init__(self, path: Path, rubric: str | None = None) -> None:
-        """A booth over the sheet at `path`, which is written at every label.
+        """Label the sheet at `path`, which is written at every label.
 
         `rubric` names the file to label by; None: the built-in one.
         """
@@ -95,7 +94,7 @@ class LabellingSession:
 
 
 def page(row: LabelRow, head: str, *, full: bool = False) -> Iterator[str]:
-    """The lines of one response: what was said and done, and what to hold it against, and no score."""
+    """Yield the lines of one response: conversation, calls, answer, what was expected, and no score."""
     width = terminal_width()
     yield one_line(head, width)
     parts = {

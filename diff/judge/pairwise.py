@@ -100,7 +100,7 @@ class Pair:
 
 
 def pairs(
-    con: DuckDBPyConnection, run: RunRecord, judge: str, standing: tuple[GradeState, ...]
+    con: DuckDBPyConnection, run: RunRecord, judge: str, kept_states: tuple[GradeState, ...]
 ) -> Iterator[Pair]:
     """The pairs that the judge of this version has not compared in both orders, in the order of the items."""
     candidates = [lane for lane in run.lanes if lane.is_new]
@@ -108,7 +108,7 @@ def pairs(
         return
     earlier = {
         (grade.item_id, grade.lane, grade.trial): tuple(
-            vote for vote in grade.votes if vote.state in standing
+            vote for vote in grade.votes if vote.state in kept_states
         )
         for grade in iter_grades(con, run.id)
         if (grade.grader, grade.grader_version) == (PAIRWISE, judge) and grade.lane.is_new
@@ -138,7 +138,7 @@ class PairComparer:
 
     def __init__(self, judge: Judge, asking: VoteSource) -> None:
         """A comparison by `judge`, whose votes come from `asking`."""
-        self._asked, self._judge, self._asking = judge, judge.pairwise_id, asking
+        self._grader, self._judge, self._asking = judge, judge.pairwise_id, asking
 
     async def compare(self, pair: Pair) -> tuple[tuple[Grade, ...], int, float | None]:
         """The grades of both trials, how many votes were asked for, and what they cost (None: not known).
@@ -151,20 +151,20 @@ class PairComparer:
         if pair.same:
             tie = tuple(Vote(index=index, state=GradeState.SCORED, score=TIE) for index in range(2))
             return self._grades(pair, tie, 0.0, "the same calls and response, word for word"), 0, 0.0
-        said = [
+        received = [
             done
             for index in missing_indices(pair.have, ORDERS)
             if (done := await self._vote(pair.text(index), index)) is not None
         ]
-        if not said:
+        if not received:
             return (), 0, 0.0
-        costs = [done.priced.cost_usd for done in said]
+        costs = [done.priced.cost_usd for done in received]
         cost = None if None in costs else sum(cost for cost in costs if cost)
-        both = sorted((*pair.have, *(done.priced.vote for done in said)), key=lambda vote: vote.index)
-        return self._grades(pair, tuple(both), cost, None), sum(done.new for done in said), cost
+        both = sorted((*pair.have, *(done.priced.vote for done in received)), key=lambda vote: vote.index)
+        return self._grades(pair, tuple(both), cost, None), sum(done.new for done in received), cost
 
     async def _vote(self, text: str, index: int) -> ReceivedVote | None:
-        question = request(self._asked, text)
+        question = request(self._grader, text)
         return await self._asking.vote(grader_version(self._judge), question, text, index, read)
 
     def _grades(

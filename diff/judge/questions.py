@@ -96,12 +96,12 @@ def questions(
     con: DuckDBPyConnection, run: RunRecord, judge: Judge, known: Mapping[Key, object]
 ) -> Iterator[Question]:
     """The questions to ask about a run, each once, but for those whose vote is known."""
-    asked: set[Key] = set()
+    requested: set[Key] = set()
 
     def fresh(question: Question) -> bool:
-        if question.key in known or question.key in asked:
+        if question.key in known or question.key in requested:
             return False
-        asked.add(question.key)
+        requested.add(question.key)
         return True
 
     yield from filter(fresh, _about_trials(con, run, judge))
@@ -156,9 +156,9 @@ class Estimate:
 
 def estimate(con: DuckDBPyConnection, run_id: str, judge: Judge) -> Estimate:
     """What it takes to grade a run completely, votes that are known left out."""
-    asked = questions(con, get_run(con, run_id), judge, known_votes(con, judge))
+    requested = questions(con, get_run(con, run_id), judge, known_votes(con, judge))
     votes, cost = 0, judge.price(Usage())
-    for question in asked:
+    for question in requested:
         votes += 1
         one = _price(judge, question.request, BYTES_A_TOKEN, USUAL_ANSWER)
         cost = None if cost is None or one is None else cost + one

@@ -28,8 +28,8 @@ from typing import Any
 from replaydiff.diff.judge import prompt
 from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.prompt import PASS, POINTS
+from replaydiff.replay.llm.backoff import Budget
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
-from replaydiff.replay.llm.budget import Budget
 from replaydiff.replay.model import GradeState, Message, Vote
 from replaydiff.replay.store.votes import KeptVote
 
@@ -81,10 +81,10 @@ async def request_vote(
     return PricedVote(vote=(reading or read)(reply, index), cost_usd=cost)
 
 
-def tally(votes: Sequence[Vote], asked: int, mark: float = PASS / POINTS[-1]) -> Tally:
+def tally(votes: Sequence[Vote], requested: int, mark: float = PASS / POINTS[-1]) -> Tally:
     """Make one grade of the votes; `asked` is how many there should be, `mark` the score that passes."""
     scored = [vote for vote in votes if vote.score is not None]
-    if 2 * len(scored) > asked:
+    if 2 * len(scored) > requested:
         scores = [vote.score for vote in scored if vote.score is not None]
         mean = math.fsum(scores) / len(scores)
         nearest = min(scored, key=lambda vote: (abs((vote.score or 0.0) - mean), vote.score))
@@ -99,8 +99,8 @@ def tally(votes: Sequence[Vote], asked: int, mark: float = PASS / POINTS[-1]) ->
     states = Counter(vote.state for vote in failed)
     state = next(iter(states)) if len(states) == 1 and not scored else GradeState.ABSTAINED
     reason = next((vote.reason for vote in failed if vote.reason), None)
-    if len(scored) or len(votes) < asked:
-        reason = f"only {len(scored)} of {asked} votes have a score" + (f": {reason}" if reason else "")
+    if len(scored) or len(votes) < requested:
+        reason = f"only {len(scored)} of {requested} votes have a score" + (f": {reason}" if reason else "")
     return Tally(state=state, score=None, passed=None, reason=reason, spread=None)
 
 
@@ -227,7 +227,7 @@ class TrialVotes:
 
     votes: tuple[Vote, ...]
     """By index."""
-    asked: int
+    requested: int
     """How many were asked for now, for this response."""
     cost_usd: float | None
     """Of those; None where the model's price is not known."""
@@ -256,16 +256,16 @@ class VoteCollector:
     """Asks one judge for votes. For one event loop."""
 
     def __init__(self, judge: Judge, asking: VoteSource) -> None:
-        """A panel of `judge`, whose votes come from `asking`."""
+        """Collect votes of `judge`; they come from `asking`."""
         self._judge, self._asking = judge, asking
-        self._seats = asyncio.Semaphore(judge.concurrency)
+        self._slots = asyncio.Semaphore(judge.concurrency)
         self._blank = request(judge, "")
         self._same: dict[str, asyncio.Future[TrialVotes]] = {}
 
     async def vote(self, text: str, have: tuple[Vote, ...] = ()) -> TrialVotes:
         """The votes on the material of a user prompt; those in `have` stand and are not asked for again.
 
-        There are fewer than the panel's size where no more may be asked for.
+        There are fewer than the judge's `votes` where no more may be asked for.
 
         Raises:
             ReplayError: no call can succeed.
@@ -274,32 +274,34 @@ class VoteCollector:
             return await self._ask(text, have)
         key = material(text)
         if key in self._same:
-            return replace(await self._same[key], asked=0, cost_usd=0.0, shared=True)
+            return replace(await self._same[key], requested=0, cost_usd=0.0, shared=True)
         first: asyncio.Future[TrialVotes] = asyncio.get_running_loop().create_future()
         self._same[key] = first
         try:
-            ballot = await self._ask(text, ())
+            collected = await self._ask(text, ())
         except BaseException:
             first.cancel()
             raise
-        first.set_result(ballot)
-        return ballot
+        first.set_result(collected)
+        return collected
 
     async def _ask(self, text: str, have: tuple[Vote, ...]) -> TrialVotes:
         async with asyncio.TaskGroup() as group:
-            asked = [
+            requested = [
                 group.create_task(self._cast(text, index))
                 for index in missing_indices(have, self._judge.votes)
             ]
-        said = [done for task in asked if (done := task.result()) is not None]
-        costs = [done.priced.cost_usd for done in said]
+        received = [done for task in requested if (done := task.result()) is not None]
+        costs = [done.priced.cost_usd for done in received]
         return TrialVotes(
-            votes=tuple(sorted((*have, *(done.priced.vote for done in said)), key=lambda vote: vote.index)),
-            asked=sum(done.new for done in said),
+            votes=tuple(
+                sorted((*have, *(done.priced.vote for done in received)), key=lambda vote: vote.index)
+            ),
+            requested=sum(done.new for done in received),
             cost_usd=None if None in costs else sum(cost for cost in costs if cost),
         )
 
     async def _cast(self, text: str, index: int) -> ReceivedVote | None:
         question = replace(self._blank, messages=(Message(role="user", text=text),))
-        async with self._seats:
+        async with self._slots:
             return await self._asking.vote(self._judge.version, question, text, index)

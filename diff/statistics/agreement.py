@@ -73,6 +73,17 @@ def wilson_low(hits: int, total: int, *, level: float = LEVEL) -> float:
     return max(0.0, (share + z2 / (2 * total) - spread) / (1 + z2 / total))
 
 
+def labels_needed(share: float, bound: float, *, level: float = LEVEL) -> int | None:
+    """Return from how many labels on `wilson_low` of this share reaches a bound; None where it never does.
+
+    n = z²·b(1 − b)/(p̂ − b)², the sample size of the score test that Wilson's interval inverts.
+    """
+    if share <= bound:
+        return None
+    z2 = float(ndtri(level)) ** 2
+    return max(1, math.ceil(z2 * bound * (1 - bound) / (share - bound) ** 2))
+
+
 def weighted_kappa(tables: np.ndarray) -> np.ndarray:
     """Return κ_w = 1 − Σ w·o / Σ w·e of each table, with w_ij = |i − j| / (k − 1).
 

@@ -7,7 +7,9 @@ than in the other its change is biased, however many items it graded; the labell
 
 It is unbiased for every λ. λ = Cov(label, judge) / (Var(judge, pairs) + n/N · Var(judge, others)) makes its
 variance smallest, for n pairs and N other items, and is 0 for a judge that knows nothing: then the labels
-decide (Angelopoulos, Duchi & Zrnic 2023, "PPI++", arXiv 2311.01453, §6; clipped to 0..1).
+decide (Angelopoulos, Duchi & Zrnic 2023, "PPI++", arXiv 2311.01453, §6; clipped to 0..1). Each pair's λ is
+learnt from the other pairs: learnt from the pair itself it is smaller where the pairs happen to show no loss,
+which biases a loss towards 0 (cross-fitting; Zrnic & Candès 2024, arXiv 2309.16598).
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Corrected:
     """The interval's ends."""
     pairs: int
     tuning: float
-    """λ: 1 takes the judge in full, 0 leaves it out."""
+    """λ, the mean over the pairs: 1 takes the judge in full, 0 leaves it out."""
 
 
 def corrected_change(
@@ -84,17 +86,20 @@ def corrected_change(
         reach: the largest change an item can show.
         seed: of the bootstrap.
     """
-    labelled = _Grouped.of([(one.label, one.judge, one.weight, one.cluster) for one in pairs])
-    others = _Grouped.of([(one.change, one.change, one.weight, one.cluster) for one in judged])
+    labelled = Grouped.of([(one.label, one.judge, one.weight, one.cluster) for one in pairs])
+    others = Grouped.of([(one.change, one.change, one.weight, one.cluster) for one in judged])
     if len(labelled.sizes) < 2:
         return None
-    if not len(others.sizes):
-        tuning = 0.0
-    elif tuning is None:
-        tuning = _tuning(labelled, others)
-    errors = labelled.first - tuning * labelled.second
-    delta = float(errors.sum() / labelled.sizes.sum())
     count = len(labelled.sizes)
+    if not len(others.sizes):
+        factors = np.zeros(count)
+    elif tuning is None:
+        factors = np.array([tuning_factor(labelled.without(place), others) for place in range(count)])
+    else:
+        factors = np.full(count, tuning)
+    tuning = float(np.sum(factors * labelled.sizes) / labelled.sizes.sum())
+    errors = labelled.first - factors * labelled.second
+    delta = float(errors.sum() / labelled.sizes.sum())
     wide = float(stdtrit(count - 1, (1 + confidence) / 2)) * math.sqrt(count / (count - 1))
     rng = np.random.default_rng(seed)
     means = _bootstrap(rng, errors, labelled.sizes, unseen=1.0, reach=reach)
@@ -107,7 +112,7 @@ def corrected_change(
 
 
 @dataclass(frozen=True, slots=True)
-class _Grouped:
+class Grouped:
     """Weighted sums of two values by cluster, with the clusters' weights."""
 
     first: np.ndarray
@@ -115,7 +120,7 @@ class _Grouped:
     sizes: np.ndarray
 
     @classmethod
-    def of(cls, rows: Sequence[tuple[float, float, float, Hashable]]) -> _Grouped:
+    def of(cls, rows: Sequence[tuple[float, float, float, Hashable]]) -> Grouped:
         """Group rows of two values, weight and cluster."""
         total = math.fsum(weight for _, _, weight, _ in rows)
         scale = len(rows) / total if total > 0 else 0.0
@@ -128,8 +133,12 @@ class _Grouped:
         table = np.array([*groups.values()], dtype=float).reshape(-1, 3)
         return cls(table[:, 0], table[:, 1], table[:, 2])
 
+    def without(self, place: int) -> Grouped:
+        """Return all clusters but one."""
+        return Grouped(*(np.delete(part, place) for part in (self.first, self.second, self.sizes)))
 
-def _tuning(labelled: _Grouped, others: _Grouped) -> float:
+
+def tuning_factor(labelled: Grouped, others: Grouped) -> float:
     """Return the λ of the smallest variance, in 0..1."""
     label, judge = (_residuals(values, labelled.sizes) for values in (labelled.first, labelled.second))
     rest = _residuals(others.second, others.sizes)

@@ -122,7 +122,7 @@ _ANSWERS = ("response", "response_body", "completion", "output")
 _TIMES = ("created", "created_at", "started_at", "timestamp", "time")
 _SESSIONS = ("session_id", "conversation_id", "thread_id", "conversation")
 _USERS = ("user_id", "user", "safety_identifier")
-_TOLD = frozenset({"name", "environment", "release", "model", *_SESSIONS, *_USERS})
+_LABELS = frozenset({"name", "environment", "release", "model", *_SESSIONS, *_USERS})
 _ANSWER_KEYS = {"choices", "output", "object", "role", "content", "error", "body"}
 """Keys by which an answer that was logged as JSON text is told from an answer that is JSON."""
 
@@ -296,7 +296,7 @@ def _labels(*holders: JsonObject) -> dict[str, str]:
     """What is said of a trace, by the first holder that says it."""
     found: dict[str, str] = {}
     for holder in holders:
-        for key in _TOLD & holder.keys():
+        for key in _LABELS & holder.keys():
             value = holder[key]
             # A conversation of the Responses API is an object with an id.
             value = value.get("id") if isinstance(value, dict) else value

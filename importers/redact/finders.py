@@ -92,7 +92,7 @@ START = r"(?:(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4})|(?<![%s])(?!(?<=\\)[nrtbfu]))
 """Not within a longer word of the given characters. In JSON text a word may stand right after an escape."""
 
 
-class Finding(NamedTuple):
+class PersonalText(NamedTuple):
     """A piece of a text."""
 
     start: int
@@ -172,27 +172,27 @@ _PEM_END = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY-----")
 _LONGEST_PEM = 20_000
 
 
-def secrets(text: str) -> Iterator[Finding]:
+def secrets(text: str) -> Iterator[PersonalText]:
     """What opens a door."""
     for match in _PREFIXED.finditer(text) if any(prefix in text for prefix in _PREFIXES) else ():
         if _has_digit(match[0]):
-            yield Finding(match.start(), match.end(), "KEY", match[0])
+            yield PersonalText(match.start(), match.end(), "KEY", match[0])
     lowered = text.lower()
     for pattern in (_HEADER, _ASSIGNED) if any(word in lowered for word in _WORDS) else ():
         for match in pattern.finditer(text):
             if _has_digit(match[1]):
-                yield Finding(match.start(1), match.end(1), "KEY", match[1])
+                yield PersonalText(match.start(1), match.end(1), "KEY", match[1])
     yield from _private_keys(text)
 
 
-def _private_keys(text: str) -> Iterator[Finding]:
+def _private_keys(text: str) -> Iterator[PersonalText]:
     position = 0
     while begin := _PEM.search(text, position):
         limit = min(begin.end() + _LONGEST_PEM, len(text))
         end = _PEM_END.search(text, begin.end(), limit)
         # A key that was cut is one, too.
         position = end.end() if end else limit
-        yield Finding(begin.start(), position, "KEY", text[begin.end() : position])
+        yield PersonalText(begin.start(), position, "KEY", text[begin.end() : position])
 
 
 def _has_digit(text: str) -> bool:
@@ -228,7 +228,7 @@ _IBAN_LENGTHS = {found[:2]: int(found[2:]) for found in _REGISTRY.split()}
 _IBAN = starting_with(r"[A-Za-z]{2}\d{2}", r"\w", r" ?[A-Za-z0-9]")
 
 
-def cards(text: str) -> Iterator[Finding]:
+def cards(text: str) -> Iterator[PersonalText]:
     """Card numbers, as digits alone or in the groups that stand on the card."""
     for match in _CARD.finditer(text):
         written = match[0]
@@ -237,7 +237,7 @@ def cards(text: str) -> Iterator[Finding]:
             continue
         if written == digits and names_an_id(text, match.start()) and not names_a_card(text, match.start()):
             continue
-        yield Finding(match.start(), match.end(), "CARD", digits)
+        yield PersonalText(match.start(), match.end(), "CARD", digits)
 
 
 def is_card(digits: str) -> bool:
@@ -255,7 +255,7 @@ def luhn(digits: str) -> bool:
     return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
 
 
-def ibans(text: str) -> Iterator[Finding]:
+def ibans(text: str) -> Iterator[PersonalText]:
     """Account numbers of SWIFT's registry, in one piece or in groups of four."""
     after = 0
     for match in _IBAN.finditer(text):
@@ -268,7 +268,7 @@ def ibans(text: str) -> Iterator[Finding]:
         number = text[match.start() : end].replace(" ", "").upper()
         if is_iban(number):
             after = end
-            yield Finding(match.start(), end, "IBAN", number)
+            yield PersonalText(match.start(), end, "IBAN", number)
 
 
 def _end(text: str, start: int, length: int) -> int | None:
@@ -311,17 +311,17 @@ _FEWEST_ABROAD = 9
 """Digits of a number with its country's code."""
 
 
-def emails(text: str) -> Iterator[Finding]:
+def emails(text: str) -> Iterator[PersonalText]:
     """E-mail addresses; one is the same in capitals."""
     if "@" in text:
         for match in _EMAIL.finditer(text):
             # A dash or dots before an address belong to the sentence.
             address = match[0].lstrip(".-+%_")
             if not address.startswith("@"):
-                yield Finding(match.end() - len(address), match.end(), "EMAIL", address.lower())
+                yield PersonalText(match.end() - len(address), match.end(), "EMAIL", address.lower())
 
 
-def phones(text: str, regions: Sequence[str]) -> Iterator[Finding]:
+def phones(text: str, regions: Sequence[str]) -> Iterator[PersonalText]:
     """Phone numbers: with `+` those of any country, without it those of `regions` as people write them there.
 
     Digits alone count only where the words before them say that it is a phone.
@@ -330,13 +330,13 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[Finding]:
         for match in _ABROAD.finditer(text):
             number = parsed(match[0], None)
             if number is not None and len(re.sub(r"\D", "", match[0])) >= _FEWEST_ABROAD:
-                yield Finding(match.start(), match.end(), "PHONE", _e164(number))
+                yield PersonalText(match.start(), match.end(), "PHONE", _e164(number))
     american = [region for region in regions if region in _america()]
     if american:
         for match in _AMERICAN.finditer(text):
             number = parsed(match[0], american[0])
             if number is not None:
-                yield Finding(match.start(), match.end(), "PHONE", _e164(number))
+                yield PersonalText(match.start(), match.end(), "PHONE", _e164(number))
     others = [region for region in regions if region not in american]
     for match in _GROUPED.finditer(text) if others else ():
         if not match[0].isdigit():
@@ -345,7 +345,7 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[Finding]:
         if names_a_phone(text, match.start()) and not names_an_id(text, match.start()):
             found = bare_phone(match[0], regions)
             if found is not None:
-                yield Finding(match.start(), match.end(), "PHONE", found)
+                yield PersonalText(match.start(), match.end(), "PHONE", found)
 
 
 def bare_phone(text: str, regions: Sequence[str]) -> str | None:
@@ -357,7 +357,7 @@ def bare_phone(text: str, regions: Sequence[str]) -> str | None:
     return None
 
 
-def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterator[Finding]:
+def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterator[PersonalText]:
     """A number with the separators, the groups and the trunk prefix of its country: a date has none."""
     if _RELEASE.fullmatch(written):
         return
@@ -369,7 +369,7 @@ def _as_written_in(regions: Sequence[str], written: str, offset: int) -> Iterato
             # Digits alone, or with a fraction after them, are an amount as well.
             whole = one.end == len(written) or written[one.end] in " \u00a0"
             if whole and not one.raw_string.isdigit():
-                yield Finding(offset + one.start, offset + one.end, "PHONE", _e164(one.number))
+                yield PersonalText(offset + one.start, offset + one.end, "PHONE", _e164(one.number))
 
 
 @cache

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.importers.base import RedactionError
 from replaydiff.importers.redact.finders import (
-    Finding,
+    PersonalText,
     bare_phone,
     cards,
     emails,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 """How long the user's patterns, and the hook, may take for one text."""
 
-Finder = Callable[[str], Iterable[Finding]]
+Finder = Callable[[str], Iterable[PersonalText]]
 _WORD = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -62,7 +62,8 @@ def pattern_finder(patterns: Mapping[str, str]) -> Finder:
     for name, pattern in patterns.items():
         if not _WORD.fullmatch(name):
             raise SettingsError(
-                f"[import.redact] patterns: {name!r} can be no word of a token; use capitals, like CUSTOMER"
+                f"[import.redact] patterns: {name!r} can be no word of a token",
+                hint="use capitals, like CUSTOMER",
             )
         try:
             compiled.append((name, re.compile(pattern)))
@@ -71,14 +72,14 @@ def pattern_finder(patterns: Mapping[str, str]) -> Finder:
                 f"[import.redact] patterns.{name} is no regular expression: {error}"
             ) from None
 
-    def find(text: str) -> Iterator[Finding]:
+    def find(text: str) -> Iterator[PersonalText]:
         for name, pattern in compiled:
             with _limited(f"the pattern {name} of [import.redact]"):
                 matches = list(pattern.finditer(text))
             for match in matches:
                 group = 1 if pattern.groups and match[1] is not None else 0
                 if match[group]:
-                    yield Finding(match.start(group), match.end(group), name, match[group])
+                    yield PersonalText(match.start(group), match.end(group), name, match[group])
 
     return find
 
@@ -91,7 +92,7 @@ def hook_finder(hook: str, root: Path) -> Finder:
     """
     function = load_function(hook, root, "[import.redact] hook")
 
-    def find(text: str) -> Iterator[Finding]:
+    def find(text: str) -> Iterator[PersonalText]:
         try:
             with _limited(f"the hook {hook} of [import.redact]"):
                 answer = list(function(text))
@@ -107,10 +108,10 @@ def hook_finder(hook: str, root: Path) -> Finder:
     return find
 
 
-def _piece(piece: object, hook: str, text: str) -> Finding:
+def _piece(piece: object, hook: str, text: str) -> PersonalText:
     match piece:
         case (int(start), int(end), str(kind)) if 0 <= start < end <= len(text) and _WORD.fullmatch(kind):
-            return Finding(start, end, kind, text[start:end])
+            return PersonalText(start, end, kind, text[start:end])
     raise RedactionError(
         f"the hook {hook} of [import.redact] gave {piece!r}; it must give (start, end, WORD) within the text"
     )
@@ -259,8 +260,8 @@ class Redactor:
             return self.tokens.of("CARD", digits)
         return None
 
-    def _replaced(self, text: str, wanted: Callable[[Finding], bool]) -> str:
-        found: list[Finding] = []
+    def _replaced(self, text: str, wanted: Callable[[PersonalText], bool]) -> str:
+        found: list[PersonalText] = []
         for finder in self._finders:
             more = [piece for piece in finder(text) if wanted(piece)]
             found = _without_overlap(found, more) if more else found
@@ -306,7 +307,7 @@ class Redactor:
         )
 
 
-def _quote(text: str, piece: Finding) -> str:
+def _quote(text: str, piece: PersonalText) -> str:
     """What goes around the token of a bare number in JSON text, so that it stays JSON."""
     if not text[piece.start : piece.end].isdigit():
         return ""
@@ -314,10 +315,10 @@ def _quote(text: str, piece: Finding) -> str:
     return before[1] if before and text[piece.end : piece.end + 1] in ("", ",", "}", " ", "\n") else ""
 
 
-def _without_overlap(found: list[Finding], more: Iterable[Finding]) -> list[Finding]:
+def _without_overlap(found: list[PersonalText], more: Iterable[PersonalText]) -> list[PersonalText]:
     """All of them by position; of two that overlap the one that was found first stays."""
     both = [*((piece, False) for piece in found), *((piece, True) for piece in more)]
-    result: list[tuple[Finding, bool]] = []
+    result: list[tuple[PersonalText, bool]] = []
     for piece, late in sorted(both, key=lambda one: (one[0].start, one[1])):
         if result and piece.start < result[-1][0].end:
             if late >= result[-1][1]:

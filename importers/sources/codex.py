@@ -46,7 +46,7 @@ class _RolloutTurn:
     number: int
     before: tuple[Message, ...]
     first: Record
-    said: list[Message] = field(default_factory=list)
+    produced: list[Message] = field(default_factory=list)
     counts: list[Json] = field(default_factory=list)
     """Tokens of each call of the model, as they were told."""
     last: JsonObject = field(default_factory=dict)
@@ -94,12 +94,12 @@ class _Session:
         turn, self._turn = self._turn, None
         if turn is None:
             return
-        if not turn.said and turn.error is None:
+        if not turn.produced and turn.error is None:
             yield Skipped("prompts that were not answered")
             return
         yield from guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)])
-        said = final_response(turn.said)
-        self._before += [turn.prompt, *([Message(role="assistant", text=said)] if said else [])]
+        response = final_response(turn.produced)
+        self._before += [turn.prompt, *([Message(role="assistant", text=response)] if response else [])]
 
     def _message(self, message: Message, record: Record, line: JsonObject) -> Iterator[Imported]:
         if message.role == "user":
@@ -109,7 +109,7 @@ class _Session:
             self._turn = _RolloutTurn(message, self._number, tuple(self._before), record)
             self._number += 1
         elif message.role in ("assistant", "tool") and self._turn is not None:
-            self._turn.said.append(message)
+            self._turn.produced.append(message)
         if self._turn is not None:
             self._turn.last = line
 
@@ -135,7 +135,7 @@ class _Session:
         if started_at is None:
             started_at = datetime.fromtimestamp(int(self._file.modified), UTC).replace(tzinfo=None)
         ended_at = fields.time(turn.last, "timestamp")
-        said = final_response(turn.said)
+        response = final_response(turn.produced)
         metadata: JsonObject = {
             key: self.meta[key]
             for key in ("cwd", "originator", "source")
@@ -152,12 +152,12 @@ class _Session:
             release=_text(self.meta.get("cli_version")),
             model=_text(self._context.get("model")),
             input=turn.prompt.text,
-            messages=(*turn.before, turn.prompt, *turn.said),
-            final_response=said,
-            tool_calls=join_results(turn.said),
+            messages=(*turn.before, turn.prompt, *turn.produced),
+            final_response=response,
+            tool_calls=join_results(turn.produced),
             usage=total_usage(map(_usage, turn.counts)),
             latency_ms=fields.elapsed_ms(started_at, ended_at),
-            error=turn.error if said is None else None,
+            error=turn.error if response is None else None,
             metadata=metadata,
         )
 

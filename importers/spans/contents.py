@@ -147,12 +147,12 @@ _CHOICE = "gen_ai.choice"
 
 def input_of(span: RawSpan) -> Json:
     """What a model call or an agent was given; None where nothing was recorded."""
-    return _first(span, _ASKED)
+    return _first(span, _INPUT_READERS)
 
 
 def output_of(span: RawSpan) -> Json:
     """What a model call or an agent answered."""
-    return _first(span, _SAID)
+    return _first(span, _OUTPUT_READERS)
 
 
 def args(span: RawSpan) -> Json:
@@ -340,7 +340,7 @@ def _out_of_wrapper(value: Json, key: str, other: str) -> Json:
     return value
 
 
-_ASKED: tuple[Reader, ...] = (
+_INPUT_READERS: tuple[Reader, ...] = (
     _attribute("langfuse.observation.input", "ai.prompt.messages"),
     _vercel_prompt,
     _genai_input,
@@ -353,7 +353,7 @@ _ASKED: tuple[Reader, ...] = (
     _attribute("langfuse.trace.input", "mlflow.spanInputs", "braintrust.input_json", "braintrust.input"),
     _attribute("traceloop.entity.input", "input.value", "input"),
 )
-_SAID: tuple[Reader, ...] = (
+_OUTPUT_READERS: tuple[Reader, ...] = (
     _attribute("langfuse.observation.output"),
     _vercel_answer,
     _genai_output,

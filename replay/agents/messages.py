@@ -18,12 +18,12 @@ from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.llm.base import (
-    Answers,
     Model,
     ModelFailure,
     ModelReply,
     ModelRequest,
     Stop,
+    ToolAnswers,
     ToolRequests,
     Turn,
 )
@@ -128,7 +128,7 @@ class MessagesAgent:
                 answers = await _answers(attempt, reply)
                 if attempt.stopped is not None:
                     return attempt.failed(Status.DIVERGED, attempt.stopped, None)
-                turns += [ToolRequests(reply.content), Answers(answers)]
+                turns += [ToolRequests(reply.content), ToolAnswers(answers)]
         except ModelFailure as failure:
             status = Status.INFRA_ERROR if failure.passing else Status.AGENT_ERROR
             return attempt.failed(status, str(failure), None)

@@ -22,7 +22,7 @@ class Calibration:
     document: dict[str, Any]
     path: Path | None
     """None where it was not written: the judge ran elsewhere, and no output was named."""
-    complaint: str | None
+    refusal: str | None
     """Why the judge may not gate, in a clause; None where it may."""
 
     @property
@@ -221,11 +221,11 @@ def calibrate_existing(
 
 def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, keep: bool) -> Calibration:
     """Write a calibration, where it is to be kept."""
-    from replaydiff.diff.judge.calibration import IDENTITY, SIDES, LaneAgreement, gate_complaint, judge_hash
+    from replaydiff.diff.judge.calibration import IDENTITY, SIDES, LaneAgreement, gate_refusal, judge_hash
     from replaydiff.replay.files import write_whole
 
     lanes = {lane: LaneAgreement(**figures) for lane, figures in document["lanes"].items()}
-    complaint = gate_complaint(document["labels"], lanes, [*lanes] or SIDES, settings.gate)
+    refusal = gate_refusal(document["labels"], lanes, [*lanes] or SIDES, settings.gate)
     target = output
     if target is None and keep:
         name = judge_hash(*(str(document[part]) for part in IDENTITY))
@@ -234,4 +234,4 @@ def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, 
         kept = {key: value for key, value in document.items() if key != "disagreements"}
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
-    return Calibration(document=document, path=target, complaint=complaint)
+    return Calibration(document=document, path=target, refusal=refusal)

@@ -209,13 +209,15 @@ def convert(source: Path, target: Path, *, from_: str | None, to: str | None, fo
         raise InputError(f"{target} exists already; --force replaces it, or name another file")
     taken = converting.read(source, from_)
     if not taken.cases:
-        raise InputError(f"{source} has no cases; name a file that has some, or its format with --from")
+        raise InputError(
+            f"{source} has no cases", hint="name a file that has some, or its format with --from"
+        )
     text, remarks = converting.write(taken.cases, Path() if stdout else target, to)
     if not stdout:
         with replacing(target, "golden.jsonl") as file:
             file.write_bytes(text.encode("utf-8"))
     return Conversion(
-        cases=len(taken.cases), source=taken.source, text=text, remarks=Counter(taken.told) + remarks
+        cases=len(taken.cases), source=taken.source, text=text, remarks=Counter(taken.remarks) + remarks
     )
 
 
@@ -275,7 +277,7 @@ def _dataset(
         path = golden or settings.golden_path
         cases = read_golden(path)
         if not cases:
-            raise InputError(f"{path} has no cases; make some with `replay promote`")
+            raise InputError(f"{path} has no cases", hint="make some with `replay promote`")
         name = dataset or f"replay-{path.stem}"
         return name, [item_of_case(name, case) for case in cases]
     if not result.items:

@@ -152,7 +152,8 @@ def import_live(
     reader = None if source == AUTO else live(find_importer(source))
     if reader is None:
         raise InputError(
-            f"no file to import; name one, a folder, or - for standard input: `replay import {source} FILE`"
+            "no file to import",
+            hint=f"name one, a folder, or - for standard input: `replay import {source} FILE`",
         )
     spans = {
         "--month": options.get("month"),

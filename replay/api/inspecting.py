@@ -247,7 +247,7 @@ def trend(
 
     chosen = Lane.parse(lane)
     if cases and samples:
-        raise InputError("--cases and --samples are two series; give one of them")
+        raise InputError("--cases and --samples are two series", hint="give one of them")
     with open_store(store, read_only=True) as con:
         runs = series(list_runs(con), cases, samples=samples)
         if not runs:
@@ -285,7 +285,7 @@ def export_to_file(
 
     here = target.resolve()
     if here in (store.resolve(), store.resolve().with_name(store.name + ".wal")):
-        raise InputError(f"{target} is the store itself; name another file with -o")
+        raise InputError(f"{target} is the store itself", hint="name another file with -o")
     suffix = "parquet" if request.parquet else "jsonl"
     with replacing(target, f"{request.what}.{suffix}") as file:
         return _write(store, settings, request, file, channel, zipped=target.name.lower().endswith(".gz"))
@@ -338,12 +338,12 @@ class _Progress:
 def _opened(store: Path, settings: Settings, request: ExportRequest, file: Path | None) -> Iterator[Export]:
     """Select the rows; `file` is where Parquet will go."""
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.export import Kind, prepare, wanted
+    from replaydiff.replay.store.export import ExportKind, prepare, wanted
 
     with open_store(store, read_only=True, export_to=file if request.parquet else None) as con:
         chosen = wanted(con, where=request.where, month=request.month, sample=request.sample, run=request.run)
-        computed = _computed_grades(con, settings, chosen) if request.what == Kind.GRADES else ()
-        yield prepare(con, Kind(request.what), chosen, computed)
+        computed = _computed_grades(con, settings, chosen) if request.what == ExportKind.GRADES else ()
+        yield prepare(con, ExportKind(request.what), chosen, computed)
 
 
 def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Wanted) -> Iterator[Grade]:
@@ -390,7 +390,7 @@ class StoreFile:
         from replaydiff.replay.store.connection import open_store
 
         if other.absolute() == self.path.absolute():
-            raise InputError(f"{other} is this store itself; name another")
+            raise InputError(f"{other} is this store itself", hint="name another")
         with open_store(other, read_only=True) as theirs, open_store(self.path) as con:
             return merge(con, theirs)
 
@@ -429,6 +429,6 @@ def _moment(text: str) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise InputError(
-            f"--before is not a time: {text[:40]!r}; write it as 2026-06 or 2026-06-15"
+            f"--before is not a time: {text[:40]!r}", hint="write it as 2026-06 or 2026-06-15"
         ) from None
     return as_utc(found)

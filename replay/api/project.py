@@ -173,11 +173,15 @@ class Project:
 
         return browsing.trace(self.store, trace_id)
 
+    atrace = in_thread(trace)
+
     def trace_months(self) -> list[tuple[str, int]]:
         """Return each month that has traces, oldest first, with their number."""
         from replaydiff.replay.api import browsing
 
         return browsing.trace_months(self.store)
+
+    atrace_months = in_thread(trace_months)
 
     def runs(self) -> list[RunSummary]:
         """Return the runs of the store, newest first."""
@@ -185,17 +189,23 @@ class Project:
 
         return browsing.runs(self.store)
 
+    aruns = in_thread(runs)
+
     def running(self) -> list[RunningRun]:
         """Return the runs in progress; reads no store, so it works while a run holds it."""
         from replaydiff.replay.api import browsing
 
         return browsing.running(self.store)
 
+    arunning = in_thread(running)
+
     def pending_trials(self, run: str) -> list[Trial]:
         """Return the trials of a run in progress that ended and are not in the store yet."""
         from replaydiff.replay.api import browsing
 
         return browsing.pending_trials(self.store, run)
+
+    apending_trials = in_thread(pending_trials)
 
     def find(
         self,
@@ -527,6 +537,8 @@ class Project:
 
         return browsing.trend_series(self.store)
 
+    atrend_series = in_thread(trend_series)
+
     def trend_points(
         self, series: TrendSeries, metric: str, lane: str = "new", *, last: int = 12
     ) -> list[TrendPoint]:
@@ -538,6 +550,8 @@ class Project:
         from replaydiff.replay.api import browsing
 
         return browsing.trend_points(self.store, self.settings, series, metric, lane, last=last)
+
+    atrend_points = in_thread(trend_points)
 
     # --- cases ---
 
@@ -736,6 +750,8 @@ class Project:
         from replaydiff.replay.api.calibrating import LabelSheets
 
         return LabelSheets.of(self.store, self.settings, run)
+
+    alabel_sheets = in_thread(label_sheets)
 
     def label_sheet(self, path: str | Path) -> tuple[int, int]:
         """Ask for labels at the terminal; return how many rows are labelled, and how many there are."""

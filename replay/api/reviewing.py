@@ -182,14 +182,14 @@ def promote(
     from replaydiff.replay.store.connection import open_store
 
     if case_id is not None and len(ids) > 1:
-        raise InputError("--id names one case, and several items were given; promote them one by one")
+        raise InputError("--id names one case, and several items were given", hint="promote them one by one")
     reviewer = person(settings.root)
     with open_store(store, read_only=True) as con:
         found = [find_item(con, name, run_id) for name in dict.fromkeys(ids)]
         sides = [better_lane_of(con, one, settings) if expect == BETTER else expect for one in found]
     for one in found:
         if expect != "recording" and one.run is None:
-            raise InputError(f"--expect {expect} needs a run; name it with --run")
+            raise InputError(f"--expect {expect} needs a run", hint="name it with --run")
     judge = _judge(settings) if draft_traits else None
     proposals = [
         propose(
@@ -243,7 +243,7 @@ def _judge(settings: Settings) -> Judge:
 
     judge = judge_from(settings)
     if judge is None:
-        raise SettingsError("--draft-traits asks the judge's model; name one as `model` in [judge]")
+        raise SettingsError("--draft-traits asks the judge's model", hint="name one as `model` in [judge]")
     return judge
 
 

@@ -228,8 +228,8 @@ def _show(found: Calibration) -> None:
     if found.path is None:
         lines.append("nothing was written; -o FILE keeps it")
     else:
-        verdict = f"the judge may not gate: {found.complaint}" if found.complaint else "the judge may gate"
-        if not found.complaint and len(document["lanes"]) == 1:
+        verdict = f"the judge may not gate: {found.refusal}" if found.refusal else "the judge may gate"
+        if not found.refusal and len(document["lanes"]) == 1:
             verdict += f" runs that have lane {next(iter(document['lanes']))} and no other"
         lines.append(f"written to {found.path}; {verdict}")
     show("\n".join(lines))

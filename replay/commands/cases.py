@@ -215,7 +215,7 @@ def merge(app: App, files: tuple[Path, ...], path: Path | None, base: Path | Non
 
 def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_json: bool) -> ExitCode:
     if len(files) != 1:
-        raise InputError("--base is the common ancestor of two sides; name one FILE")
+        raise InputError("--base is the common ancestor of two sides", hint="name one FILE")
     done = golden.merge_branch(files[0], base)
     if as_json:
         print_json({"cases": str(golden.path), **asdict(done)})

@@ -89,8 +89,9 @@ def check(
     if resume is not None:
         if path or tags or changed is not None or threshold is not None:
             raise SettingsError(
-                "--cases, --tag, --changed and --threshold cannot be given with --resume: the check goes on "
-                "as it began; leave them out, or start a new one"
+                "--cases, --tag, --changed and --threshold cannot be given with --resume: the "
+                "check goes on as it began",
+                hint="leave them out, or start a new one",
             )
         found = app.project.resume_check(resume or None, **chosen)
     else:
@@ -113,7 +114,9 @@ def _targets(junit: str | None, markdown: str | None, outputs: tuple[str, ...]) 
     named = [(Path(file), name) for file, name in ((junit, "junit"), (markdown, "markdown")) if file]
     for file in map(Path, outputs):
         if file.suffix not in suffixes:
-            raise InputError(f"-o {file} names no format; end its name in {', '.join(sorted(suffixes))}")
+            raise InputError(
+                f"-o {file} names no format", hint=f"end its name in {', '.join(sorted(suffixes))}"
+            )
         named.append((file, suffixes[file.suffix]))
     for file, name in named:
         check_target(file)

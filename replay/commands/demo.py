@@ -52,7 +52,7 @@ def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bo
 
     chosen = folder or (Path(f"{tour.FOLDER}-live") if live else tour.default_folder())
     if serve and live:
-        raise InputError("--serve runs the stand-in and --live asks the real API; give one of them")
+        raise InputError("--serve runs the stand-in and --live asks the real API", hint="give one of them")
     if serve:
         tour.serve(chosen)
         return ExitCode.OK

@@ -75,7 +75,7 @@ def _to_stdout(app: App, request: ExportRequest) -> int:
     if not request.parquet:
         rows = app.project.export(request, sys.stdout.buffer)
     elif sys.stdout.isatty():
-        raise InputError(f"Parquet cannot go to a terminal; name a file: -o {request.what}.parquet")
+        raise InputError("Parquet cannot go to a terminal", hint=f"name a file: -o {request.what}.parquet")
     else:
         with tempfile.TemporaryDirectory(prefix="replay-export-") as folder:
             file = Path(folder) / "rows.parquet"

@@ -58,7 +58,7 @@ def _ignore(target: Path) -> None:
         present = target.read_text(encoding="utf-8") if target.exists() else ""
     except UnicodeDecodeError:
         raise ReplayError(
-            f"{target} is not UTF-8 text; add these lines by hand: {' '.join(GITIGNORE)}"
+            f"{target} is not UTF-8 text", hint=f"add these lines by hand: {' '.join(GITIGNORE)}"
         ) from None
     missing = [line for line in GITIGNORE if line not in present.splitlines()]
     if not missing:

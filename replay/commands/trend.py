@@ -83,12 +83,12 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
         against = (
             f"drift {point.drift}: {point.run} is {fmt.change(point.base_change)} against the runs since"
         )
-        alone = (
+        because = (
             "added up over several runs, more than chance makes"
             if point.slow
             else f"one run varies by up to {fmt.score(point.base_limit)}"
         )
-        lines.append(f"{against} {point.base}; {alone}")
+        lines.append(f"{against} {point.base}; {because}")
     if any(point.change is not None and point.limit is None for point in points):
         lines.append("runs with one trial per lane and no A/A lane cannot measure noise; use --trials 3")
     elif len(points) == 1:

@@ -33,8 +33,8 @@ def view(app: App, port: int, no_browser: bool) -> None:
     store = app.store_path
     if not store.exists():
         raise StoreMissingError(
-            f"there is no store at {store.absolute()}; import traces with `replay import`, "
-            "or name another with --db"
+            f"there is no store at {store.absolute()}",
+            hint="import traces with `replay import`, or name another with --db",
         )
 
     def opened(address: str) -> None:

@@ -124,6 +124,8 @@ class StandIn:
         self._faults = iter(faults)
         self._seen: Counter[bytes] = Counter()
         self._lock = threading.Lock()
+        # Before anybody can see that it serves, and end: later it could be the parent of all orphans.
+        self._parent = os.getppid()
         try:
             self._server = _Server((HOST, port), self)
         except OSError as error:
@@ -160,9 +162,8 @@ class StandIn:
 
         Under `nohup` (SIGHUP is ignored) it serves on after its parent.
         """
-        parent = os.getppid()
         outlives_parent = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-        while self._thread.is_alive() and (outlives_parent or os.getppid() == parent):
+        while self._thread.is_alive() and (outlives_parent or os.getppid() == self._parent):
             self._thread.join(_POLL_S)
 
     def next_fault(self) -> Fault | None:

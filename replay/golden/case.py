@@ -40,11 +40,11 @@ _ARGS = ("exact", "subset", "ignore")
 class CaseError(InputError):
     """A record is no case; `field` is the dotted path of what is wrong, empty where it is the whole."""
 
-    def __init__(self, where: str, field: str, said: str) -> None:
+    def __init__(self, where: str, field: str, reason: str) -> None:
         """`where` is file and line, or empty."""
-        super().__init__(f"{where}: {said}" if where else said)
+        super().__init__(f"{where}: {reason}" if where else reason)
         self.field = field
-        self.said = said
+        self.reason = reason
 
 
 def case_of(record: Any, where: str = "") -> Case:
@@ -53,7 +53,7 @@ def case_of(record: Any, where: str = "") -> Case:
     Raises:
         CaseError: it is none.
     """
-    return _Reader(where, record).case()
+    return _CaseReader(where, record).case()
 
 
 def item_of(case: Case) -> Item:
@@ -89,7 +89,7 @@ def content_id(case: Case) -> str:
     return f"sha256:{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
 
 
-class _Reader:
+class _CaseReader:
     """Reads one record, naming the place and the field of whatever is wrong with it."""
 
     def __init__(self, where: str, record: Any) -> None:
@@ -119,14 +119,14 @@ class _Reader:
         if text is None and not read:
             raise CaseError(self._where, "", "a case needs `input` (text) or `messages`")
         # What a case asks is its last turn, answered in its messages or not.
-        asked = conversation(read, input_only=True) if read else None
+        run = conversation(read, input_only=True) if read else None
         provenance = self._provenance()
         expectation = self._expectation()
         name = self._get("id", (str, int), "text")
         case = Case(
             id="" if name is None else str(name),
-            input=text if text is not None else asked.input if asked else "",
-            messages=(asked.messages or read or ()) if asked else (),
+            input=text if text is not None else run.input if run else "",
+            messages=(run.messages or read or ()) if run else (),
             expectation=expectation,
             tape=self._tape(),
             tags=self._texts("tags"),
@@ -213,25 +213,25 @@ class _Reader:
                 if not isinstance(value, dict):
                     raise self._wrong("match.tools", "an object of tool → how its arguments are compared")
                 given[key] = {
-                    tool: self._tool_match(f"match.tools.{tool}", said) for tool, said in value.items()
+                    tool: self._tool_match(f"match.tools.{tool}", rule) for tool, rule in value.items()
                 }
             else:
                 given[key] = value
         return Match(**given)
 
-    def _tool_match(self, field: str, said: Any) -> str | ToolMatch:
-        if isinstance(said, str) and said in _ARGS:
-            return said
-        if not isinstance(said, dict):
+    def _tool_match(self, field: str, rule: Any) -> str | ToolMatch:
+        if isinstance(rule, str) and rule in _ARGS:
+            return rule
+        if not isinstance(rule, dict):
             raise self._wrong(field, f"one of {', '.join(_ARGS)}, or an object of args, paths and function")
-        self._only(field, said, ToolMatch)
-        self._one_of(f"{field}.args", said.get("args"), _ARGS)
-        paths = said.get("paths", {})
+        self._only(field, rule, ToolMatch)
+        self._one_of(f"{field}.args", rule.get("args"), _ARGS)
+        paths = rule.get("paths", {})
         if not isinstance(paths, dict):
             raise self._wrong(f"{field}.paths", "an object of dotted path → rule")
         rules = {path: self._path_rule(f"{field}.paths.{path}", rule) for path, rule in paths.items()}
         try:
-            return ToolMatch(args=said.get("args"), paths=rules, function=said.get("function"))
+            return ToolMatch(args=rule.get("args"), paths=rules, function=rule.get("function"))
         except ValueError as error:
             raise CaseError(self._where, field, f"{field}: {error}") from None
 
@@ -281,11 +281,11 @@ class _Reader:
         extra = {key: value for key, value in metadata.items() if key not in _PROVENANCE}
         return Provenance(**known, extra=extra)
 
-    def _quarantine(self, said: Any) -> Quarantine:
-        if not isinstance(said, dict):
+    def _quarantine(self, given: Any) -> Quarantine:
+        if not isinstance(given, dict):
             raise self._wrong("metadata.quarantine", "an object of owner, since and reason")
-        self._only("metadata.quarantine", said, Quarantine)
-        for key, value in said.items():
+        self._only("metadata.quarantine", given, Quarantine)
+        for key, value in given.items():
             if value is not None and not isinstance(value, str):
                 raise self._wrong(f"metadata.quarantine.{key}", "text")
-        return Quarantine(**said)
+        return Quarantine(**given)

@@ -15,8 +15,7 @@ from typing import Any
 
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden.json_form import parse
-from replaydiff.replay.golden.piece import FormError, Piece
-from replaydiff.replay.golden.text import BOM, allow_long_cells
+from replaydiff.replay.golden.text import BOM, FormError, Piece, allow_long_cells
 from replaydiff.replay.model import JsonObject
 
 _TEXTS = {"id", "input", "question", "expected_answer", "answer", "tolerance", "category", "difficulty"}

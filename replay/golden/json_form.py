@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.golden.piece import FormError, Piece
-from replaydiff.replay.golden.text import BOM, DEEPEST, line_at, too_deep
+from replaydiff.replay.golden.text import BOM, DEEPEST, FormError, Piece, line_at, too_deep
 from replaydiff.replay.model import JsonObject
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -48,8 +47,8 @@ def decode_at(text: str, index: int) -> tuple[Any, int]:
     except RecursionError:
         raise FormError(f"not valid JSON: nested deeper than {DEEPEST}", line_at(text, index)) from None
     except ValueError as error:
-        said = "a number has too many digits" if "int_max_str_digits" in str(error) else str(error)
-        raise FormError(f"not valid JSON: {said}", line_at(text, index)) from None
+        reason = "a number has too many digits" if "int_max_str_digits" in str(error) else str(error)
+        raise FormError(f"not valid JSON: {reason}", line_at(text, index)) from None
     if text.count("[", index, end) + text.count("{", index, end) > DEEPEST and too_deep(found):
         raise FormError(f"not valid JSON: nested deeper than {DEEPEST}", line_at(text, index))
     if text.find("\\ud", index, end) >= 0 or text.find("\\uD", index, end) >= 0:
@@ -147,11 +146,11 @@ def _line(raw: str, whole: bool) -> Any:
         return InputError(f"{error}; one case a line" if "column" in str(error) else str(error))
 
 
-def _unread(text: str, index: int, said: str) -> Piece:
-    return Piece(line_at(text, index), index, len(text), InputError(f"not valid JSON: {said}"))
+def _unread(text: str, index: int, reason: str) -> Piece:
+    return Piece(line_at(text, index), index, len(text), InputError(f"not valid JSON: {reason}"))
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -164,7 +163,7 @@ def _no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_number)
 
 
 def _hold_text(found: Any) -> None:

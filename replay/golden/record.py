@@ -25,7 +25,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
         plain = msgspec.to_builtins(Match())
         record["match"] = {k: v for k, v in msgspec.to_builtins(expected.match).items() if v != plain[k]}
         if "tools" in record["match"]:
-            record["match"]["tools"] = _said(record["match"]["tools"])
+            record["match"]["tools"] = _known(record["match"]["tools"])
     optional = {
         "expected_tools": None if expected.tools is None else list(expected.tools),
         "expected_response_traits": list(expected.response_traits) or None,
@@ -46,7 +46,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
     provenance = msgspec.to_builtins(case.provenance)
     extra = provenance.pop("extra")
     if case.provenance.quarantine is not None:
-        provenance["quarantine"] = _said(provenance["quarantine"])
+        provenance["quarantine"] = _known(provenance["quarantine"])
     metadata = {key: value for key, value in provenance.items() if value is not None} | extra
     if metadata:
         record["metadata"] = metadata
@@ -55,9 +55,9 @@ def case_to_json(case: Case) -> dict[str, Any]:
 
 def _message(message: Message) -> dict[str, Any]:
     """In OpenAI's shape."""
-    said: dict[str, Any] = {"role": message.role, "content": message.text}
+    record: dict[str, Any] = {"role": message.role, "content": message.text}
     if message.tool_calls:
-        said["tool_calls"] = [
+        record["tool_calls"] = [
             {
                 "id": call.call_id or f"call_{index}",
                 "type": "function",
@@ -66,7 +66,7 @@ def _message(message: Message) -> dict[str, Any]:
             for index, call in enumerate(message.tool_calls)
         ]
     named = {"tool_call_id": message.tool_call_id, "name": message.name}
-    return said | {key: value for key, value in named.items() if value is not None}
+    return record | {key: value for key, value in named.items() if value is not None}
 
 
 def _taped(call: ToolCall) -> dict[str, Any]:
@@ -76,8 +76,8 @@ def _taped(call: ToolCall) -> dict[str, Any]:
     return recorded | ({"result": call.result} if call.answered else {})
 
 
-def _said(value: Any) -> Any:
+def _known(value: Any) -> Any:
     """What is there of an object, without the keys that say nothing."""
     if not isinstance(value, dict):
         return value
-    return {key: _said(item) for key, item in value.items() if item is not None and item != {}}
+    return {key: _known(item) for key, item in value.items() if item is not None and item != {}}

@@ -1,15 +1,72 @@
-"""Adding, taking out and changing one case in a file's text; every other stays byte for byte as it is."""
+"""Adding, taking out and changing one case in a file's text; every other stays byte for byte as it is.
+
+Reading a golden set of any form, and saying what is wrong in it by line.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.golden import json_form, yaml_form
-from replaydiff.replay.golden.piece import Piece
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.text import BOM, Form, form_of
-from replaydiff.replay.model import JsonObject
+from replaydiff.replay.golden import csv_form, json_form, yaml_form
+from replaydiff.replay.golden.case import case_of
+from replaydiff.replay.golden.text import BOM, Form, FormError, Piece, form_of, read_text
+from replaydiff.replay.model import Case, JsonObject
+
+_FORMS: dict[Form, Callable[[str], Iterator[Piece]]] = {
+    Form.LINES: json_form.lines,
+    Form.ARRAY: json_form.array,
+    Form.YAML: yaml_form.items,
+    Form.CSV: csv_form.rows,
+}
+
+
+def read_golden(path: Path) -> list[Case]:
+    """The cases of a file, in its order; an empty file has none.
+
+    Raises:
+        InputError: the file cannot be read, or a case in it; names file, line and field.
+    """
+    cases: list[Case] = []
+    lines: dict[str, int] = {}
+    for line, found in each_case(path):
+        if isinstance(found, InputError):
+            raise found
+        if found.id in lines:
+            raise InputError(
+                f"{path}:{line}: id {found.id!r} is already that of line {lines[found.id]}", hint="rename one"
+            )
+        lines[found.id] = line
+        cases.append(found)
+    return cases
+
+
+def each_case(path: Path) -> Iterator[tuple[int, Case | InputError]]:
+    """Each case of a file with its line, or what is wrong there; ids may come twice.
+
+    Raises:
+        InputError: the file cannot be read as a whole.
+    """
+    for piece in pieces_of(path, read_text(path)):
+        try:
+            if isinstance(piece.record, InputError):
+                raise InputError(f"{path}:{piece.line}: {piece.record}")
+            yield piece.line, case_of(piece.record, f"{path}:{piece.line}")
+        except InputError as error:
+            yield piece.line, error
+
+
+def pieces_of(path: Path, text: str, form: Form | None = None) -> list[Piece]:
+    """Where the cases of a file stand in its text; without `form`, in that which its name and text say.
+
+    Raises:
+        InputError: the text is not of that form at all.
+    """
+    try:
+        return list(_FORMS[form or form_of(path, text)](text))
+    except FormError as error:
+        raise InputError(f"{path}:{error.line}: {error}") from None
 
 
 def with_case(path: Path, text: str, record: JsonObject) -> str:
@@ -86,12 +143,12 @@ def _writable(path: Path, text: str) -> tuple[Form, list[Piece]]:
     form = form_of(path, text)
     if form is Form.CSV:
         raise InputError(
-            f"{path} is a table, which is read only; make a golden set of it with "
-            f"`replay cases convert {path} {path.with_suffix('.jsonl')}`"
+            f"{path} is a table, which is read only",
+            hint=(f"make a golden set of it with `replay cases convert {path} {path.with_suffix('.jsonl')}`"),
         )
     pieces = pieces_of(path, text)
     if form is Form.YAML and pieces and yaml_form.is_flow(text):
-        raise InputError(f"{path} is one list in brackets; write it with a dash for each case")
+        raise InputError(f"{path} is one list in brackets", hint="write it with a dash for each case")
     broken = next((piece for piece in pieces if piece.broken), None)
     if broken is not None:
         raise InputError(f"{path}:{broken.line}: {broken.record}")

@@ -1,8 +1,12 @@
-"""The text of a golden set's file, and which form it is written in."""
+"""The text of a golden set's file, and which form it is written in.
+
+One case of a file, before anyone asked whether it is one.
+"""
 
 from __future__ import annotations
 
 import csv
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -45,7 +49,7 @@ def read_text(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a golden set") from None
+        raise InputError(f"{path} cannot be read: {error.strerror}", hint="name a golden set") from None
     for mark, name in _MARKS.items():
         if raw.startswith(mark):
             raise InputError(f"{path} is {name} text; save it as UTF-8")
@@ -77,3 +81,31 @@ def too_deep(value: Any) -> bool:
 def allow_long_cells() -> None:
     """Let the csv module read cells of any length; a tape in a cell is soon over its 128 KB."""
     csv.field_size_limit(1 << 31)
+
+
+class FormError(InputError):
+    """A text is not of the form it should be; `line` is where, from 1."""
+
+    def __init__(self, reason: str, line: int = 1) -> None:
+        """The text does not name the line: whoever knows the file puts both in front."""
+        super().__init__(reason)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a case stands in the text of its file."""
+
+    line: int
+    """Of the file, from 1, where it begins."""
+    start: int
+    """Of the text that is the case's own, as an index into the file's text; its own comments included."""
+    end: int
+    """Where what is not its own begins."""
+    record: Any
+    """What was read there, or the `InputError` that says why nothing could be."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether nothing could be read."""
+        return isinstance(self.record, InputError)

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replaydiff.replay.golden.piece import FormError, Piece
-from replaydiff.replay.golden.text import BOM, DEEPEST
+from replaydiff.replay.golden.text import BOM, DEEPEST, FormError, Piece
 from replaydiff.replay.model import JsonObject
 
 _MOST_VALUES = 2_000_000
@@ -74,8 +73,8 @@ def load(text: str) -> Loaded:
         )
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said = f"not valid YAML: {error.problem or error.context}"
-        raise FormError(said, mark.line + 1 if mark else 1) from None
+        reason = f"not valid YAML: {error.problem or error.context}"
+        raise FormError(reason, mark.line + 1 if mark else 1) from None
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         raise FormError(f"not valid YAML: {str(error).splitlines()[0]}") from None
 
@@ -115,8 +114,8 @@ class _Reading:
     def _span(self, event: Any) -> tuple[int, int]:
         return event.start_mark.index, event.end_mark.index
 
-    def _wrong(self, said: str) -> FormError:
-        return FormError(f"not valid YAML: {said}", self._event.start_mark.line + 1)
+    def _wrong(self, reason: str) -> FormError:
+        return FormError(f"not valid YAML: {reason}", self._event.start_mark.line + 1)
 
     def _path(self) -> tuple[str | int, ...]:
         if not self._stack:
@@ -295,14 +294,14 @@ def set_in_metadata(text: str, name: str, value: str) -> str | None:
     """
     loaded = load(text)
     base: tuple[str | int, ...] = (0,) if isinstance(loaded.value, list) else ()
-    said = f"{name}: {json.dumps(value)}"
+    entry = f"{name}: {json.dumps(value)}"
     if place := loaded.marks.get((*base, "metadata", name)):
         return f"{text[: place[0]]}{json.dumps(value)}{text[place[1] :]}"
     outer = loaded.marks.get((*base, "metadata"))
     start = loaded.marks[base][0] if outer is None else outer[0]
     margin = " " * (start - text.rfind("\n", 0, start) - 1)
     if outer is None:
-        return f"{text.rstrip()}\n{margin}metadata:\n{margin}  {said}\n"
+        return f"{text.rstrip()}\n{margin}metadata:\n{margin}  {entry}\n"
     if text[start] == "{":
-        return f"{text[: start + 1]}{said}, {text[start + 1 :]}"
-    return f"{text[:start]}{said}\n{margin}{text[start:]}"
+        return f"{text[: start + 1]}{entry}, {text[start + 1 :]}"
+    return f"{text[:start]}{entry}\n{margin}{text[start:]}"

@@ -86,7 +86,7 @@ def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> 
     """
     if not is_loopback(base_url) and not any(os.environ.get(name) for name in KEYS):
         raise CredentialsError(
-            f"{purpose.model} needs a key and {KEYS[0]} is not set; set it, or {purpose.without}"
+            f"{purpose.model} needs a key and {KEYS[0]} is not set", hint=f"set it, or {purpose.without}"
         )
 
 
@@ -163,11 +163,11 @@ class AnthropicModel:
         return self.reply(request.model, message, attempts=attempts, ms=ms)
 
     async def attempt(
-        self, call: Callable[[], Awaitable[Any]], model: str, *, once: bool = False
+        self, call: Callable[[], Awaitable[Any]], model: str, *, only_if_refused: bool = False
     ) -> tuple[Any, int, float]:
         """What a call of the client gives, the tries it took, and how long the last one did, in ms.
 
-        With `once` it is tried again only where it certainly did nothing: after 429.
+        With `only_if_refused` it is tried again only where it certainly did nothing: after 429.
 
         Raises:
             ModelFailure: it failed for good.
@@ -198,7 +198,7 @@ class AnthropicModel:
                 raise ModelFailure(f"the request was not sent: {error}", passing=False) from None
             else:
                 return found, attempt, (time.perf_counter() - began) * 1000
-            if once and not certain:
+            if only_if_refused and not certain:
                 raise ModelFailure(problem)
             if attempt <= self._retries:
                 await self._backoff.pause(attempt, retry_after_s)
@@ -269,7 +269,9 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
             f"the key may not use {model} ({problem})", hint="use a key that may, or another model"
         )
     if status == 404:
-        raise SettingsError(f"the model's API does not know {model} ({problem}); mend {purpose.place}")
+        raise SettingsError(
+            f"the model's API does not know {model} ({problem})", hint=f"mend {purpose.place}"
+        )
     raise ModelFailure(f"the request was refused: {problem}", passing=False)
 
 

@@ -50,13 +50,13 @@ class ToolRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class ToolAnswers:
     """What the tools answered to the turn before: its calls, by their ids, with results or errors."""
 
     calls: tuple[ToolCall, ...]
 
 
-Turn = Message | ToolRequests | Answers
+Turn = Message | ToolRequests | ToolAnswers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

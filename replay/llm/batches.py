@@ -93,12 +93,14 @@ class Batches:
         body = [{"custom_id": name, "params": arguments_of(one)} for name, one in requests.items()]
         model = next(iter(requests.values())).model
         try:
-            found, _, _ = await self._model.attempt(lambda: self._api.create(requests=body), model, once=True)
+            found, _, _ = await self._model.attempt(
+                lambda: self._api.create(requests=body), model, only_if_refused=True
+            )
         except SettingsError:
             # 404: a model that is not known would be the failure of its questions.
             raise SettingsError(
-                f"{self._model.client.base_url} takes no Message Batches; leave --batch, or batch in "
-                "[judge], out"
+                f"{self._model.client.base_url} takes no Message Batches",
+                hint="leave --batch, or batch in [judge], out",
             ) from None
         return str(found.id)
 

@@ -7,14 +7,14 @@ import re
 
 from replaydiff.replay.model import JsonObject
 
-_ASKED = "Answer with one JSON object that fits this JSON Schema, and with nothing else:"
+_INSTRUCTION = "Answer with one JSON object that fits this JSON Schema, and with nothing else:"
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.S | re.I)
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.S)
 
 
 def with_schema(system: str, schema: JsonObject) -> str:
     """A system prompt that ends with the schema of the answer."""
-    return f"{system}\n\n{_ASKED}\n{json.dumps(schema)}".strip()
+    return f"{system}\n\n{_INSTRUCTION}\n{json.dumps(schema)}".strip()
 
 
 def bare(text: str) -> str:

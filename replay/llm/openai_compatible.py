@@ -68,8 +68,8 @@ def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> 
     _address(base_url, purpose)
     if not is_loopback(base_url) and not os.environ.get(KEY):
         raise CredentialsError(
-            f"{purpose.model} needs a key and {KEY} is not set; set it (to anything where the endpoint wants "
-            f"none), or {purpose.without}"
+            f"{purpose.model} needs a key and {KEY} is not set",
+            hint=f"set it (to anything where the endpoint wants none), or {purpose.without}",
         )
 
 
@@ -109,7 +109,9 @@ async def connect(
     try:
         headers = httpx.Headers({"Authorization": f"Bearer {key.strip()}"} if key else {})
     except UnicodeEncodeError:
-        raise CredentialsError(f"{KEY} holds characters that no key has; set it to a valid one") from None
+        raise CredentialsError(
+            f"{KEY} holds characters that no key has", hint="set it to a valid one"
+        ) from None
     # A proxy of the environment cannot reach what answers on this machine.
     async with httpx.AsyncClient(headers=headers, timeout=timeout_s, trust_env=not local) as client:
         yield OpenAICompatibleModel(
@@ -252,8 +254,8 @@ class OpenAICompatibleModel:
             )
         if status in (404, 405) or status < 400:
             raise SettingsError(
-                f"{self._place} does not know {model}, or is not where chat completions are ({detail}); mend "
-                f"{self._purpose.place}"
+                f"{self._place} does not know {model}, or is not where chat completions are ({detail})",
+                hint=f"mend {self._purpose.place}",
             )
         raise ModelFailure(f"the request was refused: {detail}", passing=False)
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from replaydiff.replay.llm.base import Answers, ToolDefinition, ToolRequests, Turn
+from replaydiff.replay.llm.base import ToolAnswers, ToolDefinition, ToolRequests, Turn
 from replaydiff.replay.messages import join_results
 from replaydiff.replay.messages.definitions import definitions
 from replaydiff.replay.model import Json, Message, ToolCall
@@ -30,7 +30,7 @@ def as_turns(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     for turn in turns:
         if isinstance(turn, ToolRequests):
             _add(written, "assistant", turn.content)
-        elif isinstance(turn, Answers):
+        elif isinstance(turn, ToolAnswers):
             _add(written, "user", [_result(call.call_id or "", call) for call in turn.calls])
         elif turn.role == "user":
             _add(written, "user", _text(turn))

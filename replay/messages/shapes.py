@@ -22,8 +22,7 @@ from replaydiff.replay.messages.content import (
     read_result,
     result_message,
 )
-from replaydiff.replay.messages.decode import decode
-from replaydiff.replay.messages.flattened import unflattened
+from replaydiff.replay.messages.decode import decode, unflattened
 from replaydiff.replay.messages.transcript import read_transcript
 from replaydiff.replay.model import Json, Message, ToolCall
 

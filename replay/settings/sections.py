@@ -315,7 +315,7 @@ class GateSection:
     change."""
     confidence: float = 0.95
     agreement: float = 0.85
-    """A judge may gate from this agreement with hand labels on …"""
+    """A judge may gate where it agrees with this share of hand labels, at 95 % confidence in each lane, …"""
     labels: int = 50
     """… over at least this many of them."""
 

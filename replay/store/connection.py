@@ -3,6 +3,8 @@
 One process writes, or many read, never both: DuckDB holds a lock on the file. A lock that is in the way is
 retried for a moment and then named. DuckDB never loads or downloads an extension and never touches
 another file than the store, whatever SQL it is given.
+
+Numbered migrations: `schema/NNNN_name.sql`, forward only, each in one transaction with its record.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 from duckdb import DuckDBPyConnection
@@ -26,8 +29,10 @@ from replaydiff.replay.errors import (
     StoreWriteError,
 )
 from replaydiff.replay.files import private_folder
-from replaydiff.replay.store import migrate
 from replaydiff.replay.version import VERSION
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _CONFIG = {
     "autoinstall_known_extensions": "false",
@@ -84,12 +89,12 @@ def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = 
             path.chmod(0o600)
     try:
         present = _version(con, path)
-        if present < migrate.known()[-1].version:
+        if present < migrations()[-1].version:
             if read_only:
                 con.close()
                 open_store(path).close()
                 return open_store(path, read_only=True, export_to=export_to)
-            migrate.migrate(con, present)
+            _migrate(con, present)
         con.execute("SET GLOBAL TimeZone = 'UTC'")
     except BaseException as error:
         con.close()
@@ -178,16 +183,17 @@ def _first_line(text: str) -> str:
 
 
 def _version(con: DuckDBPyConnection, path: Path) -> int:
-    present = migrate.applied(con)
-    newest = migrate.known()[-1].version
+    present = _applied(con)
+    newest = migrations()[-1].version
     if present is None:
         raise StoreVersionError(
-            f"{path} is a DuckDB database, but not a store of replaydiff; name another file with --db"
+            f"{path} is a DuckDB database, but not a store of replaydiff", hint="name another file with --db"
         )
     if present > newest:
         raise StoreVersionError(
-            f"the store {path} has schema version {present}, and replaydiff {VERSION} knows versions "
-            f"up to {newest}; upgrade replaydiff (`pip install -U replaydiff`)"
+            f"the store {path} has schema version {present}, and replaydiff {VERSION} knows "
+            f"versions up to {newest}",
+            hint="upgrade replaydiff (`pip install -U replaydiff`)",
         )
     return present
 
@@ -195,7 +201,7 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
 def _refuse_foreign(path: Path) -> None:
     """Say what a file is that DuckDB would not open, or would want an extension for."""
     if path.is_dir():
-        raise StoreVersionError(f"{path} is a folder, not a store; name a file with --db")
+        raise StoreVersionError(f"{path} is a folder, not a store", hint="name a file with --db")
     try:
         with path.open("rb") as file:
             start = file.read(len(_SQLITE_MAGIC))
@@ -203,13 +209,15 @@ def _refuse_foreign(path: Path) -> None:
         return
     except OSError as error:
         raise StoreError(
-            f"the store {path} cannot be read: {error.strerror}; check its permissions"
+            f"the store {path} cannot be read: {error.strerror}", hint="check its permissions"
         ) from None
     if start == _SQLITE_MAGIC:
-        raise StoreVersionError(f"{path} is an SQLite database, not a store; name another file with --db")
+        raise StoreVersionError(
+            f"{path} is an SQLite database, not a store", hint="name another file with --db"
+        )
     if not start:
         raise StoreVersionError(
-            f"{path} is an empty file, not a store; delete it or name another file with --db"
+            f"{path} is an empty file, not a store", hint="delete it or name another file with --db"
         )
 
 
@@ -218,8 +226,8 @@ def _make_folder(folder: Path) -> None:
         private_folder(folder)
     except OSError as error:
         raise StoreError(
-            f"the folder {folder} for the store cannot be made: {error.strerror}; "
-            "name another place with --db"
+            f"the folder {folder} for the store cannot be made: {error.strerror}",
+            hint="name another place with --db",
         ) from None
 
 
@@ -270,11 +278,11 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
             hint="close it first",
         )
     if "not a valid DuckDB" in problem:
-        return StoreVersionError(f"{path} is not a DuckDB database; name another file with --db")
+        return StoreVersionError(f"{path} is not a DuckDB database", hint="name another file with --db")
     if "database file with version number" in problem:
         return StoreVersionError(
-            f"the store {path} was written by a newer DuckDB than {duckdb.__version__}; "
-            "upgrade replaydiff (`pip install -U replaydiff duckdb`)"
+            f"the store {path} was written by a newer DuckDB than {duckdb.__version__}",
+            hint="upgrade replaydiff (`pip install -U replaydiff duckdb`)",
         )
     if "replaying WAL" in problem:
         return StoreDamagedError(
@@ -303,3 +311,56 @@ def _holder(pid: int | None) -> str:
     words = " ".join("".join(c if c.isprintable() else " " for c in command).split())
     shown = words if len(words) <= 100 else words[:99] + "…"
     return f"process {pid}" + (f" (`{shown}`)" if shown else "")
+
+
+SCHEMA_FOLDER = Path(__file__).parent / "schema"
+
+
+class Migration(NamedTuple):
+    """One step of the schema."""
+
+    version: int
+    name: str
+    file: Path
+
+
+def migrations() -> list[Migration]:
+    """The migrations of this release, in order; their numbers run from 1 without a gap."""
+    found = []
+    for file in sorted(SCHEMA_FOLDER.glob("*.sql")):
+        number, _, name = file.stem.partition("_")
+        found.append(Migration(int(number), name, file))
+    return found
+
+
+def _applied(con: DuckDBPyConnection) -> int | None:
+    """The schema version of an open file: 0 for a blank one, None for a database that is no store of ours."""
+    tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if not tables:
+        return 0
+    if "schema_migrations" not in tables:
+        return None
+    newest = con.execute("SELECT coalesce(max(version), 0) FROM schema_migrations").fetchone()
+    return int(newest[0]) if newest else 0
+
+
+def _migrate(con: DuckDBPyConnection, present: int) -> None:
+    """Apply what is newer than `present`."""
+    for migration in migrations():
+        if migration.version <= present:
+            continue
+        con.begin()
+        try:
+            con.execute(
+                "CREATE TABLE IF NOT EXISTS schema_migrations"
+                " (version INTEGER PRIMARY KEY, name VARCHAR NOT NULL, applied_at TIMESTAMP NOT NULL)"
+            )
+            con.execute(migration.file.read_text(encoding="utf-8"))
+            con.execute(
+                "INSERT INTO schema_migrations VALUES (?, ?, (now() AT TIME ZONE 'UTC')::TIMESTAMP)",
+                [migration.version, migration.name],
+            )
+            con.commit()
+        except BaseException:
+            con.rollback()
+            raise

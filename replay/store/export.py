@@ -34,7 +34,7 @@ from replaydiff.replay.store.where import guarded, selection
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-Told = Callable[[int, int], None]
+OnRows = Callable[[int, int], None]
 """Told how many rows are done, and how many there are."""
 
 _IDS = 10_000
@@ -47,7 +47,7 @@ _LINE_ENDS = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u0
 _encoder = msgspec.json.Encoder()
 
 
-class Kind(StrEnum):
+class ExportKind(StrEnum):
     """What can be exported."""
 
     TRACES = "traces"
@@ -74,7 +74,7 @@ class Export:
     """Rows that were chosen, in a temporary table or ready to be read."""
 
     con: DuckDBPyConnection
-    kind: Kind
+    kind: ExportKind
     rows: int
     query: str
     """Selects the rows of a kind other than traces, in their order."""
@@ -100,33 +100,37 @@ def runs_of(con: DuckDBPyConnection, chosen: Wanted) -> list[RunRecord]:
     return [run for run in runs if chosen.sample in (None, run.sample)]
 
 
-def prepare(con: DuckDBPyConnection, kind: Kind, chosen: Wanted, computed: Iterable[Grade] = ()) -> Export:
+def prepare(
+    con: DuckDBPyConnection, kind: ExportKind, chosen: Wanted, computed: Iterable[Grade] = ()
+) -> Export:
     """Choose the rows. `computed` are grades that the store does not keep, for an export of grades.
 
     Raises:
         InputError: the condition or the month cannot be used, or the run has no sample to export.
     """
-    narrowed = kind is Kind.TRACES or bool(chosen.where) or chosen.month is not None
+    narrowed = kind is ExportKind.TRACES or bool(chosen.where) or chosen.month is not None
     if narrowed:
-        _choose_traces(con, chosen, whole=kind is Kind.TRACES)
-    if kind is Kind.TRACES:
+        _choose_traces(con, chosen, whole=kind is ExportKind.TRACES)
+    if kind is ExportKind.TRACES:
         return Export(
             con=con, kind=kind, rows=_count(con, "SELECT count(*) FROM exported", {}), query="", values={}
         )
-    if kind is Kind.GRADES:
+    if kind is ExportKind.GRADES:
         _stage_grades(con, computed)
     conditions, values = ["true"], dict[str, Any]()
     if narrowed:
         conditions.append("i.trace_id IN (SELECT trace_id FROM exported)")
     if chosen.sample is not None:
-        conditions.append("s.name = $sample" if kind is Kind.SAMPLES else "r.sample = $sample")
+        conditions.append("s.name = $sample" if kind is ExportKind.SAMPLES else "r.sample = $sample")
         values["sample"] = chosen.sample
     if chosen.run is not None:
-        if kind is not Kind.SAMPLES:
+        if kind is not ExportKind.SAMPLES:
             conditions.append("r.run_id = $run")
             values["run"] = chosen.run.id
         elif chosen.run.sample is None:
-            raise InputError(f"run {chosen.run.id} replayed a golden set, not a sample; leave out --run")
+            raise InputError(
+                f"run {chosen.run.id} replayed a golden set, not a sample", hint="leave out --run"
+            )
         else:
             conditions.append("s.name = $of_run")
             values["of_run"] = chosen.run.sample
@@ -141,13 +145,13 @@ def prepare(con: DuckDBPyConnection, kind: Kind, chosen: Wanted, computed: Itera
     )
 
 
-def write_jsonl(export: Export, file: BinaryIO, told: Told) -> None:
+def write_jsonl(export: Export, file: BinaryIO, on_rows: OnRows) -> None:
     """Write each row as one line of JSON."""
-    rows = _trace_records(export) if export.kind is Kind.TRACES else _row_records(export)
+    rows = _trace_records(export) if export.kind is ExportKind.TRACES else _row_records(export)
     for done, row in enumerate(rows, start=1):
         file.write(_line(row))
         if done % _ROWS == 0:
-            told(done, export.rows)
+            on_rows(done, export.rows)
 
 
 def _line(row: dict[str, Any]) -> bytes:
@@ -158,7 +162,7 @@ def _line(row: dict[str, Any]) -> bytes:
     return line + b"\n"
 
 
-def write_parquet(export: Export, path: Path, told: Told) -> None:
+def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
     """Write the rows as one Parquet file; `path` is what the store was opened with as `export_to`.
 
     Raises:
@@ -169,13 +173,14 @@ def write_parquet(export: Export, path: Path, told: Told) -> None:
     export.con.execute("SET GLOBAL threads = 1")
     options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP}, USE_TMP_FILE false"
     try:
-        if export.kind is Kind.TRACES:
-            _stage_traces(export, told)
+        if export.kind is ExportKind.TRACES:
+            _stage_traces(export, on_rows)
             query, values = "FROM staged ORDER BY rowid", {}
         export.con.execute(f"COPY ({query}) TO $path ({options})", {**values, "path": str(path)}).fetchall()
     except duckdb.OutOfMemoryException:
         raise InputError(
-            "a row is too large for Parquet in the memory there is; export to JSON Lines (--format jsonl)"
+            "a row is too large for Parquet in the memory there is",
+            hint="export to JSON Lines (--format jsonl)",
         ) from None
     except duckdb.IOException as error:
         raise InputError(f"the Parquet file cannot be written: {str(error).splitlines()[0]}") from None
@@ -218,7 +223,7 @@ def _choose_traces(con: DuckDBPyConnection, chosen: Wanted, *, whole: bool) -> N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
+class _ExportBatch:
     """Traces that are read together."""
 
     ids: list[str]
@@ -226,7 +231,7 @@ class _Batch:
     call_rows: tuple[int, int]
 
 
-def _batches(export: Export) -> Iterator[_Batch]:
+def _batches(export: Export) -> Iterator[_ExportBatch]:
     for start in range(0, export.rows, _TRACES):
         ids, low, high, first, last = export.con.execute(
             "SELECT list(trace_id ORDER BY position), min(place), max(place),"
@@ -234,7 +239,7 @@ def _batches(export: Export) -> Iterator[_Batch]:
             " FROM exported WHERE position >= ? AND position < ?",
             [start, start + _TRACES],
         ).fetchall()[0]
-        yield _Batch(ids=ids, rows=(low, high), call_rows=(first, last))
+        yield _ExportBatch(ids=ids, rows=(low, high), call_rows=(first, last))
 
 
 def _trace_records(export: Export) -> Iterator[dict[str, Any]]:
@@ -242,7 +247,7 @@ def _trace_records(export: Export) -> Iterator[dict[str, Any]]:
         yield from map(trace_record, read_traces(export.con, batch.ids, batch.rows, batch.call_rows))
 
 
-def _stage_traces(export: Export, told: Told) -> None:
+def _stage_traces(export: Export, on_rows: OnRows) -> None:
     """Collect the traces with their tool calls in the table `staged`.
 
     By the hundreds, because DuckDB cannot move a list that it is collecting to disk.
@@ -257,7 +262,7 @@ def _stage_traces(export: Export, told: Told) -> None:
             WHERE trace_id IN (SELECT unnest($ids::VARCHAR[])) AND rowid BETWEEN $first AND $last
             GROUP BY trace_id
         )
-        SELECT {_columns(Kind.TRACES)}, coalesce(c.tool_calls, []) AS tool_calls
+        SELECT {_columns(ExportKind.TRACES)}, coalesce(c.tool_calls, []) AS tool_calls
         FROM traces t LEFT JOIN called c USING (trace_id)
         WHERE t.trace_id IN (SELECT unnest($ids::VARCHAR[])) AND t.rowid BETWEEN $low AND $high
         ORDER BY list_position($ids::VARCHAR[], t.trace_id)
@@ -273,7 +278,7 @@ def _stage_traces(export: Export, told: Told) -> None:
             {"ids": batch.ids, "first": first, "last": last, "low": low, "high": high},
         ).fetchall()
         done += len(batch.ids)
-        told(done, export.rows)
+        on_rows(done, export.rows)
 
 
 def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:
@@ -307,9 +312,9 @@ def _count(con: DuckDBPyConnection, query: str, values: dict[str, Any]) -> int:
 _PAYLOADS = {"served", "scores", "metadata", "messages", "steps", "detail", "votes", "request", "tool_calls"}
 """Columns of JSON text."""
 _TRACE_COLUMNS = ("trace_id", "source", "updated_at", *FACTS, "metadata", "messages", "steps")
-_SELECTED: dict[Kind, dict[str, str]] = {
-    Kind.TRACES: {name: f"t.{name}" for name in _TRACE_COLUMNS},
-    Kind.SAMPLES: {
+_SELECTED: dict[ExportKind, dict[str, str]] = {
+    ExportKind.TRACES: {name: f"t.{name}" for name in _TRACE_COLUMNS},
+    ExportKind.SAMPLES: {
         "sample": "s.name",
         "position": "i.position",
         "trace_id": "i.trace_id",
@@ -323,7 +328,7 @@ _SELECTED: dict[Kind, dict[str, str]] = {
         "seed": "s.seed",
         "population": "s.population",
     },
-    Kind.RUNS: {
+    ExportKind.RUNS: {
         "run_id": "r.run_id",
         "run_created_at": "r.created_at",
         "sample": "r.sample",
@@ -352,7 +357,7 @@ _SELECTED: dict[Kind, dict[str, str]] = {
         "attempts": "t.attempts",
         "scores": "t.scores",
     },
-    Kind.GRADES: {
+    ExportKind.GRADES: {
         "run_id": "g.run_id",
         "item_id": "g.item_id",
         "trace_id": "i.trace_id",
@@ -369,7 +374,7 @@ _SELECTED: dict[Kind, dict[str, str]] = {
         "votes": "g.votes",
         "cost_usd": "g.cost_usd",
     },
-    Kind.MODEL_CALLS: {
+    ExportKind.MODEL_CALLS: {
         "run_id": "m.run_id",
         "item_id": "m.item_id",
         "trace_id": "i.trace_id",
@@ -398,26 +403,26 @@ _ITEM = (
     " JOIN runs r ON r.run_id = {0}.run_id"
 )
 _FROM = {
-    Kind.SAMPLES: (
+    ExportKind.SAMPLES: (
         "FROM samples s JOIN sample_items i ON i.sample = s.name",
         "s.created_at, s.name, i.position",
     ),
-    Kind.RUNS: (
+    ExportKind.RUNS: (
         f"FROM trials t {_ITEM.format('t')}",
         "r.created_at, r.run_id, i.position, t.lane, t.index",
     ),
-    Kind.GRADES: (
+    ExportKind.GRADES: (
         f"FROM (FROM grades UNION ALL FROM computed) g {_ITEM.format('g')}",
         "r.created_at, r.run_id, i.position, g.lane, g.trial, g.grader, g.grader_version",
     ),
-    Kind.MODEL_CALLS: (
+    ExportKind.MODEL_CALLS: (
         f"FROM model_calls m {_ITEM.format('m')}",
         "r.created_at, r.run_id, i.position, m.lane, m.trial, m.index",
     ),
 }
 
 
-def _columns(kind: Kind) -> str:
+def _columns(kind: ExportKind) -> str:
     # As text: Parquet readers that know no JSON type would show bytes.
     return ", ".join(
         f'{sql}{"::VARCHAR" if name in _PAYLOADS else ""} AS "{name}"'

@@ -1,4 +1,7 @@
-"""Records that an importer could not take, each with its reason; a later import of the file replaces them."""
+"""Records that an importer could not take, each with its reason; a later import of the file replaces them.
+
+Up to when a place was read completely, so that the next import of it reads only what is new.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
+from replaydiff.replay.model import JsonObject
 from replaydiff.replay.store import bulk
-from replaydiff.replay.store.text import clean_text
+from replaydiff.replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -109,3 +113,23 @@ def list_rejects(con: DuckDBPyConnection, source: str | None = None) -> list[Sto
         [source],
     ).fetchall()
     return [StoredReject(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+
+
+def mark_read(
+    con: DuckDBPyConnection, source: str, origin: str, filters: JsonObject, read_until: datetime
+) -> None:
+    """Remember that everything `filters` for at `origin` that started before `read_until` is in the store."""
+    con.execute(
+        "INSERT INTO import_marks VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO UPDATE SET"
+        " read_until = greatest(read_until, excluded.read_until), finished_at = excluded.finished_at",
+        [source, origin, encode(filters), read_until, utc_now()],
+    )
+
+
+def last_read(con: DuckDBPyConnection, source: str, origin: str, filters: JsonObject) -> datetime | None:
+    """Up to when this was read completely; None where it never was."""
+    found = con.execute(
+        "SELECT read_until FROM import_marks WHERE source = $1 AND origin = $2 AND filter = $3",
+        [source, origin, encode(filters)],
+    ).fetchone()
+    return found[0] if found else None

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Version
 from replaydiff.replay.store import bulk
+from replaydiff.replay.store.bulk import resolve
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.ids import resolve
 from replaydiff.replay.store.text import clean_text, encode
 
 if TYPE_CHECKING:
@@ -123,7 +123,9 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> RunRecord:
         return get_run(con, run_id)
     latest = latest_run(con)
     if latest is None:
-        raise InputError("there is no run in the store; start one with `replay run` or `replay compare`")
+        raise InputError(
+            "there is no run in the store", hint="start one with `replay run` or `replay compare`"
+        )
     return latest
 
 
@@ -197,7 +199,9 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
         rows = con.execute(f"SELECT item_id FROM {table} ORDER BY 1 LIMIT 1000", {"run": run_id}).fetchall()
         raise UnknownNameError(f"item of run {run_id}", item_id, [str(row[0]) for row in rows])
     if len(ids) > 1 and ids[0] != item_id:
-        raise InputError(f"several items begin with {item_id!r}: {', '.join(ids)}; type more of the id")
+        raise InputError(
+            f"several items begin with {item_id!r}: {', '.join(ids)}", hint="type more of the id"
+        )
     text = con.execute(
         "SELECT item FROM run_items WHERE run_id = ? AND item_id = ?", [run_id, ids[0]]
     ).fetchall()

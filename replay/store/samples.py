@@ -34,8 +34,8 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
         if is_kept(con, sample, items):
             return False
         raise InputError(
-            f"there is another sample {sample.name!r} already, and a sample is never changed; "
-            "choose another --name"
+            f"there is another sample {sample.name!r} already, and a sample is never changed",
+            hint="choose another --name",
         )
     con.begin()
     try:

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import ToolCall, Trace
-from replaydiff.replay.store.bulk import json_type
+from replaydiff.replay.store.bulk import json_type, resolve
 from replaydiff.replay.store.connection import transaction
-from replaydiff.replay.store.ids import resolve
 from replaydiff.replay.store.trace_codec import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace, json_readers
 
 if TYPE_CHECKING:

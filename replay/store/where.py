@@ -18,11 +18,16 @@ is missing is NULL, and so is what is no number.
 
 A condition never changes anything: it is parsed first, must be one expression, and is then evaluated in a
 read-only transaction with a time limit, on a store that reaches no other file (`replay.store.connection`).
+
+The language of conditions: parsed by DuckDB, checked, and its short forms written out.
+
+`replay.store.where` says what a condition may say, and evaluates it.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,11 +38,200 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.store.condition import JSON_COLUMNS, LIST_COLUMNS, compile_condition, json_text, shown
 from replaydiff.replay.store.trace_codec import FACTS
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+JSON_COLUMNS = ("metadata", "scores")
+"""Columns whose fields can be named: `metadata.plan`."""
+LIST_COLUMNS = ("tags", "tools")
+"""Columns that hold several texts: `tags = 'vip'` asks whether one of them is."""
+_EXACT_DIGITS = 15
+_ENDLESS = {"range", "generate_series", "repeat", "list_resize", "array_resize", "lpad", "rpad", "bar"}
+"""Functions that make gigabytes of one row: DuckDB's time limit cannot stop them in the middle."""
+
+
+def json_text(column: str, keys: list[str]) -> str:
+    """A nested field of a JSON column as text; a key that has dots itself is found too."""
+    paths = ["".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)]
+    if len(keys) > 1:
+        paths.append("/" + ".".join(keys).replace("~", "~0").replace("/", "~1"))
+    found = [f"json_extract_string({column}, '{path.replace(chr(39), chr(39) * 2)}')" for path in paths]
+    return found[0] if len(found) == 1 else f"coalesce({', '.join(found)})"
+
+
+def compile_condition(con: DuckDBPyConnection, where: str) -> str:
+    """The condition as SQL of one expression, with the short forms written out.
+
+    Raises:
+        InputError: it is no single expression.
+    """
+    try:
+        return _Compiler(con, where).sql()
+    except RecursionError:
+        raise InputError(
+            f"the condition {shown(where)} is nested too deeply", hint="write a simpler one"
+        ) from None
+
+
+class _Compiler:
+    """Rewrites the parsed condition: DuckDB's own syntax tree, as `json_serialize_sql` gives it."""
+
+    def __init__(self, con: DuckDBPyConnection, where: str) -> None:
+        self._con = con
+        self._where = where
+
+    def sql(self) -> str:
+        # The line break ends a comment; whatever closes the bracket early is no bare expression any more.
+        statement = self._parse(f"SELECT (\n{self._where}\n)")
+        node = statement["node"]
+        bare = node["type"] == "SELECT_NODE" and len(node["select_list"]) == 1
+        if not bare or {**node, "select_list": []} != self._parse("SELECT (1)")["node"] | {"select_list": []}:
+            raise self._error("is more than one condition; write a single one")
+        node["select_list"] = [self._rewrite(node["select_list"][0], "boolean")]
+        found = self._con.execute(
+            "SELECT json_deserialize_sql(?::JSON)", [json.dumps({"error": False, "statements": [statement]})]
+        ).fetchone()
+        assert found is not None  # noqa: S101 - a SELECT without FROM has one row
+        return str(found[0]).removeprefix("SELECT ")
+
+    def _parse(self, sql: str) -> dict[str, Any]:
+        found = self._con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+        assert found is not None  # noqa: S101 - as above
+        parsed = json.loads(found[0])
+        if parsed["error"]:
+            raise self._error(
+                f"cannot be read: {' '.join(parsed['error_message'].split())}; "
+                "it is an SQL expression, like release = '2.1' AND metadata.plan = 'gold'"
+            )
+        if len(parsed["statements"]) != 1:
+            raise self._error("is more than one statement; write a single one")
+        statement: dict[str, Any] = parsed["statements"][0]
+        return statement
+
+    def _error(self, problem: str) -> InputError:
+        return InputError(f"the condition {shown(self._where)} {problem}")
+
+    def _expression(self, sql: str) -> Any:
+        return self._parse(f"SELECT {sql}")["node"]["select_list"][0]
+
+    def _rewrite(self, node: Any, wanted: str) -> Any:
+        """The node with its short forms written out; `wanted` is how a JSON field is to be read there."""
+        if isinstance(node, list):
+            return [self._rewrite(item, wanted) for item in node]
+        if not isinstance(node, dict):
+            return node
+        path = _json_path(node)
+        if path:
+            return self._expression(_READ[wanted].format(json_text(path[0], path[1:])))
+        kind = node.get("type", "")
+        parts = _operands(node)
+        listed = self._membership(node, parts)
+        if listed is not None:
+            return listed
+        if parts:
+            read = _reading(parts, exact=kind in _EQUALITIES)
+            operands = {key: self._rewrite(node[key], read) for key in _OPERAND_KEYS & node.keys()}
+            return {**node, **operands}
+        if kind in ("CONJUNCTION_AND", "CONJUNCTION_OR", "OPERATOR_NOT"):
+            return {**node, "children": self._rewrite(node["children"], "boolean")}
+        if node.get("function_name") in _ENDLESS:
+            raise self._error(f"calls {node['function_name']}(), which is not allowed in conditions")
+        read = "text"
+        if node.get("function_name") in _ARITHMETIC:
+            read = "number"
+        elif "class" not in node:  # an argument's wrapper
+            read = wanted
+        return {key: self._rewrite(value, read) for key, value in node.items()}
+
+    def _membership(self, node: dict[str, Any], parts: list[Any]) -> Any:
+        """`tags = 'x'`, `tags <> 'x'` and `tags IN ('x', 'y')` as membership; None for anything else."""
+        if len(parts) < 2:
+            return None
+        names, others = [p for p in parts if _list_column(p)], [p for p in parts if not _list_column(p)]
+        texts = [p["literal"]["text"] for p in others if _literal_kind(p) == "STRING"]
+        if len(names) != 1 or len(texts) != len(others) or node["type"] not in _EQUALITIES:
+            return None
+        quoted = ", ".join("'" + text.replace("'", "''") + "'" for text in texts)
+        negated = "NOT " if node["type"] in ("COMPARE_NOTEQUAL", "COMPARE_NOT_IN") else ""
+        return self._expression(f"({negated}list_has_any({_list_column(names[0])}, [{quoted}]))")
+
+
+_EQUALITIES = {"COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_IN", "COMPARE_NOT_IN"}
+_OPERAND_KEYS = {"left", "right", "children", "input", "lower", "upper"}
+_ARITHMETIC = {"+", "-", "*", "/", "%", "//", "**", "^"}
+_READ = {
+    "text": "{0}",
+    "number": "coalesce(try_cast({0} AS DOUBLE), CASE {0} WHEN 'true' THEN 1 WHEN 'false' THEN 0 END)",
+    "boolean": "try_cast({0} AS BOOLEAN)",
+}
+
+
+def _json_path(node: Any) -> list[str] | None:
+    """Column and keys of `metadata.a.b`, `traces.metadata.a` or `metadata['a']`; None for anything else."""
+    if not isinstance(node, dict):
+        return None
+    if node.get("type") == "COLUMN_REF":
+        names = _names(node)
+        return names if len(names) > 1 and names[0] in JSON_COLUMNS else None
+    if node.get("type") in ("ARRAY_EXTRACT", "STRUCT_EXTRACT"):
+        inner, key = node["children"]
+        names = _names(inner)
+        path = names if len(names) == 1 and names[0] in JSON_COLUMNS else _json_path(inner)
+        if path and _literal_kind(key) in ("STRING", "INTEGER"):
+            return [*path, key["literal"]["text"]]
+    return None
+
+
+def _operands(node: dict[str, Any]) -> list[Any]:
+    """What a comparison, IN or BETWEEN compares; empty for any other node."""
+    kind = str(node.get("type", ""))
+    if kind in ("COMPARE_BETWEEN", "COMPARE_NOT_BETWEEN"):
+        return [node["input"], node["lower"], node["upper"]]
+    if not kind.startswith("COMPARE_"):
+        return []
+    return list(node["children"]) if "children" in node else [node["left"], node["right"]]
+
+
+def _reading(parts: list[Any], *, exact: bool) -> str:
+    """How JSON fields compared with these are to be read."""
+    kinds = {_literal_kind(part) for part in parts if not _json_path(part)}
+    if kinds == {"BOOLEAN"}:
+        return "boolean"
+    if not kinds or not kinds <= {"INTEGER", "NUMERIC"}:
+        return "text"
+    whole = [part for part in parts if _literal_kind(part) == "INTEGER"]
+    if exact and any(len(part["literal"]["text"]) > _EXACT_DIGITS for part in whole):
+        # A DOUBLE cannot tell such ids apart; as text they are exact.
+        for part in whole:
+            part["literal"] = {"kind": "STRING", "text": part["literal"]["text"]}
+        return "text"
+    return "number"
+
+
+def _literal_kind(node: Any) -> str | None:
+    kind = node["literal"].get("kind") if isinstance(node, dict) and "literal" in node else None
+    return str(kind) if kind else None
+
+
+def _list_column(node: Any) -> str | None:
+    names = _names(node)
+    return names[0] if len(names) == 1 and names[0] in LIST_COLUMNS else None
+
+
+def _names(node: Any) -> list[str]:
+    """The parts of a column's name, without the table's, the column itself in lower case; else empty."""
+    names: list[str] = node.get("column_names", []) if isinstance(node, dict) else []
+    names = names[1:] if len(names) > 1 and names[0].lower() == "traces" else names
+    return [names[0].lower(), *names[1:]] if names else []
+
+
+def shown(where: str) -> str:
+    """The condition in an error: one line, at most 120 characters, nothing a terminal would obey."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in where).split())
+    return f"`{flat if len(flat) <= 120 else flat[:119] + '…'}`"
+
 
 TIME_LIMIT_S = 30.0
 """How long a condition may take."""
@@ -113,7 +307,7 @@ def month_range(month: str) -> tuple[datetime, datetime]:
     """
     found = re.fullmatch(r"(\d{4})-(\d{2})", month, re.ASCII)
     if not found or not 1 <= int(found[2]) <= 12 or not 1 <= int(found[1]) <= 9998:
-        raise InputError(f"{month!r} is no month; write it as YYYY-MM, like 2026-10")
+        raise InputError(f"{month!r} is no month", hint="write it as YYYY-MM, like 2026-10")
     year, number = int(found[1]), int(found[2])
     return datetime(year, number, 1), datetime(year + number // 12, number % 12 + 1, 1)
 
@@ -142,15 +336,17 @@ def _refusal(where: str, error: duckdb.Error) -> InputError:
     """DuckDB's error on a person's condition, as a sentence."""
     if isinstance(error, duckdb.InterruptException):
         return InputError(
-            f"the condition {shown(where)} took longer than {TIME_LIMIT_S:g} s and was stopped; "
-            "write a narrower or simpler one"
+            f"the condition {shown(where)} took longer than {TIME_LIMIT_S:g} s and was stopped",
+            hint="write a narrower or simpler one",
         )
     reason = str(error).splitlines()[0].partition(": ")[2] or str(error)
     missing = re.search(r'Referenced column "(.*?)" (?:was )?not found', reason) or re.search(
         r'does not have a column named "(.*?)"', reason
     )
     if not missing:
-        return InputError(f"the condition {shown(where)} cannot be used: {reason.rstrip('.')}; mend it")
+        return InputError(
+            f"the condition {shown(where)} cannot be used: {reason.rstrip('.')}", hint="mend it"
+        )
     name = missing[1]
     if not name.isidentifier():
         return InputError(

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from replaydiff.replay.align import Call, align, same
 from replaydiff.replay.model import ServedCall, Trial
 from replaydiff.replay.tape import show_call
-from replaydiff.replay.terminal.plain import visible
-from replaydiff.replay.terminal.wrapping import wrapped
+from replaydiff.replay.terminal.plain import visible, wrapped
 
 BESIDE = 100
 """Columns from which two lanes have room beside each other."""
@@ -27,7 +26,7 @@ _EQUAL, _OTHER_ARGS, _ONLY_LEFT, _ONLY_RIGHT = "=", "≠", "<", ">"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class SideBySide:
     """A call of each lane that stand for each other; None where one has none."""
 
     left: ServedCall | None
@@ -43,19 +42,19 @@ class Pair:
         return _EQUAL if same(self.left.call.args, self.right.call.args) else _OTHER_ARGS
 
 
-def pairs(left: Sequence[ServedCall], right: Sequence[ServedCall]) -> list[Pair]:
+def pairs(left: Sequence[ServedCall], right: Sequence[ServedCall]) -> list[SideBySide]:
     """The calls of two trials in order, those that stand for each other together."""
     places = align([_call(one) for one in left], [_call(one) for one in right])
-    found: list[Pair] = []
+    found: list[SideBySide] = []
     done = 0
     for one, place in zip(right, places, strict=True):
         if place is None:
-            found.append(Pair(None, one))
+            found.append(SideBySide(None, one))
             continue
-        found += [Pair(missing, None) for missing in left[done:place]]
-        found.append(Pair(left[place], one))
+        found += [SideBySide(missing, None) for missing in left[done:place]]
+        found.append(SideBySide(left[place], one))
         done = place + 1
-    return [*found, *(Pair(missing, None) for missing in left[done:])]
+    return [*found, *(SideBySide(missing, None) for missing in left[done:])]
 
 
 def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) -> list[str]:
@@ -80,8 +79,8 @@ def lanes(left: Trial, right: Trial, width: int, *, lines: int | None = None) ->
 
 def _single_column(
     trial: Trial,
-    calls: Sequence[tuple[ServedCall | None, Pair]],
-    first: Pair | None,
+    calls: Sequence[tuple[ServedCall | None, SideBySide]],
+    first: SideBySide | None,
     width: int,
     limit: int | None,
 ) -> Iterator[str]:

@@ -2,11 +2,14 @@
 
 `visible` is for text of any length, `one_line` for a cell or an excerpt, `encodable` for a stream that
 cannot show everything. Rich markup is another danger: hand the result to `rich.text.Text`, never to `print`.
+
+Text of traces as lines of a width, long ones cut with a word on how much is left out.
 """
 
 from __future__ import annotations
 
 import re
+import textwrap
 
 _LINE_ENDS = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _HIDDEN = re.compile(
@@ -80,3 +83,16 @@ def encodable(text: str, encoding: str | None) -> str:
 def _written_out(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def wrapped(text: str, width: int, limit: int | None = None) -> list[str]:
+    """The text in lines of `width` columns, line ends kept; after `limit` lines how many more there are."""
+    lines = []
+    for line in visible(text).splitlines() or [""]:
+        # White space at the beginning of a line is the text's own; where a line is broken it goes.
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += textwrap.wrap(
+            line.strip(), max(width, 10), replace_whitespace=False, initial_indent=indent
+        ) or [""]
+    hidden = 0 if limit is None else max(0, len(lines) - limit)
+    return lines[: len(lines) - hidden] + ([f"… {hidden} more lines"] if hidden else [])

@@ -50,7 +50,7 @@ def progress(what: str, unit: str) -> Iterator[Update]:
         with _notebook_bar(what, unit) as update:
             yield update
     else:
-        yield _Lines(what, unit).update
+        yield _PlainLines(what, unit).update
 
 
 def _in_notebook() -> bool:
@@ -82,7 +82,7 @@ def _notebook_bar(what: str, unit: str) -> Iterator[Update]:
     shown.update(ipython.HTML(""))
 
 
-class _Lines:
+class _PlainLines:
     """Plain lines for logs."""
 
     def __init__(self, what: str, unit: str) -> None:

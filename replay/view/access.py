@@ -68,8 +68,8 @@ class AccessControl:
         if origins != own and (origins or scope["method"] not in _SAFE):
             return PlainTextResponse("another site asked\n", status_code=403)
         # Pages of other ports are of the same site, and their requests carry the cookie.
-        asked_by = headers.get("sec-fetch-site", "none")
-        if asked_by not in ("none", "same-origin") and not self._has_token(scope):
+        site = headers.get("sec-fetch-site", "none")
+        if site not in ("none", "same-origin") and not self._has_token(scope):
             return PlainTextResponse("another site asked\n", status_code=403)
         return None
 

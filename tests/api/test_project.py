@@ -65,7 +65,15 @@ def test_the_plain_form_runs_without_an_event_loop(folder: Path) -> None:
 
 
 def test_every_blocking_method_has_an_asynchronous_twin() -> None:
-    interactive = {"review", "view", "own_sheet", "label_sheet", "start_version", "golden_set", "store_file"}
+    interactive = {
+        "review",
+        "reviewer",
+        "own_sheet",
+        "label_sheet",
+        "start_version",
+        "golden_set",
+        "store_file",
+    }
     helpers = {"divergences"}
     methods = {
         name

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from replaydiff.cases.triage.signals import SIGNALS
 from tests.commands.conftest import Replay
 from tests.commands.conftest import replay as replay
 
@@ -29,8 +31,8 @@ ODD: dict[str, tuple[dict[str, Any], str]] = {
         {"tool_calls": [{"name": "look_up", "args": {"id": "1"}, "result": "ok"}] * 3},
         "look_up was called 3 times with the same arguments",
     ),
-    "long": ({"calls": 9}, "a long way: 9 tool calls, where the month's median is 1"),
-    "dear": ({"cost_usd": 0.5}, "it cost $0.5000, where the month's median is $0.0100"),
+    "long": ({"calls": 9}, "long path: 9 tool calls; the month's median is 1"),
+    "dear": ({"cost_usd": 0.5}, "it cost $0.5000; the month's median is $0.0100"),
     "novel": (
         {"input": "quel temps fera-t-il demain matin chez vous"},
         "unlike every other trace of the month",
@@ -66,3 +68,10 @@ def test_every_odd_one_is_there_with_its_reason_in_words(run: dict[str, Any]) ->
         assert any(one.startswith(reason) for one in told.get(name, ())), (name, told.get(name))
     assert any(one.startswith("unlike every case of the golden set") for one in told["novel"])
     assert not [name for name in told if name.startswith("usual")]
+
+
+def test_every_signal_is_among_the_reasons(run: dict[str, Any]) -> None:
+    shown = [reason for entry in run["entries"] for reason in entry["reasons"]]
+    for signal in SIGNALS:
+        pattern = re.sub(r"\\{.*?\\}", ".+", re.escape(signal.text))
+        assert any(re.search(pattern, reason) for reason in shown), signal.name

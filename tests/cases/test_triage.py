@@ -306,3 +306,25 @@ def test_without_a_run_it_says_what_to_do(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (
         2, "error: there is no run in the store; start one with `replay run` or `replay compare`\n",
     )  # fmt: skip
+
+
+def test_the_keys_are_shown_and_a_dialog_takes_only_what_it_offers(shop: Path) -> None:
+    seen = _type(
+        shop,
+        [
+            ("[q]uit", "x"),
+            ("? shows the keys", "?"),
+            ("undo the last decision", "p"),
+            ("Enter: recording", "zo"),
+            ("must the response show", "\r"),
+            ("2 of 3", "q"),
+        ],
+    )
+    assert "[r]ecording, [o]ld, [n]ew" in seen
+    assert "1 promoted" in seen
+
+
+def test_a_lane_that_was_not_run_is_not_offered(shop: Path) -> None:
+    assert _replay(shop, "run", "--sample", "oct", "--old", "observed").returncode in (0, 3)
+    seen = _type(shop, [("[q]uit", "p"), ("[c]ancel", "nc"), ("nothing was added", "q")])
+    assert "of [r]ecording, [o]ld; Enter" in seen

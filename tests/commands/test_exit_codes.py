@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+import replaydiff as rd
 from replaydiff.replay.api.project import Project
 from replaydiff.replay.errors import (
     ExitCode,
@@ -191,3 +192,11 @@ def test_an_error_carries_its_parts() -> None:
     asked = UnknownNameError("sample", "octobr", ["october"], "see replay sample")
     assert str(asked) == "there is no sample 'octobr'; did you mean 'october'? see replay sample"
     assert asked.hint == "see replay sample"
+
+
+def test_an_error_of_the_api_has_its_hint_apart(tmp_path: Path) -> None:
+    with pytest.raises(ReplayError) as missing:
+        rd.open(tmp_path).import_(tmp_path / "none.jsonl")
+    assert missing.value.reason == f"there is no file {tmp_path / 'none.jsonl'}"
+    assert missing.value.hint == "check the path"
+    assert str(missing.value) == f"{missing.value.reason}; {missing.value.hint}"

@@ -13,7 +13,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.document import to_json
 from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial, Kind, Verdict
 from replaydiff.replay.model import CORRECTION, Item, Lane, ToolCall, Trial, VersionKind
-from replaydiff.replay.settings import GateSection, MatchSection, Settings
+from replaydiff.replay.settings import GateSection, MatchSection, Settings, load
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trial, trials, version
@@ -182,3 +182,52 @@ def test_how_much_an_item_changed(old: str, new: str, again: str, share: float |
     found = change(Block(item=of, lanes=by_lane), Settings(root=Path()))
     assert found.share == (None if share is None else pytest.approx(share))
     assert found.worst == pytest.approx(worst)
+
+
+def handed_over(summary: str) -> tuple[ToolCall, ...]:
+    return (ToolCall(name="transfer", args={"summary": summary, "to": "billing team"}, result="ok"),)
+
+
+def reworded(count: int) -> tuple[list[Item], list[Trial]]:
+    """Every trial hands over with a summary in words of its own."""
+    items = [item(f"t{n:02}", tape=handed_over(f"the user {n} asks")) for n in range(count)]
+    done = [
+        trial(one, lane, k, calls=handed_over(f"{one.id} wants {k} {lane}"))
+        for one in items
+        for lane in ("old", "new", "old2")
+        for k in range(3)
+    ]
+    return items, done
+
+
+def test_free_text_is_found_and_left_out_of_agreement(tmp_path: Path) -> None:
+    result = diffed(tmp_path, *reworded(50), MatchSection())
+    assert result.answer is Answer.SHIP
+    assert result.metrics["tool_calls"].old == 1.0
+    assert (
+        "the argument summary of transfer is free text: its wording differs between trials of one version on 50 "
+        "items, so agreement leaves it out (to say so yourself: "
+        '[tools.transfer.match.paths] summary = "ignore")'
+    ) in result.warnings
+
+
+def test_free_text_is_named_where_it_counts_with_the_rule_to_write(tmp_path: Path) -> None:
+    result = diffed(tmp_path, *reworded(10), MatchSection(trust=True))
+    assert result.metrics["tool_calls"].old == 0.0
+    found = [warning for warning in result.warnings if "is free text" in warning]
+    assert len(found) == 1
+    table, line = found[0].partition("write ")[2].split("] ")
+    toml = tmp_path / "rule" / "replay.toml"
+    toml.parent.mkdir()
+    toml.write_text(f"[match]\ntrust = true\n{table}]\n{line}\n")
+    with open_store(tmp_path / "replay.duckdb", read_only=True) as con:
+        ruled = compute(con, RUN_ID, load(toml.parent, {}))
+    assert ruled.metrics["tool_calls"].old == 1.0
+    assert not [warning for warning in ruled.warnings if "is free text" in warning]
+
+
+def test_a_value_that_differs_on_few_items_is_no_free_text(tmp_path: Path) -> None:
+    items, done = reworded(2)
+    result = diffed(tmp_path, items, done, MatchSection())
+    assert not [warning for warning in result.warnings if "is free text" in warning]
+    assert result.metrics["tool_calls"].old == 0.0

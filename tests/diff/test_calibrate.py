@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from replaydiff.diff.judge.calibration import judge_hash, majority_labels
 from replaydiff.diff.judge.labels import key_of
-from replaydiff.diff.statistics.agreement import agreement, weighted_kappa, wilson_low
+from replaydiff.diff.statistics.agreement import agreement, labels_needed, weighted_kappa, wilson_low
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Item, Lane
 from replaydiff.replay.store.connection import open_store
@@ -207,7 +207,7 @@ def test_a_constant_judge_may_not_gate_and_labels_find_the_loss(
     truth = {(n, lane): 1 if n < (11 if lane == "new" else 2) else 3 for n in range(60) for lane in BOTH}
     assert _label_by(graded, truth) == 0
     assert (
-        "the judge may not gate: in lane old the judge agrees with 97% of 60 labels"
+        "the judge may not gate: in lane new the judge agrees with 82% of 60 labels"
         in capsys.readouterr().out
     )
     judge = _diffed(graded, capsys)["metrics"]["judge"]
@@ -287,6 +287,16 @@ def test_kappa_bounds_hold_the_truth_where_nearly_all_is_good() -> None:
             below += found.kappa_low is None or found.kappa_low <= kappa
         assert held / runs > 0.88, (size, held)
         assert below / runs > 0.93, (size, below)
+
+
+def test_how_many_labels_would_do_is_where_the_bound_first_holds() -> None:
+    for share, bound in ((0.95, 0.85), (0.9, 0.85), (1.0, 0.9)):
+        needed = labels_needed(share, bound)
+        assert needed is not None
+        sizes = [n for n in range(1, 600) if abs(share * n - round(share * n)) < 1e-9]
+        first = next(n for n in sizes if wilson_low(round(share * n), n) >= bound)
+        assert first - (20 if share < 1 else 1) < needed <= first
+    assert labels_needed(0.85, 0.85) is None
 
 
 @pytest.mark.parametrize(("hits", "total"), [(0, 5), (43, 50), (50, 50), (7, 9)])

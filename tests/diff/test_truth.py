@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.truth import worlds
 from benchmarks.truth.agents import AGENTS, outcomes, unchanged
 from benchmarks.truth.runs import METRIC, diffed, items_of, run_of, simulate, trials_of
 from replaydiff.diff.compute import compute
@@ -74,3 +75,31 @@ def test_a_metric_on_which_nothing_varies_costs_the_others_nothing() -> None:
     among = diffed(truth, {lane: {**by_name, **same} for lane, by_name in scores.items()})
     verdicts = [result.items[0].metrics[METRIC].verdict for result in (alone, among)]
     assert verdicts == [Verdict.REGRESSED, Verdict.REGRESSED]
+
+
+def test_a_judge_that_is_biased_or_knows_nothing_never_gives_ship() -> None:
+    """A loss of the tolerance, which the judge hides; and one that sees it, whose labels say so."""
+    rng = np.random.default_rng(3)
+    for errors in (worlds.CONSTANT, worlds.LENIENT):
+        found = [worlds.judged_by(errors)(rng, 0.05) for _ in range(8)]
+        assert Answer.SHIP not in {one.answer for one in found}
+        assert sum(one.covers for one in found) >= 7
+    fair = [worlds.judged_by(worlds.FAIR)(rng, loss) for loss in (0.0, 0.2) for _ in range(4)]
+    assert {one.answer for one in fair[:4]} <= {Answer.SHIP, Answer.CANNOT_TELL}
+    assert {one.answer for one in fair[4:]} == {Answer.HOLD}
+
+
+def test_a_loss_in_the_commonest_of_many_tool_paths_is_in_the_interval() -> None:
+    rng = np.random.default_rng(6)
+    found = [worlds.long_tail(rng, 0.09) for _ in range(12)]
+    assert Answer.SHIP not in {one.answer for one in found}, "four of six seeds said SHIP"
+    assert sum(one.covers for one in found) >= 10
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.03, 0.05])
+def test_what_is_worse_by_the_tolerance_is_worse_on_these_very_items(loss: float) -> None:
+    old = np.random.default_rng(2).beta(2, 1, 40)
+    new = worlds._worse(np.random.default_rng(3), old, loss)
+    assert (old - new).mean() == pytest.approx(loss, abs=1e-12)
+    assert (new >= -1e-12).all()
+    assert (new <= old).all()

@@ -308,19 +308,24 @@ def test_a_batch_that_the_provider_no_longer_has_is_asked_again(
 
 
 @pytest.mark.parametrize(
-    ("status", "sentence"),
+    ("status", "code", "sentence"),
     [
-        (400, "the judge's batch was not taken: the request was refused: 400 invalid_request_error: no"),
-        (404, "takes no Message Batches; leave --batch, or batch in [judge], out"),
-        (401, "does not accept the key"),
+        (400, 2, "the judge's batch was not taken: the request was refused: 400 invalid_request_error: no"),
+        (404, 2, "takes no Message Batches; leave --batch, or batch in [judge], out"),
+        (401, 75, "does not accept the key"),
     ],
 )
 def test_a_refused_batch_is_one_sentence_and_nothing_waits(
-    project: Path, server: BatchServer, capsys: pytest.CaptureFixture[str], status: int, sentence: str
+    project: Path,
+    server: BatchServer,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    code: int,
+    sentence: str,
 ) -> None:
     refused = {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}
     server.create = lambda _: (status, refused)  # type: ignore[method-assign]
-    assert _judge(project) == 2
+    assert _judge(project) == code
     assert sentence in capsys.readouterr().err
     assert _waiting(project) == 0
 

@@ -163,7 +163,7 @@ def test_what_nothing_acts_on_is_told_with_counts(replay: Replay, tmp_path: Path
     done = replay("cases", "convert", str(tests), str(tmp_path / "g.jsonl"))
     assert done.code == 0
     assert "2 × assert javascript: kept in metadata.promptfoo; nothing here acts on it" in done.err
-    assert "1 × defaultTest: said of the whole file, and not taken over" in done.err
+    assert "1 × defaultTest: about the whole file, not taken over" in done.err
     assert [(case.id, case.input) for case in read_golden(tmp_path / "g.jsonl")] == [
         ("a", "x"),
         ("a-2", "no"),

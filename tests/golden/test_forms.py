@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from replaydiff.cases.golden import add_cases, take_back
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import case_of, csv_form, read_golden, yaml_form
-from replaydiff.replay.golden.reading import pieces_of
-from replaydiff.replay.golden.splicing import with_case, without
+from replaydiff.replay.golden.splicing import pieces_of, with_case, without
 
 YAML = """\
 # The golden set of the shop.

@@ -14,8 +14,8 @@ import duckdb
 import pytest
 
 from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
-from replaydiff.replay.store import migrate
-from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store import connection
+from replaydiff.replay.store.connection import SCHEMA_FOLDER, migrations, open_store
 from replaydiff.replay.store.traces import count_traces, write_traces
 from replaydiff.replay.version import VERSION
 from tests.store.build import trace
@@ -38,13 +38,13 @@ def test_a_writer_makes_the_folder_and_a_store_of_the_newest_schema(tmp_path: Pa
         tables = {name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
         records = con.execute("SELECT version, name FROM schema_migrations").fetchall()
     assert {"traces", "tool_calls", "samples", "runs", "run_items", "trials", "grades", "decisions"} <= tables
-    assert records == [(m.version, m.name) for m in migrate.known()]
+    assert records == [(m.version, m.name) for m in migrations()]
 
 
 def test_migrations_are_numbered_from_one_without_a_gap() -> None:
-    files = sorted(file.name for file in migrate.FOLDER.iterdir())
-    assert [m.file.name for m in migrate.known()] == files
-    assert [m.version for m in migrate.known()] == list(range(1, len(files) + 1))
+    files = sorted(file.name for file in SCHEMA_FOLDER.iterdir())
+    assert [m.file.name for m in migrations()] == files
+    assert [m.version for m in migrations()] == list(range(1, len(files) + 1))
 
 
 def test_opening_again_keeps_what_was_written(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def second_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A release with one more migration than the store it will find."""
     folder = tmp_path / "schema"
     folder.mkdir()
-    for migration in migrate.known():
+    for migration in migrations():
         (folder / migration.file.name).write_bytes(migration.file.read_bytes())
-    number = len(migrate.known()) + 1
+    number = len(migrations()) + 1
     (folder / f"{number:04d}_colour.sql").write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR;")
     path = tmp_path / "old.duckdb"
     with open_store(path) as con:
         write_traces(con, [trace("a")])
-    monkeypatch.setattr(migrate, "FOLDER", folder)
+    monkeypatch.setattr(connection, "SCHEMA_FOLDER", folder)
     return path
 
 
@@ -88,7 +88,7 @@ def test_an_older_store_is_brought_up_to_date_and_keeps_its_traces(
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(second_migration: Path) -> None:
-    newest = migrate.known()[-1].file
+    newest = migrations()[-1].file
     newest.write_text("ALTER TABLE traces ADD COLUMN colour VARCHAR; SELECT * FROM nowhere;")
     with pytest.raises(duckdb.Error):
         open_store(second_migration)
@@ -106,7 +106,7 @@ def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
             open_store(path, read_only=read_only)
         assert str(refused.value) == (
             f"the store {path} has schema version 99, and replaydiff {VERSION} knows versions up to "
-            f"{migrate.known()[-1].version}; upgrade replaydiff (`pip install -U replaydiff`)"
+            f"{migrations()[-1].version}; upgrade replaydiff (`pip install -U replaydiff`)"
         )
 
 

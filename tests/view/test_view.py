@@ -101,7 +101,7 @@ def fill(
     folder: Path, items: list[Item], traces: list[Trace], *, graded: bool = True, version: str | None = None
 ) -> Path:
     """A store in a folder: a run whose new version forgets the look-up in the first three items."""
-    (folder / "replay.toml").write_text("")
+    (folder / "replay.toml").write_text("[match]\ntrust = true\n")
     (folder / ".replay").mkdir(exist_ok=True)
     done, grades = [], []
     for place, one in enumerate(items):

@@ -80,8 +80,11 @@ def _uri() -> str:
     value = os.environ.get(_URI, "").strip()
     if not value:
         raise SettingsError(
-            f"{_URI} is not set; set it to the address of the tracking server (or sqlite:///mlflow.db), or "
-            "name a file: `replay import mlflow FILE`"
+            f"{_URI} is not set",
+            hint=(
+                "set it to the address of the tracking server (or sqlite:///mlflow.db), or name a "
+                "file: `replay import mlflow FILE`"
+            ),
         )
     return value
 

@@ -1,0 +1,118 @@
+"""Wrong answers in runs that are not as simulations like them: each row breaks one assumption.
+
+    python benchmarks/hard_worlds.py [--quick] [--runs N] [--only ROW]
+
+Every row is simulated at no change, and where it has a loss, with a new version that is worse by 0.05, the
+tolerance. `HOLD` and `SHIP` are shares of the runs without a change, `wrong SHIP` of those with the loss, and
+`covers` says how often the 95 % interval of the deciding metric holds the true change, over both. `±` is the
+standard error of the simulation. `!`: beyond the target by more than two of them; the command then ends with
+1. Targets: wrong SHIP at most 2.5 %, HOLD of an equal version at most 5 %, coverage at least 93 %; and of an
+85 % agent over 100 items with three trials and A/A at least 70 % SHIP.
+
+    plain                a golden set, nothing broken
+    long tail            100 traces of a month with 137 tool paths; the loss is in the commonest one
+    duplicated tasks     150 traces of 50 tasks, through the store and the Python API
+    hidden failures      four fifths of the loss end without a score
+    lane shock           all items of a lane have a good or a bad hour, sd 0.1
+    copied trials        the trials of an item and lane are copies of one
+    optional stopping    50 items, then 100, 150 and 200 until there is an answer
+    constant judge       a judge that always says "good", with labels of 100 pairs
+    lenient judge        one that is kind to the new version
+    fair judge           one that is right in about 97 %
+    free text            both versions write a summary into an argument
+    adds a call          the new version makes one more call in every item, and is no worse
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.truth import worlds
+from benchmarks.truth.table import Options, error, finish, options
+from benchmarks.truth.worlds import World
+from replaydiff.diff.result import Answer
+
+LOSS = 0.05
+WRONG_SHIP, FALSE_HOLD, COVERAGE, EQUAL_SHIP = 0.025, 0.05, 0.93, 0.70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A world, and what is asked of it."""
+
+    name: str
+    world: World
+    loses: bool = True
+    """Whether it is simulated with a loss, too."""
+    covers: bool = True
+    least_ship: float | None = None
+    """Of an equal version."""
+    slow: bool = False
+    """A quarter of the runs."""
+
+
+ROWS = [
+    Row(name="plain", world=worlds.plain, least_ship=EQUAL_SHIP),
+    Row(name="long tail", world=worlds.long_tail),
+    Row(name="duplicated tasks", world=worlds.duplicated_tasks, slow=True),
+    Row(name="hidden failures", world=worlds.hidden_failures),
+    Row(name="lane shock", world=worlds.lane_shock, covers=False),
+    Row(name="copied trials", world=worlds.copied_trials),
+    Row(name="optional stopping", world=worlds.optional_stopping, covers=False),
+    Row(name="constant judge", world=worlds.judged_by(worlds.CONSTANT)),
+    Row(name="lenient judge", world=worlds.judged_by(worlds.LENIENT)),
+    Row(name="fair judge", world=worlds.judged_by(worlds.FAIR)),
+    Row(name="free text", world=worlds.free_text, loses=False, covers=False),
+    Row(name="adds a call", world=worlds.adds_a_call, loses=False, covers=False),
+]
+
+
+def _measure(row: Row, runs: int) -> tuple[str, bool]:
+    runs = max(1, runs // 4) if row.slow else runs
+    found = {}
+    for loss in (0.0, LOSS) if row.loses else (0.0,):
+        rng = np.random.default_rng([zlib.crc32(row.name.encode()), int(1000 * loss)])
+        found[loss] = [row.world(rng, loss) for _ in range(runs)]
+
+    def share(loss: float, answer: Answer) -> float:
+        return sum(one.answer is answer for one in found[loss]) / runs
+
+    hold, ship = share(0.0, Answer.HOLD), share(0.0, Answer.SHIP)
+    least = row.least_ship or 0.0
+    cells = [
+        (hold, hold > FALSE_HOLD + 2 * error(FALSE_HOLD, runs)),
+        (ship, bool(least) and ship < least - 2 * error(least, runs)),
+    ]
+    text = f"{row.name:20}{runs:6}"
+    if row.loses:
+        wrong = share(LOSS, Answer.SHIP)
+        cells.append((wrong, wrong > WRONG_SHIP + 2 * error(WRONG_SHIP, runs)))
+    if row.covers:
+        every = [one for outcomes in found.values() for one in outcomes]
+        covered = sum(one.covers for one in every) / len(every)
+        cells.append((covered, covered < COVERAGE - 2 * error(COVERAGE, len(every))))
+    for value, missed in cells:
+        text += f"{value:8.1%} ±{error(value, runs):5.1%}{'!' if missed else ' '}"
+    if not row.loses:
+        text += f"{'-':>16}"
+    return text, not any(missed for _, missed in cells)
+
+
+def table(given: Options) -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it held."""
+    yield f"{'world':20}{'runs':>6}{'HOLD':>16}{'SHIP':>16}{'wrong SHIP':>16}{'covers':>16}", True
+    for row in ROWS:
+        if given.only in row.name:
+            yield _measure(row, given.runs)
+
+
+if __name__ == "__main__":
+    finish(table(options("Answers where an assumption does not hold.", runs=400, quick=40)))

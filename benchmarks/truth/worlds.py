@@ -1,0 +1,392 @@
+"""Runs that break what simulations like to assume: even strata, independent trials, nothing missing, fair judges.
+
+Each world makes one comparison by the code that a user runs, and says what the true change is. `loss` is how
+much worse the new version is.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.truth.agents import AGENTS, Truth
+from benchmarks.truth.runs import RUN_ID, computed, diffed, items_of, run_of, simulate, trials_of
+from replaydiff.diff.judge.calibration import LabelledResponse, compared, judge_hash
+from replaydiff.diff.judge.labels import points_of
+from replaydiff.diff.reading import StoredGrades
+from replaydiff.diff.result import Answer, DiffResult
+from replaydiff.replay.model import (
+    Grade,
+    GradeState,
+    Item,
+    Lane,
+    Rule,
+    SampleRecord,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+)
+from replaydiff.replay.sampling import draw
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+PASSED, JUDGE = "score:passed", "judge"
+_TRIALS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one comparison said, and what is true."""
+
+    answer: Answer
+    interval: tuple[float, float] | None
+    """Of the metric that is to decide; None where it has none."""
+    change: float
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval holds the true change."""
+        return self.interval is not None and self.interval[0] - 1e-9 <= self.change <= self.interval[1] + 1e-9
+
+
+World = Callable[[np.random.Generator, float], Outcome]
+"""A generator and the loss → one comparison."""
+
+
+def _outcome(result: DiffResult, change: float, metric: str = PASSED) -> Outcome:
+    found = result.metrics[metric]
+    interval = found.ci if found.labels is None else found.labels.corrected[1:]
+    return Outcome(answer=result.answer, interval=interval, change=change)
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))
+
+
+def plain(rng: np.random.Generator, loss: float, *, rate: float = 0.85, n: int = 100) -> Outcome:
+    """An agent of which a share is certain and the rest mixed, three trials and A/A: nothing is wrong here."""
+    old = _mixed(rng, n, rate)
+    truth = Truth(old=old, new=_worse(rng, old, loss))
+    scores = simulate(rng, truth, _TRIALS, again=True)
+    return _outcome(diffed(truth, scores, seed=_seed(rng)), -loss)
+
+
+def _worse(rng: np.random.Generator, old: np.ndarray, loss: float) -> np.ndarray:
+    """Pass rates that are lower by `loss` on average over these very items: some fall to 0, one part of the way."""
+    order = rng.permutation(len(old))
+    left = loss * len(old) - np.concatenate([[0.0], np.cumsum(old[order])[:-1]])
+    new = old.copy()
+    new[order] -= np.clip(left, 0.0, old[order])
+    return new
+
+
+def _mixed(rng: np.random.Generator, n: int, rate: float) -> np.ndarray:
+    """Pass rates of an agent with this mean that is certain about 60 % of its items."""
+    return np.where(rng.random(n) < 0.6, 1.0, rng.beta(2.5, 2.5 * 0.4 / (rate - 0.6) - 2.5, n))
+
+
+# --- long tail ---
+
+_PATHS, _MONTH = 137, 3000
+
+
+@cache
+def _month() -> tuple[DuckDBPyConnection, np.ndarray]:
+    """A store with a month of traces over 137 tool paths (Zipf 1.6, the commonest with 44 %), and their paths."""
+    shares = 1 / np.arange(1, _PATHS + 1) ** 1.6
+    counts = np.maximum(1, np.round(_MONTH * shares / shares.sum())).astype(int)
+    paths = np.repeat(np.arange(_PATHS), counts)
+    con = open_store(Path(tempfile.mkdtemp()) / "replay.duckdb")
+    con.execute(
+        "INSERT INTO traces BY NAME SELECT 't' || i AS trace_id, 'x' AS source, 't' || i AS source_id,"
+        " 'h' AS content_hash, TIMESTAMP '2026-11-01' AS imported_at, TIMESTAMP '2026-10-05' AS started_at,"
+        " false AS incomplete, 'complete' AS state, []::VARCHAR[] AS tags, 'a question' AS input,"
+        " 'a' || path || '>b' || (path % 12) AS tool_path, '{}'::JSON AS scores, '{}'::JSON AS metadata,"
+        " '[]'::JSON AS messages, '[]'::JSON AS steps"
+        " FROM (SELECT unnest(range(?)) AS i, unnest(?::INTEGER[]) AS path)",
+        [len(paths), paths.tolist()],
+    )
+    return con, paths
+
+
+def long_tail(rng: np.random.Generator, loss: float) -> Outcome:
+    """A hundred traces of such a month; the new version fails on some of the commonest path and nowhere else."""
+    con, paths = _month()
+    seed, rate = _seed(rng), 0.97
+    common = paths == 0
+    fails = common & (rng.random(len(paths)) < loss / rate / common.mean())
+    drawn = draw(con, name="simulated", size=100, seed=seed)
+    number = np.array([int(item.trace_id[1:]) for item in drawn.items])
+    truth = Truth(
+        old=np.full(len(number), rate),
+        new=np.where(fails[number], 0.0, rate),
+        weight=np.array([item.weight for item in drawn.items]),
+    )
+    scores = simulate(rng, truth, _TRIALS, again=True)
+    items = items_of(truth)
+    result = computed(
+        items, [*trials_of(items, scores)], run_of(truth, scores, seed), _settings(), sample=drawn.sample
+    )
+    return _outcome(result, -rate * float(fails.mean()))
+
+
+# --- tasks that were recorded several times ---
+
+
+def duplicated_tasks(rng: np.random.Generator, loss: float) -> Outcome:
+    """Fifty tasks, each recorded three times a release; every trace is drawn. By the Python API, in a store."""
+    import replaydiff as rd
+    from replaydiff.replay.model import Trace
+    from replaydiff.replay.store.traces import write_traces
+
+    tasks = 50
+    old = AGENTS["70 % certain, 30 % coins"](rng, tasks)
+    new = np.where(rng.random(tasks) < loss / old.mean(), 0.0, old)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "replay.toml").write_text("")
+        with open_store(root / ".replay" / "replay.duckdb") as con:
+            write_traces(
+                con,
+                [
+                    Trace(
+                        trace_id=f"{release}-{task}-{number}",
+                        source="simulated",
+                        started_at=datetime(2026, 10, 5),
+                        input=f"task {task}",
+                        final_response="done",
+                        release=release,
+                        metadata={"task": f"t{task}"},
+                        scores={"passed": float(rng.random() < rates[task])},
+                    )
+                    for release, rates in (("old", old), ("new", new))
+                    for task in range(tasks)
+                    for number in range(_TRIALS)
+                ],
+            )
+        _, diff = rd.open(root).compare(
+            draw={
+                "month": "2026-10",
+                "where": "release = 'old'",
+                "size": tasks * _TRIALS,
+                "seed": _seed(rng),
+            },
+            old="observed:release = 'old'",
+            new="observed:release = 'new'",
+            pair_by="metadata.task",
+            metrics=[PASSED],
+        )
+        return _outcome(diff.result, float(-loss))
+
+
+# --- what is missing, and what trials share ---
+
+
+def hidden_failures(rng: np.random.Generator, loss: float) -> Outcome:
+    """Four fifths of what the new version does worse ends without a score: it took a path that was not recorded."""
+    n, rate = 200, 0.95
+    old = np.full(n, rate)
+    truth = Truth(old=old, new=_worse(rng, old, loss))
+    hidden = (truth.new < old) & (rng.random(n) < 0.8)
+    scores = simulate(rng, truth, _TRIALS)
+    items = items_of(truth)
+    trials = [
+        [
+            replace(trial, status=Status.DIVERGED, scores={}) if hides and trial.lane == Lane.NEW else trial
+            for trial in own
+        ]
+        for own, hides in zip(trials_of(items, scores), hidden, strict=True)
+    ]
+    result = computed(items, trials, run_of(truth, scores, _seed(rng)), _settings())
+    return _outcome(result, -loss)
+
+
+def lane_shock(rng: np.random.Generator, loss: float, *, spread: float = 0.1) -> Outcome:
+    """Each lane has a good or a bad hour: all its items pass more or less often (sd 0.1), in the A/A lane, too."""
+    old = _mixed(rng, 100, 0.85)
+    new = _worse(rng, old, loss)
+    lanes = {Lane.OLD: old, Lane.NEW: new, Lane.OLD2: old}
+    scores = {}
+    for lane, rates in lanes.items():
+        shocked = np.clip(rates + spread * rng.standard_normal(), 0, 1)
+        scores[lane] = {"passed": (rng.random((100, _TRIALS)) < shocked[:, None]).astype(float)}
+    truth = Truth(old=old, new=new)
+    return _outcome(diffed(truth, scores, seed=_seed(rng)), -loss)
+
+
+def copied_trials(rng: np.random.Generator, loss: float) -> Outcome:
+    """The trials of an item in a lane are one trial three times: a cache, or a seed for each lane."""
+    old = _mixed(rng, 50, 0.85)
+    truth = Truth(old=old, new=_worse(rng, old, loss))
+    once = simulate(rng, truth, 1, again=True)
+    scores = {
+        lane: {name: np.repeat(values, _TRIALS, axis=1) for name, values in by_name.items()}
+        for lane, by_name in once.items()
+    }
+    return _outcome(diffed(truth, scores, seed=_seed(rng)), -loss)
+
+
+def optional_stopping(rng: np.random.Generator, loss: float) -> Outcome:
+    """50 items of a month, and after CAN'T TELL 100, 150 and 200 of it, as the next command says."""
+    n = 200
+    old = _mixed(rng, n, 0.85)
+    truth = Truth(old=old, new=np.where(rng.random(n) < loss / 0.85, 0.0, old), weight=np.full(n, 100.0))
+    scores, seed = simulate(rng, truth, _TRIALS, again=True), _seed(rng)
+    for look in (50, 100, 150, n):
+        part = Truth(old=old[:look], new=truth.new[:look], weight=np.full(look, 100.0))
+        seen = {
+            lane: {name: values[:look] for name, values in by_name.items()}
+            for lane, by_name in scores.items()
+        }
+        result = diffed(part, seen, seed=seed)
+        if result.answer is not Answer.CANNOT_TELL:
+            break
+    return _outcome(result, -loss)
+
+
+# --- judges ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeErrors:
+    """How often a judge passes what is good and fails what is poor, in both lanes."""
+
+    clears: Mapping[Lane, float]
+    catches: Mapping[Lane, float]
+
+
+def _alike(clears: float, catches: float) -> JudgeErrors:
+    return JudgeErrors(
+        clears={Lane.OLD: clears, Lane.NEW: clears}, catches={Lane.OLD: catches, Lane.NEW: catches}
+    )
+
+
+FAIR, CONSTANT = _alike(0.98, 0.95), _alike(1.0, 0.0)
+LENIENT = JudgeErrors(clears={Lane.OLD: 0.95, Lane.NEW: 1.0}, catches={Lane.OLD: 0.95, Lane.NEW: 0.3})
+_SCORE = {True: 1.0, False: 1 / 3}
+_IDENTITY = {"model": "m", "prompt_hash": "p", "rubric_hash": "r"}
+
+
+def judged_by(errors: JudgeErrors, pairs: int = 100, rate: float = 0.8) -> World:
+    """A judge decides over 300 items, of which `pairs` have labels; losses are on its scale, 1/3 to 1."""
+
+    def world(rng: np.random.Generator, loss: float) -> Outcome:
+        n = 300
+        old = rng.random(n) < rate
+        new = old & (rng.random(n) >= 1.5 * loss / rate)
+        items = items_of(Truth(old=old, new=new))
+        graded, rows, trials = {}, [], []
+        for number, item in enumerate(items):
+            trials.append([])
+            for lane, good in ((Lane.OLD, bool(old[number])), (Lane.NEW, bool(new[number]))):
+                right = errors.clears[lane] if good else errors.catches[lane]
+                seen = good if rng.random() < right else not good
+                grade = Grade(
+                    run_id=RUN_ID, item_id=item.id, lane=lane, trial=0, grader=JUDGE, grader_version="p1",
+                    score=_SCORE[seen], passed=seen, state=GradeState.SCORED, detail=dict(_IDENTITY),
+                )  # fmt: skip
+                graded[item.id, lane, 0] = {JUDGE: grade}
+                trials[-1].append(Trial(run_id=RUN_ID, item_id=item.id, lane=lane, index=0, status=Status.OK))
+                if number < pairs:
+                    rows.append(
+                        LabelledResponse(
+                            run=RUN_ID, item=item.id, lane=str(lane), trial=0,
+                            label=points_of(_SCORE[good]), judge=points_of(_SCORE[seen]), score=_SCORE[seen],
+                        )
+                    )  # fmt: skip
+        run = run_of(
+            Truth(old=old, new=new),
+            {lane: {"x": np.zeros((n, 1))} for lane in (Lane.OLD, Lane.NEW)},
+            _seed(rng),
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "cases" / "calibration" / f"{judge_hash('m', 'p', 'r')}.json"
+            file.parent.mkdir(parents=True)
+            file.write_text(json.dumps(_IDENTITY | compared(rows)))
+            settings = replace(_settings(Path(folder)), gate=replace(_settings().gate, metrics=(JUDGE,)))
+            stored = StoredGrades(by_trial=graded, versions={JUDGE: "p1"})
+            result = computed(items, trials, run, settings, grades=stored)
+        return _outcome(result, -loss, JUDGE)
+
+    return world
+
+
+# --- likeness to a recording ---
+
+_LOOK_UP = ToolCall(name="get_order", args={"id": "1"}, result="shipped")
+
+
+def _calls_world(calls: Callable[[Lane, int, np.random.Generator], Sequence[ToolCall]]) -> World:
+    """Sixty sampled traces whose versions are as good as each other, and what they call in each lane."""
+
+    def world(rng: np.random.Generator, loss: float) -> Outcome:  # noqa: ARG001 - they are equal
+        items, trials = [], []
+        for number in range(60):
+            item = Item(
+                id=f"i{number:03}",
+                trace_id=f"i{number:03}",
+                input="my order",
+                tape=tuple(calls(Lane.OLD, number, rng)),
+            )
+            items.append(item)
+            trials.append(
+                [
+                    Trial(
+                        run_id=RUN_ID,
+                        item_id=item.id,
+                        lane=lane,
+                        index=index,
+                        status=Status.OK,
+                        final_response="done",
+                        served=tuple(
+                            ServedCall(call=call, rule=Rule.TAPE) for call in calls(lane, number, rng)
+                        ),
+                    )
+                    for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
+                    for index in range(_TRIALS)
+                ]
+            )
+        truth = Truth(old=np.ones(60), new=np.ones(60), weight=np.full(60, 20.0))
+        scores = {lane: {"x": np.zeros((60, _TRIALS))} for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)}
+        sample = SampleRecord(
+            name="simulated", created_at=datetime(2026, 11, 1), month="2026-10", where=None,
+            by=("tool_path",), size=60, seed=0, population=1200,
+        )  # fmt: skip
+        result = computed(items, trials, run_of(truth, scores, _seed(rng)), _settings(), sample=sample)
+        return _outcome(result, 0.0, "tool_calls")
+
+    return world
+
+
+def _free_text(_lane: Lane, _number: int, rng: np.random.Generator) -> Sequence[ToolCall]:
+    summary = ToolCall(
+        name="transfer", args={"summary": f"words {rng.integers(10**9)}"}, result="ok", index=1
+    )
+    return (_LOOK_UP, summary)
+
+
+def _adds_a_call(lane: Lane, _number: int, _rng: np.random.Generator) -> Sequence[ToolCall]:
+    more = (ToolCall(name="get_policy", args={}, result="30 days", index=1),) if lane == Lane.NEW else ()
+    return (_LOOK_UP, *more)
+
+
+free_text = _calls_world(_free_text)
+"""Both versions end with a summary in words of their own."""
+adds_a_call = _calls_world(_adds_a_call)
+"""The new version also looks the policy up, every time: another behaviour, and no worse."""
+
+
+def _settings(root: Path = Path("/nonexistent")) -> Settings:
+    return Settings(root=root)

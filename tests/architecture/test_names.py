@@ -1,0 +1,116 @@
+"""Identifiers are words of the field, and a class name means one thing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("replay", "importers", "diff", "cases", "reports")
+PRIVATE = frozenset(
+    [
+        "told",
+        "said",
+        "asked",
+        "telling",
+        "desk",
+        "booth",
+        "crew",
+        "seat",
+        "panel",
+        "ballot",
+        "kin",
+        "kinship",
+        "parting",
+        "walk",
+        "tally",
+    ]
+)
+"""Words that say nothing to who did not write the code: a request, a response, progress, a decision … do."""
+NOT_CLEAN = {
+    "diff",
+    "replay/agents",
+    "replay/api",
+    "replay/engine",
+    "replay/gateway",
+    "replay/view",
+    "replay/worker",
+    "reports",
+}
+"""Rooms that still have such identifiers. A room leaves this list, and none enters it."""
+DEFINED_TWICE = {
+    "Address", "Agent", "Answer", "Calibration", "Conversion", "Decision", "Elsewhere", "Estimate", "Finding", "Gate", "Gateway",
+    "Guard", "Progress", "RefusedError", "Rules", "Run", "Tally", "Tool", "ToolCall", "Trial", "Worker",
+}  # fmt: skip
+"""Class names that still mean two things. A name leaves this list, and none enters it."""
+
+
+def _modules() -> Iterator[tuple[str, ast.Module]]:
+    """Yield each module's path and syntax tree."""
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            yield file.relative_to(ROOT).as_posix(), ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _room(path: str) -> str:
+    """Return `replay/engine` for a module in a folder of replay, else its package: `importers`, `replay`."""
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "replay" and len(parts) > 2 else parts[0]
+
+
+def _identifiers(path: str, tree: ast.Module) -> Iterator[str]:
+    yield Path(path).stem
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def _words(identifier: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", identifier)}
+
+
+def _private_by_room() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, tree in _modules():
+        if not path.startswith("replay/demo/files/"):
+            found[_room(path)] |= {
+                f"{path}: {name}" for name in _identifiers(path, tree) if _words(name) & PRIVATE
+            }
+    return found
+
+
+@pytest.mark.parametrize(
+    ("identifier", "words"),
+    [
+        ("told", {"told"}),
+        ("_asked_for", {"asked", "for"}),
+        ("WorkerDied", {"worker", "died"}),
+        ("read2said", {"read", "said"}),
+        ("MOST_ASKED", {"most", "asked"}),
+    ],
+)
+def test_an_identifier_is_taken_apart_into_words(identifier: str, words: set[str]) -> None:
+    assert _words(identifier) == words
+
+
+def test_identifiers_are_words_of_the_field() -> None:
+    found = _private_by_room()
+    assert {room: names for room, names in found.items() if names and room not in NOT_CLEAN} == {}
+
+
+def test_no_class_name_means_two_things() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path, tree in _modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path)
+    twice = {name: paths for name, paths in places.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if name not in DEFINED_TWICE} == {}

@@ -1,0 +1,115 @@
+"""The A/A lane as evidence: what the old version differs from itself by is no loss of the new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.truth.agents import unchanged
+from benchmarks.truth.runs import METRIC, diffed
+from replaydiff.diff.comparison import trials_are_copies
+from replaydiff.diff.compute import compute
+from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial
+from replaydiff.replay.model import Lane
+from tests.diff.build import RUN_ID, case, filled, settings, trial, trials
+
+
+def answered(folder: Path, lanes: list[dict[str, str]]) -> DiffResult:
+    items = [case(f"c{n:03}") for n in range(len(lanes))]
+    done = [t for one, outcomes in zip(items, lanes, strict=True) for t in trials(one, **outcomes)]
+    with filled(folder, items, done) as con:
+        return compute(con, RUN_ID, settings(folder))
+
+
+SAME = {"old": "111", "new": "111", "old2": "111"}
+
+
+def test_a_loss_that_the_old_version_shows_against_itself_is_not_held(tmp_path: Path) -> None:
+    """A bad hour of two lanes: old 0.91, old2 0.71, new 0.69."""
+    lanes = [{"old": "110", "new": "100", "old2": "010"}] * 30 + [SAME] * 70
+    result = answered(tmp_path, lanes)
+    repeat = result.metrics["tool_calls"].aa
+    assert repeat is not None
+    assert repeat.delta == pytest.approx(-0.1)
+    assert repeat.p is not None
+    assert repeat.p < 0.05
+    assert result.answer is Answer.CANNOT_TELL
+    assert result.reason.startswith(
+        "the old version differs from itself: tool_calls changed by -0.10 between"
+    )
+
+
+def test_a_loss_beyond_what_the_old_version_shows_against_itself_is_held(tmp_path: Path) -> None:
+    result = answered(tmp_path, [{"old": "111", "new": "000", "old2": "111"}] * 30 + [SAME] * 70)
+    repeat = result.metrics["tool_calls"].aa
+    assert repeat is not None
+    assert (repeat.delta, repeat.p, repeat.noise) == (0.0, 1.0, 0.0)
+    assert result.answer is Answer.HOLD
+
+
+def blocks(outcomes: list[dict[str, str]]) -> list[Block]:
+    found = []
+    for n, by_lane in enumerate(outcomes):
+        made = {
+            Lane(lane[:3], 2) if lane == "old2" else Lane(lane): tuple(
+                GradedTrial(trial=trial(case(f"c{n}"), lane, k, outcome == "1"), grades={})
+                for k, outcome in enumerate(text)
+            )
+            for lane, text in by_lane.items()
+        }
+        found.append(Block(item=case(f"c{n}"), lanes=made))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "copies"),
+    [
+        ([{"old": "111", "old2": "000", "new": "111"}] * 3 + [SAME] * 20, True),
+        ([{"old": "111", "old2": "000", "new": "111"}] * 2 + [SAME] * 20, False),
+        ([SAME] * 20, False),
+        ([{"old": "110", "old2": "010", "new": "101"}] * 20, False),
+        (
+            [{"old": "111", "old2": "000", "new": "111"}, *[{"old": "110", "old2": "010", "new": "1"}] * 3]
+            * 3,
+            False,
+        ),
+        ([{"old": "1", "old2": "0", "new": "1"}] * 20, False),
+    ],
+)
+def test_trials_that_copy_each_other_are_found(outcomes: list[dict[str, str]], copies: bool) -> None:
+    assert trials_are_copies(blocks(outcomes)) is copies
+
+
+def test_copied_trials_count_as_one(tmp_path: Path) -> None:
+    """A seed of the lane: whatever an item does, it does three times, and otherwise in another lane."""
+    rng = np.random.default_rng(3)
+    drawn = rng.random((40, 3)) < 0.7
+    lanes = [
+        {lane: "111" if passed else "000" for lane, passed in zip(("old", "new", "old2"), row, strict=True)}
+        for row in drawn
+    ]
+    result = answered(tmp_path, lanes)
+    assert result.answer is Answer.CANNOT_TELL
+    assert result.counts.regressed == 0
+    assert any("are copies of one another" in warning for warning in result.warnings)
+
+
+def test_identical_agents_with_a_bad_hour_are_rarely_held() -> None:
+    """Lanes differ with a standard deviation of 0.1: at most one run in twenty, give or take chance."""
+    rng, held, runs = np.random.default_rng(5), 0, 40
+    for seed in range(runs):
+        rates = np.where(rng.random(100) < 0.6, 0.9, rng.beta(2, 1.2, 100))
+        scores = {
+            lane: {
+                "passed": (rng.random((100, 3)) < np.clip(rates + rng.normal(0, 0.1), 0, 1)[:, None]).astype(
+                    float
+                )
+            }
+            for lane in (Lane.OLD, Lane.NEW, Lane.OLD2)
+        }
+        result = diffed(unchanged(rates), scores, seed=seed)
+        assert result.metrics[METRIC].aa is not None
+        held += result.answer is Answer.HOLD
+    assert held <= 5
