@@ -120,7 +120,7 @@ def is_interruption(line: JsonObject) -> bool:
 
 
 @dataclass(slots=True)
-class ModelAnswer:
+class AnswerBlocks:
     """One answer of the model; Claude Code writes its blocks on lines of their own."""
 
     lines: list[JsonObject] = field(default_factory=list)
@@ -134,7 +134,7 @@ class SessionTurn:
     """The user's line; None where it is not recorded (stream-json)."""
     first: JsonObject = field(default_factory=dict)
     """The first line of the turn."""
-    events: list[ModelAnswer | JsonObject] = field(default_factory=list)
+    events: list[AnswerBlocks | JsonObject] = field(default_factory=list)
     """Answers, and lines with results, in order."""
     errors: list[JsonObject] = field(default_factory=list)
     """Lines that Claude Code wrote in the model's place."""
@@ -145,9 +145,9 @@ class SessionTurn:
     """The last line of the turn."""
 
     @property
-    def answers(self) -> list[ModelAnswer]:
+    def answers(self) -> list[AnswerBlocks]:
         """The answers of the model."""
-        return [event for event in self.events if isinstance(event, ModelAnswer)]
+        return [event for event in self.events if isinstance(event, AnswerBlocks)]
 
     @property
     def is_answered(self) -> bool:
@@ -187,7 +187,7 @@ def _has_prompt(turn: SessionTurn) -> bool:
 
 def _turns(lines: Sequence[JsonObject]) -> Iterator[SessionTurn]:
     turn = SessionTurn()
-    answers: dict[str, ModelAnswer] = {}
+    answers: dict[str, AnswerBlocks] = {}
     for line in lines:
         kind, typed = line.get("type"), prompt(line)
         if typed is not None or (kind == "system" and line.get("subtype") == "init"):
@@ -213,7 +213,7 @@ def _turns(lines: Sequence[JsonObject]) -> Iterator[SessionTurn]:
     yield turn
 
 
-def _answer(turn: SessionTurn, line: JsonObject, answers: dict[str, ModelAnswer]) -> None:
+def _answer(turn: SessionTurn, line: JsonObject, answers: dict[str, AnswerBlocks]) -> None:
     message = message_of(line)
     if message.get("model") == SYNTHETIC:
         turn.errors.append(line)
@@ -221,7 +221,7 @@ def _answer(turn: SessionTurn, line: JsonObject, answers: dict[str, ModelAnswer]
     message_id = message.get("id")
     found = answers.get(message_id) if isinstance(message_id, str) else None
     if found is None:
-        found = ModelAnswer()
+        found = AnswerBlocks()
         turn.events.append(found)
         if isinstance(message_id, str):
             answers[message_id] = found

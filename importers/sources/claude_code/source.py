@@ -27,7 +27,7 @@ from replaydiff.importers.convert import Group, Spool, guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,
-    ModelAnswer,
+    AnswerBlocks,
     SessionTurn,
     is_bookkeeping,
     is_message,
@@ -137,7 +137,7 @@ def _error(turn: SessionTurn, final: str | None) -> str | None:
 class _AnswerMessage:
     """An answer as one message, with what was said of it."""
 
-    def __init__(self, answer: ModelAnswer) -> None:
+    def __init__(self, answer: AnswerBlocks) -> None:
         blocks: list[Json] = []
         for line in answer.lines:
             content: Any = message_of(line).get("content")
@@ -159,7 +159,7 @@ def _messages(turn: SessionTurn) -> tuple[list[Message], list[datetime | None]]:
     found: list[Message] = []
     times: list[datetime | None] = []
     for event in turn.events:
-        if isinstance(event, ModelAnswer):
+        if isinstance(event, AnswerBlocks):
             answer = _AnswerMessage(event)
             own, at = answer.messages, answer.started_at
         else:
