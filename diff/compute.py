@@ -113,7 +113,7 @@ def compute(
     vouching = behaviour.vouched(read.blocks, settings, _trusted(con, settings))
     texts = behaviour.free_text(read.blocks, settings)
     read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
-    asked = _Asked(
+    inputs = _Inputs(
         sample=get_sample(con, run.sample) if run.sample else None,
         stored=stored,
         judge=judge_status(settings, stored),
@@ -128,15 +128,15 @@ def compute(
     if candidate is not None and candidate not in new:
         raise UnknownNameError("new lane", str(candidate), map(str, new), f"in run {run.id}")
     if new in ([], [Lane.NEW]):
-        return _result(asked, run, read)
+        return _result(inputs, run, read)
     results = {
-        found: _result(asked, *with_candidate_as_new(run, read, found), candidates=len(new)) for found in new
+        found: _result(inputs, *with_candidate_as_new(run, read, found), candidates=len(new)) for found in new
     }
     return ranked(results, candidate) if len(new) > 1 else results[new[0]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _Inputs:
     """What every comparison of a run is computed with."""
 
     sample: SampleRecord | None
@@ -151,43 +151,43 @@ class _Asked:
     """Arguments that one version words anew in every trial."""
 
 
-def _result(asked: _Asked, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
+def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1) -> DiffResult:
     """The lanes `old`, `new` and `old2`, one of `candidates` such comparisons in the run."""
-    confidence = asked.settings.gate.confidence
+    confidence = inputs.settings.gate.confidence
     read, aside = expectations.split_quarantined(run, read)
 
     def compared(blocks: RunData) -> Comparison:
-        return Comparison.of(run, asked.sample, blocks, confidence=confidence, candidates=candidates)
+        return Comparison.of(run, inputs.sample, blocks, confidence=confidence, candidates=candidates)
 
-    result = _compared(asked, compared(read))
+    result = _compared(inputs, compared(read))
     if aside is None:
         return result
-    quarantined = _compared(replace(asked, metrics=(), gate=()), compared(aside))
+    quarantined = _compared(replace(inputs, metrics=(), gate=()), compared(aside))
     return expectations.with_quarantined(result, quarantined)
 
 
-def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
+def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     """The result over these items, whether they are in quarantine or not."""
-    run, read, settings = comparison.run, comparison.read, asked.settings
-    names = metric_names(run, read.blocks, asked.metrics, settings)
+    run, read, settings = comparison.run, comparison.read, inputs.settings
+    names = metric_names(run, read.blocks, inputs.metrics, settings)
     varying = count_varying(names, read.blocks)
-    deciding = _deciding(names, asked, comparison)
-    by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, asked.texts)}
+    deciding = _deciding(names, inputs, comparison)
+    by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, inputs.texts)}
     found = {
         name: compute_metric(
             name,
             comparison,
-            by_kind[asked.vouching.kind(name)],
-            asked.vouching,
+            by_kind[inputs.vouching.kind(name)],
+            inputs.vouching,
             name in deciding,
             metrics=varying,
         )
         for name in names
     }
-    for name in asked.stored.judges & found.keys():
-        found[name] = _with_labels(name, found[name], asked, comparison)
+    for name in inputs.stored.judges & found.keys():
+        found[name] = _with_labels(name, found[name], inputs, comparison)
 
-    items = _verdicts(run, read.blocks, found, asked.cases.case_threshold)
+    items = _verdicts(run, read.blocks, found, inputs.cases.case_threshold)
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
     summaries = {
@@ -204,7 +204,7 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
             counts=counts,
             distrust=distrust,
             gate=settings.gate,
-            cases=asked.cases,
+            cases=inputs.cases,
         )
     )
     errors = sum(tally.errors for tally in read.tallies.values())
@@ -212,7 +212,7 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
     warnings = [
         *([distrust] if distrust else []),
         *divergence.divergence_warnings(run, read.witnesses),
-        *_warnings(asked, comparison, counts, deltas, kind, errors),
+        *_warnings(inputs, comparison, counts, deltas, kind, errors),
     ]
     return DiffResult(
         answer=given.answer,
@@ -228,9 +228,9 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
         slices=slices(
             items, [name for name, delta in deltas.items() if delta.gated] or names, settings.diff.slice_by
         ),
-        groups=case_groups(items, asked.cases.thresholds) if len(run.lanes) == 1 else (),
+        groups=case_groups(items, inputs.cases.thresholds) if len(run.lanes) == 1 else (),
         gate=gates.evaluate(
-            asked.gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
+            inputs.gate, answer=given.answer, counts=counts, errors=errors, metrics=deltas, lanes=summaries
         ),
         warnings=tuple(warnings),
         confidence=settings.gate.confidence,
@@ -238,14 +238,14 @@ def _compared(asked: _Asked, comparison: Comparison) -> DiffResult:
     )
 
 
-def _with_labels(name: str, metric: MetricResult, asked: _Asked, comparison: Comparison) -> MetricResult:
+def _with_labels(name: str, metric: MetricResult, inputs: _Inputs, comparison: Comparison) -> MetricResult:
     """The judge's metric with its calibration, labels and sources of uncertainty."""
     blocks = comparison.read.blocks
     votes = [(_votes(name, block, Lane.OLD), _votes(name, block, Lane.NEW)) for block in blocks]
     delta = replace(
         metric.delta,
-        calibration=asked.judge.document,
-        labels=corrected_by_labels(comparison, asked.judge) if comparison.has_both_lanes else None,
+        calibration=inputs.judge.document,
+        labels=corrected_by_labels(comparison, inputs.judge) if comparison.has_both_lanes else None,
         split=split_variance(votes),
     )
     return replace(metric, delta=delta)
@@ -257,19 +257,19 @@ def _trusted(con: DuckDBPyConnection, settings: Settings) -> frozenset[str]:
     return frozenset(matching_ids(con, condition)) if isinstance(condition, str) else frozenset()
 
 
-def _deciding(names: Sequence[str], asked: _Asked, comparison: Comparison) -> set[str]:
+def _deciding(names: Sequence[str], inputs: _Inputs, comparison: Comparison) -> set[str]:
     """The metrics that decide: of those that may, the ones somebody vouches for, else all."""
-    may = [name for name in names if _may_gate(name, asked)]
-    quality = [name for name in may if asked.vouching.kind(name) is Kind.QUALITY]
+    may = [name for name in names if _may_gate(name, inputs)]
+    quality = [name for name in may if inputs.vouching.kind(name) is Kind.QUALITY]
     return set(quality if quality and comparison.has_both_lanes else may)
 
 
-def _may_gate(name: str, asked: _Asked) -> bool:
-    wanted = asked.settings.gate.metrics
+def _may_gate(name: str, inputs: _Inputs) -> bool:
+    wanted = inputs.settings.gate.metrics
     if wanted and name not in wanted:
         return False
     # Hand labels say nothing about comparisons, so nothing bears out that they may decide.
-    return name != PAIRWISE and (name not in asked.stored.judges or asked.judge.may_gate)
+    return name != PAIRWISE and (name not in inputs.stored.judges or inputs.judge.may_gate)
 
 
 def _votes(name: str, block: Block, lane: Lane) -> list[list[float]]:
@@ -302,7 +302,7 @@ def _verdicts(
         if divided is not None and (calls := metrics.get(tool_calls.NAME)) is not None:
             metrics[tool_calls.NAME] = replace(calls, reason=f"{calls.reason}; {divided.sentence}")
         item = ItemVerdict(
-            item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, parting=divided
+            item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, divergence=divided
         )
         if len(run.lanes) == 1 and metrics:
             item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
@@ -315,10 +315,10 @@ def _verdicts(
     return tuple(sorted(items, key=place))
 
 
-def _free_text_warnings(asked: _Asked, deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
+def _free_text_warnings(inputs: _Inputs, deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
     """Arguments that are free text: what they do to the metrics, and the rule that leaves them out."""
     calls = deltas.get(tool_calls.NAME)
-    for text in asked.texts:
+    for text in inputs.texts:
         what = (
             f"the argument {text.argument} of {text.tool} is free text: its wording differs between trials "
             f"of one version on {text.items} items"
@@ -363,7 +363,7 @@ def _noise(run: RunRecord, known: bool) -> Noise:
 
 
 def _warnings(
-    asked: _Asked,
+    inputs: _Inputs,
     comparison: Comparison,
     counts: Counts,
     deltas: dict[str, MetricDelta],
@@ -371,7 +371,7 @@ def _warnings(
     errors: int,
 ) -> Iterator[str]:
     """What a reader must know before the figures, the gravest first."""
-    run, settings = comparison.run, asked.settings
+    run, settings = comparison.run, inputs.settings
     left_out = counts.total - counts.compared
     if left_out:
         observed = any(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
@@ -382,7 +382,7 @@ def _warnings(
             f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
             f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
         )
-    yield from _free_text_warnings(asked, deltas)
+    yield from _free_text_warnings(inputs, deltas)
     if comparison.copied:
         yield (
             f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
@@ -403,9 +403,9 @@ def _warnings(
             "one trial a lane and no A/A lane: how much a single trial varies is unknown, so verdicts "
             "on items may be noise"
         )
-    if asked.stored.judges & deltas.keys():
-        if asked.judge.refusal:
-            yield asked.judge.refusal
+    if inputs.stored.judges & deltas.keys():
+        if inputs.judge.refusal:
+            yield inputs.judge.refusal
         models = [version.model for version in run.lanes.values()]
-        if preference := self_preference_warning(asked.stored.judge_model or "", models):
+        if preference := self_preference_warning(inputs.stored.judge_model or "", models):
             yield preference

@@ -108,7 +108,7 @@ def _case(item: ItemVerdict) -> dict[str, Any]:
         "stratum": item.item.stratum,
         "weight": item.item.weight,
         "verdict": item.verdict.value,
-        "parting": None if item.parting is None else _fields(item.parting),
+        "divergence": None if item.divergence is None else _fields(item.divergence),
         "metrics": {name: _fields(metric) for name, metric in item.metrics.items()},
         "lanes": {
             str(lane): {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()
@@ -155,13 +155,13 @@ def _group(part: CaseGroup) -> dict[str, Any]:
 
 def _quarantined(item: ItemVerdict) -> dict[str, Any]:
     kept = item.item.quarantine
-    said = _fields(kept) if kept else {"owner": None, "since": None, "reason": None}
-    return {"id": item.item.id, "verdict": item.verdict.value, **said}
+    facts = _fields(kept) if kept else {"owner": None, "since": None, "reason": None}
+    return {"id": item.item.id, "verdict": item.verdict.value, **facts}
 
 
 def _gate(gate: Gate) -> dict[str, Any]:
     return {
-        "asked": gate.asked,
+        "requested": gate.requested,
         "conditions": [_fields(condition) for condition in gate.conditions],
         "held": gate.held,
     }

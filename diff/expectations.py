@@ -144,8 +144,8 @@ def _quarantine_warning(items: Sequence[ItemVerdict]) -> str:
     named = []
     for item in items[:_SHOWN]:
         kept = item.item.quarantine
-        said = [kept.owner, kept.since and f"since {kept.since}"] if kept else []
-        who = ", ".join(part for part in said if part)
+        facts = [kept.owner, kept.since and f"since {kept.since}"] if kept else []
+        who = ", ".join(part for part in facts if part)
         named.append(f"{item.item.id} ({item.verdict.value}{f'; {who}' if who else ''})")
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     are = "case is" if len(items) == 1 else "cases are"

@@ -71,7 +71,7 @@ _LANE_FIGURES = {
 
 
 def evaluate(
-    asked: Sequence[str] | None,
+    expressions: Sequence[str] | None,
     *,
     answer: Answer,
     counts: Counts,
@@ -79,29 +79,29 @@ def evaluate(
     metrics: dict[str, MetricDelta],
     lanes: dict[Lane, LaneSummary],
 ) -> Gate:
-    """Hold the result against the conditions asked for; None or nothing asks for none.
+    """Evaluate the conditions of a gate; without any the gate was not requested.
 
     Raises:
         SettingsError: an expression that is no condition.
         UnknownNameError: a figure that does not exist; names the nearest.
     """
-    if not asked:
+    if not expressions:
         return Gate()
     figures = _figures(counts, errors, metrics, lanes)
     conditions = [
         GateCondition(expression=DEFAULT, value=None, held=_BY_ANSWER[answer])
         if expression.strip() == DEFAULT
         else _condition(expression, figures)
-        for expression in asked
+        for expression in expressions
     ]
     states = {condition.held for condition in conditions}
     held = False if False in states else None if None in states else True
-    return Gate(conditions=tuple(conditions), asked=True, held=held)
+    return Gate(conditions=tuple(conditions), requested=True, held=held)
 
 
 def exit_code(gate: Gate) -> ExitCode:
     """What the gate ends the command with."""
-    if not gate.asked or gate.held:
+    if not gate.conditions or gate.held:
         return ExitCode.OK
     return ExitCode.CANNOT_TELL if gate.held is None else ExitCode.GATE_FAILED
 
@@ -109,13 +109,13 @@ def exit_code(gate: Gate) -> ExitCode:
 _BY_ANSWER: dict[Answer, bool | None] = {Answer.SHIP: True, Answer.HOLD: False, Answer.CANNOT_TELL: None}
 
 
-def check_form(asked: Sequence[str]) -> None:
+def check_form(expressions: Sequence[str]) -> None:
     """Refuse, before anything is spent, what can be no condition in any run.
 
     Raises:
         SettingsError: an expression that is no condition.
     """
-    for expression in asked:
+    for expression in expressions:
         if expression.strip() != DEFAULT:
             _parse(expression)
 

@@ -41,7 +41,7 @@ class MetricResult:
 
 
 def metric_names(
-    run: RunRecord, blocks: Sequence[Block], asked: Sequence[str], settings: Settings
+    run: RunRecord, blocks: Sequence[Block], requested: Sequence[str], settings: Settings
 ) -> list[str]:
     """The metrics to show: those asked for and those that are to decide, else all that have grades.
 
@@ -58,11 +58,11 @@ def metric_names(
         for grader in known:
             if grader.applies is not None and grader.applies(block.item, settings):
                 lanes.setdefault(grader.name, set()).update(run.lanes)
-    for name in asked:
+    for name in requested:
         if name not in lanes and blocks:
             raise UnknownNameError("metric", name, lanes, f"in run {run.id}")
-    if asked:
-        return [name for name in dict.fromkeys((*asked, *settings.gate.metrics)) if name in lanes]
+    if requested:
+        return [name for name in dict.fromkeys((*requested, *settings.gate.metrics)) if name in lanes]
     order = {grader.name: place for place, grader in enumerate(known)}
     sides = {lane for lane in _SIDES if lane in run.lanes}
     # A score that came with recorded traces alone has nothing on the replayed side to be compared with.
@@ -129,10 +129,10 @@ def compute_metric(
             samples, scale, null, min_delta=gate.min_delta, confidence=gate.confidence, metrics=metrics
         )
     else:
-        alone = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
-        passes = _outcomes(name, held, alone)
+        only_lane = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
+        passes = _outcomes(name, held, only_lane)
         judged = [
-            single_lane_verdict(passed, len(block.lanes[alone]) - len(passed))
+            single_lane_verdict(passed, len(block.lanes[only_lane]) - len(passed))
             for block, passed in zip(held, passes, strict=True)
         ]
     by_item = {

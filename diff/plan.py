@@ -113,12 +113,12 @@ def smallest_change(
     known: NoiseEstimate, items: int, trials: int, *, confidence: float, power: float = POWER
 ) -> float:
     """The smallest change that n items of k trials show."""
-    alone = items / known.design
+    independent = items / known.design
     of_trials = 2 * (known.noise or 0.0) ** 2 / trials
     found = smallest_effect(
-        math.sqrt((known.between**2 + of_trials) / alone),
-        alone,
-        trials_se=math.sqrt(of_trials / alone),
+        math.sqrt((known.between**2 + of_trials) / independent),
+        independent,
+        trials_se=math.sqrt(of_trials / independent),
         confidence=confidence,
         reach=known.reach,
         power=power,

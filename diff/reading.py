@@ -291,11 +291,11 @@ def _pairwise_grades_against(
     """The lanes with the judge's comparisons of the old trials being those with this candidate."""
     if candidate == Lane.NEW or not any(PAIRWISE in one.grades for lane in lanes.values() for one in lane):
         return lanes
-    said = {one.trial.index: one.grades.get(PAIRWISE) for one in lanes.get(candidate, ())}
+    grades_by_trial = {one.trial.index: one.grades.get(PAIRWISE) for one in lanes.get(candidate, ())}
 
     def turned(graded: GradedTrial) -> GradedTrial:
         grades = {name: grade for name, grade in graded.grades.items() if name != PAIRWISE}
-        new = said.get(graded.trial.index)
+        new = grades_by_trial.get(graded.trial.index)
         return replace(graded, grades=grades if new is None else grades | {PAIRWISE: rest_of(new)})
 
     return {**lanes, Lane.OLD: tuple(turned(one) for one in lanes.get(Lane.OLD, ()))}

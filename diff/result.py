@@ -120,7 +120,7 @@ class ItemVerdict:
     verdict: Verdict
     metrics: dict[str, ItemMetric]
     lanes: dict[Lane, tuple[GradedTrial, ...]]
-    parting: Divergence | None = None
+    divergence: Divergence | None = None
     """From which of the user's turns the lanes do another thing; None where they do not."""
 
 
@@ -325,7 +325,7 @@ class Gate:
     """`held` is None where no gate was asked for, or it could not be decided."""
 
     conditions: tuple[GateCondition, ...] = ()
-    asked: bool = False
+    requested: bool = False
     held: bool | None = None
 
 

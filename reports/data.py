@@ -98,20 +98,20 @@ def _columns(result: DiffResult) -> dict[str, str]:
 def _row(result: DiffResult, found: ItemVerdict, text: Callable[[str], str]) -> Iterator[Cell]:
     item = found.item
 
-    def told(value: str | None) -> Cell:
+    def text_cell(value: str | None) -> Cell:
         return None if value is None else text(value)
 
-    yield from map(told, (item.id, item.trace_id, item.stratum))
+    yield from map(text_cell, (item.id, item.trace_id, item.stratum))
     yield item.weight
-    yield from map(told, (", ".join(item.tags), item.category, item.difficulty, str(found.verdict)))
+    yield from map(text_cell, (", ".join(item.tags), item.category, item.difficulty, str(found.verdict)))
     for name in result.metrics:
         metric = found.metrics.get(name)
         if metric is None:
             yield from (None,) * len(_OF_METRIC)
         else:
             yield from (metric.old, metric.new, metric.delta)
-            yield from map(told, (str(metric.verdict), metric.cause, metric.reason))
-    yield told(item.input)
+            yield from map(text_cell, (str(metric.verdict), metric.cause, metric.reason))
+    yield text_cell(item.input)
 
 
 def _harmless(text: str) -> str:

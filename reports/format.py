@@ -227,7 +227,7 @@ NOISE_SOURCE = {
 
 
 _WORTH_SAYING = 1.05
-"""From this design effect on the weights of a sample are told of."""
+"""From this design effect on, reports mention the weights of a sample."""
 
 
 def is_check(result: DiffResult) -> bool:
@@ -272,7 +272,7 @@ def lanes(result: DiffResult) -> list[Lane]:
 
 
 def version_name(version: JsonObject) -> str:
-    """A version as people told it: its name, and the commit it stands for."""
+    """Return a version's name, and the commit it resolves to."""
     name = _plain_text(version.get("name")) or _plain_text(version.get("kind")) or "–"
     commit = _plain_text(version.get("commit"))
     if commit and not name.endswith(commit[:7]):
@@ -374,8 +374,8 @@ def _split(split: VarianceSplit) -> str:
         (split.trials, "trials", "agent"),
         (split.items, "items", "items"),
     )
-    told = [f"{who} {share(split.shares[key])}" for sd, key, who in parts if sd is not None]
-    return f"uncertainty: {', '.join(told)}; more {split.buy} would narrow it most"
+    shares = [f"{who} {share(split.shares[key])}" for sd, key, who in parts if sd is not None]
+    return f"uncertainty: {', '.join(shares)}; more {split.buy} would narrow it most"
 
 
 def _calibration(metric: MetricDelta) -> str:
@@ -420,7 +420,7 @@ def _plain_text(value: Json) -> str:
 
 
 _METRICS = 3
-"""Metrics of a candidate that are told."""
+"""Metrics of a candidate that are shown."""
 _MISSES = 4
 _LABELS = {
     "cost_usd": "cost of a trial",
@@ -490,15 +490,15 @@ def slices_caption(result: DiffResult) -> str:
 
 def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:
     """By lane, which calls were never recorded: `3 × get_order_status (other arguments)`."""
-    told = []
+    calls_by_lane = []
     for lane in lanes:
         misses = result.lanes[lane].misses
         parts = [f"{miss.calls} × {one_line(miss.tool, 40)} ({miss.kind})" for miss in misses[:_MISSES]]
         if len(misses) > _MISSES:
             parts.append(f"{len(misses) - _MISSES} more kinds")
         if parts:
-            told.append((lane, ", ".join(parts)))
-    return told
+            calls_by_lane.append((lane, ", ".join(parts)))
+    return calls_by_lane
 
 
 def _negated(ci: tuple[float, float] | None) -> tuple[float, float] | None:

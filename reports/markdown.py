@@ -37,7 +37,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
         text = "\n".join(_lines(result, shown)).rstrip() + "\n"
         if len(text) < LIMIT:
             return text
-    # Hundreds of metrics or warnings: what was said first matters most.
+    # Hundreds of metrics or warnings: the first ones matter most.
     return text[: LIMIT - 40].rpartition("\n")[0] + "\n\n… shortened to fit a comment\n"
 
 
@@ -107,12 +107,12 @@ def _ranking(result: DiffResult) -> Iterator[str]:
         name = code(fmt.version_name(candidate.summary.version), 80, in_table=True)
         lane = f"**{candidate.lane}**" if candidate.shown else str(candidate.lane)
         cost = fmt.dollars(candidate.summary.cost_usd).replace("<", "&lt;")
-        for metric, told in fmt.main_metrics(candidate):
+        for metric, ranked in fmt.main_metrics(candidate):
             figures = [
-                f"{fmt.score(told.old)} → {fmt.score(told.new)}",
-                fmt.change(told.delta),
-                fmt.interval(told.ci),
-                fmt.p_value(told.p_adjusted).replace("<", "&lt;"),
+                f"{fmt.score(ranked.old)} → {fmt.score(ranked.new)}",
+                fmt.change(ranked.delta),
+                fmt.interval(ranked.ci),
+                fmt.p_value(ranked.p_adjusted).replace("<", "&lt;"),
                 fmt.count(candidate.counts.regressed),
                 cost,
             ]
@@ -184,8 +184,8 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
         yield f"- **{fmt.count(len(group.items))}**{' · ' if why else ''}{why}"
         listed = group.items[: min(left, _MEMBERS)]
         for item in listed:
-            told = f" {escape(item.item.input, 160)}" if item.item.input.strip() else ""
-            yield f"  - {code(item.item.id, 100)}{told}"
+            excerpt = f" {escape(item.item.input, 160)}" if item.item.input.strip() else ""
+            yield f"  - {code(item.item.id, 100)}{excerpt}"
         if len(group.items) > len(listed):
             yield f"  - … and {fmt.count(len(group.items) - len(listed))} more"
         left -= len(listed)
@@ -260,9 +260,9 @@ def _lanes(result: DiffResult) -> Iterator[str]:
         yield f"| {lane} | {name} | {trials} | {' | '.join(figures)} |"
     if result.usage:
         yield from _usage(result)
-    for lane, told in fmt.unrecorded_calls(result, fmt.lanes(result)):
+    for lane, calls in fmt.unrecorded_calls(result, fmt.lanes(result)):
         yield ""
-        yield f"Never recorded, {lane}: {escape(told, 600)}"
+        yield f"Never recorded, {lane}: {escape(calls, 600)}"
     yield ""
     yield "</details>"
     yield ""

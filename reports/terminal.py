@@ -7,7 +7,7 @@ Pieces that the parts of the terminal report are made of.
 
 Parts of the terminal report: the candidates ranked, what trials take, what was never recorded.
 
-The items that changed, for the terminal: a cause that several items share is told once.
+The items that changed, for the terminal: a cause that several items share is shown once.
 """
 
 from __future__ import annotations
@@ -186,19 +186,19 @@ def _statuses(statuses: dict[str, int]) -> Text:
 
 
 def _metrics(result: DiffResult, width: int) -> RenderableType:
-    alone = fmt.is_check(result)
+    single = fmt.is_check(result)
     table = _table()
     table.add_column("metric", overflow="fold", min_width=10)
     sure = f"{fmt.share(result.confidence)} interval"
-    for heading in ("new",) if alone else ("old → new", "delta", sure, "p"):
+    for heading in ("new",) if single else ("old → new", "delta", sure, "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     for verdict in (Verdict.IMPROVED, Verdict.REGRESSED):
-        name = fmt.verdict_name(result, verdict) if alone else f"{verdict}"
+        name = fmt.verdict_name(result, verdict) if single else f"{verdict}"
         table.add_column(name, justify="right", no_wrap=True)
     room = max(_LEAST_NAME, width - _OTHER_COLUMNS)
     for name, metric in result.metrics.items():
         label = _broken_at_joints(one_line(name, 60), room)
-        if alone:
+        if single:
             figures = [fmt.score(metric.new)]
             better = metric.unchanged + metric.improved
         else:
@@ -225,8 +225,8 @@ def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
         if notes := fmt.metric_notes(name, metric, brief=many and not metric.gated):
             yield _hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
     if many and (others := [name for name, metric in result.metrics.items() if not metric.gated]):
-        told = ", ".join(one_line(name, 60) for name in others)
-        yield _hanging("  do not decide the answer:", Text(told), "dim")
+        listed = ", ".join(one_line(name, 60) for name in others)
+        yield _hanging("  do not decide the answer:", Text(listed), "dim")
 
 
 def _counts(result: DiffResult) -> RenderableType:
@@ -279,13 +279,13 @@ def _groups(result: DiffResult) -> RenderableType:
 
 
 def _gate(result: DiffResult) -> RenderableType:
-    said = {True: ("held", "green"), False: ("did not hold", "red"), None: ("cannot be decided", "yellow")}
+    words = {True: ("held", "green"), False: ("did not hold", "red"), None: ("cannot be decided", "yellow")}
     rows = Table.grid(padding=(0, 2))
     rows.add_column(overflow="fold")
     rows.add_column(no_wrap=True, justify="right")
     rows.add_column(no_wrap=True)
     for condition in result.gate.conditions:
-        word, style = said[condition.held]
+        word, style = words[condition.held]
         rows.add_row(
             Text(one_line(condition.expression, 120)),
             fmt.figure(condition.value),
@@ -362,12 +362,14 @@ def _ranking(result: DiffResult) -> RenderableType:
         lane = Text(str(candidate.lane), style="bold" if candidate.shown else "")
         name = Text(one_line(fmt.version_name(candidate.summary.version), 60))
         answer = Text(candidate.answer.value, style=ANSWER_STYLE[candidate.answer])
-        told = fmt.main_metrics(candidate)
-        if len(told) != 1:
+        metrics = fmt.main_metrics(candidate)
+        if len(metrics) != 1:
             table.add_row(lane, name, answer)
-        for metric, figures in told:
+        for metric, figures in metrics:
             head = (
-                (lane, name, answer) if len(told) == 1 else ("", Text(one_line(metric, 40), style="dim"), "")
+                (lane, name, answer)
+                if len(metrics) == 1
+                else ("", Text(one_line(metric, 40), style="dim"), "")
             )
             table.add_row(
                 *head,
@@ -392,8 +394,8 @@ def _usage(result: DiffResult) -> RenderableType:
 
 def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[RenderableType]:
     """Which calls nothing answered, a line a lane."""
-    for lane, told in fmt.unrecorded_calls(result, lanes):
-        yield _hanging(f"never recorded, {lane}:", Text(told), "dim")
+    for lane, calls in fmt.unrecorded_calls(result, lanes):
+        yield _hanging(f"never recorded, {lane}:", Text(calls), "dim")
 
 
 _CAUSES_SHOWN = {
@@ -411,7 +413,7 @@ _METRIC = 30
 
 
 def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
-    """What changed most, and what cannot be told; nothing where neither is."""
+    """What changed most, and what is inconclusive; nothing where neither is."""
     heading = "what failed" if fmt.is_check(result) else "what changed most"
     for title, verdicts in ((heading, fmt.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
         listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
@@ -420,8 +422,8 @@ def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
         for verdict, items in listed.items():
             groups = by_cause(items)
             for group in groups[: _CAUSES_SHOWN[verdict]]:
-                tell = _cause_block if len(group.items) > 1 else _item_block
-                parts = tell(result, group, width)
+                render_group = _cause_block if len(group.items) > 1 else _item_block
+                parts = render_group(result, group, width)
                 yield Padding(Group(*parts), (0, 0, 0, 2))
             if left := sum(len(group.items) for group in groups[_CAUSES_SHOWN[verdict] :]):
                 more = f"… and {fmt.count(left)} more {fmt.verdict_name(result, verdict)}"
@@ -472,7 +474,7 @@ def _item_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[R
     if item.verdict is Verdict.INCONCLUSIVE:
         lost = [trial for lane in item.lanes for trial in fmt.failed_trials(item, lane)]
         for trial in lost[:2]:
-            said = f"{trial.status}: {one_line(trial.reason or '', 300)}"
-            yield _hanging(f"  {trial.lane}:", Text(said))
+            words = f"{trial.status}: {one_line(trial.reason or '', 300)}"
+            yield _hanging(f"  {trial.lane}:", Text(words))
     if item.item.input.strip():
         yield _hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim")

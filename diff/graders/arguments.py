@@ -69,12 +69,12 @@ def canonical(args: JsonObject, ignored: Collection[str] = ()) -> str:
 class Rules:
     """What is said of one tool's arguments, ready to compare with."""
 
-    def __init__(self, said: ToolMatch, how: str, ignored: Collection[str], root: Path) -> None:
+    def __init__(self, rules: ToolMatch, how: str, ignored: Collection[str], root: Path) -> None:
         """Rules; `how` is `exact` or `subset`, `root` where functions of the user's are found."""
         self._how, self._ignored, self._root = how, ignored, root
-        self._function = said.function
+        self._function = rules.function
         self._top = _Node()
-        for path, rule in said.paths.items():
+        for path, rule in rules.paths.items():
             node = self._top
             for key in _DOT.split(path):
                 node = node.below.setdefault(key.replace("\\.", "."), _Node())
@@ -175,7 +175,7 @@ def _equal_values(one: Json, other: Json) -> bool | None:
         # Two numbers that differ; but what is no number is written as null.
         both = isinstance(one, float) and isinstance(other, float) and isfinite(one) and isfinite(other)
         return None if isinstance(one, float) and not both else False
-    told: bool | None = True
+    result: bool | None = True
     for value, opposite in pairs:
         # The usual case, without a call.
         if type(value) is type(opposite) and type(value) in _PLAIN and value == opposite:
@@ -184,8 +184,8 @@ def _equal_values(one: Json, other: Json) -> bool | None:
         if found is False:
             return False
         if found is None:
-            told = None
-    return told
+            result = None
+    return result
 
 
 def _equal_across_types(one: Json, other: Json) -> bool | None:
@@ -341,5 +341,5 @@ def merge_rules(own: str | ToolMatch | None, under: str | ToolMatch | None) -> T
     )
 
 
-def _as_match(said: str | ToolMatch | None) -> ToolMatch | None:
-    return ToolMatch(args=cast("Any", said)) if isinstance(said, str) else said
+def _as_match(rules: str | ToolMatch | None) -> ToolMatch | None:
+    return ToolMatch(args=cast("Any", rules)) if isinstance(rules, str) else rules

@@ -130,7 +130,7 @@ class _Pair:
             actual = [call for call in actual if _counts(call.name, only, ignored)]
         self.expected, self.actual = expected, actual
         self._ignore_by_tool, self._root = ignore_by_tool, root
-        self._said: dict[str, tuple[str, Rules | None]] = {}
+        self._rules: dict[str, tuple[str, Rules | None]] = {}
         self._plain = not (rules.tools or rules.ignore_args or ignore_by_tool)
         self._known: dict[int, bool] = {}
         self._pairing: dict[int, int] | None = None
@@ -143,12 +143,12 @@ class _Pair:
         """By which rule the arguments of a tool's calls agree, and the rules of single values if any."""
         if not self.rules.tools:
             return self.rules.args, None
-        if name not in self._said:
-            said = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
-            how = said.args if said and said.args else self.rules.args
-            own = said if said and (said.paths or said.function) else None
-            self._said[name] = how, Rules(own, how, self._ignored(name), self._root) if own else None
-        return self._said[name]
+        if name not in self._rules:
+            found = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
+            how = found.args if found and found.args else self.rules.args
+            own = found if found and (found.paths or found.function) else None
+            self._rules[name] = how, Rules(own, how, self._ignored(name), self._root) if own else None
+        return self._rules[name]
 
     def fits(self, i: int, j: int) -> bool:
         """Whether expected call i and actual call j are the same call."""
@@ -337,7 +337,7 @@ class _Pair:
     def _differs(self, i: int, j: int, prefix: str) -> str:
         wanted, made = self.expected[i], self.actual[j]
         wanted_args, made_args = wanted.args, made.args
-        asked = ""
+        rule = ""
         if wanted.name == made.name and wanted.args is not None:
             how, own = self._how(wanted.name)
             if own is None:
@@ -347,9 +347,9 @@ class _Pair:
                 wanted_args = _at_paths((one.path, one.wanted) for one in differences)
                 made_args = _at_paths((one.path, one.made) for one in differences)
                 first = next((one for one in differences if one.rule), None)
-                asked = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
+                rule = f"; {first.path or 'the arguments'} must be {first.rule}" if first else ""
         shown = f"expected {_shown(wanted.name, wanted_args)}, got {_shown(made.name, made_args)}"
-        return f"{prefix}{shown}{asked}"
+        return f"{prefix}{shown}{rule}"
 
 
 def _counts(name: str, only: frozenset[str], ignored: frozenset[str]) -> bool:

@@ -79,21 +79,21 @@ def _expected(item: Item, settings: Settings) -> tuple[Sequence[ExpectedCall | T
             tools=_tools(own.tools, settings),
         )
         return item.expectation.tool_calls, rules
-    asked = settings.match
+    wanted = settings.match
     rules = Match(
-        mode=asked.mode,
-        args=asked.args,
-        only_tools=asked.only_tools,
-        ignore_tools=asked.ignore_tools,
+        mode=wanted.mode,
+        args=wanted.args,
+        only_tools=wanted.only_tools,
+        ignore_tools=wanted.ignore_tools,
         ignore_args=never,
-        tools=_tools(asked.tools, settings),
+        tools=_tools(wanted.tools, settings),
     )
     return item.tape, rules
 
 
-def _tools(said: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
+def _tools(given: Mapping[str, str | ToolMatch], settings: Settings) -> dict[str, str | ToolMatch]:
     """What is said of single tools, with `[tools.NAME]` beneath it."""
-    tools = dict(said)
+    tools = dict(given)
     for name, tool in settings.tools.items():
         if (merged := merge_rules(tools.get(name), tool.match)) is not None:
             tools[name] = merged

@@ -144,7 +144,7 @@ def _reference_call(call: ExpectedCall | ToolCall, limit: int) -> dict[str, Any]
 def _lane(
     item: ItemVerdict, lane: Lane, spine: list[Call], only_expected: bool, limit: int, single: bool
 ) -> dict[str, Any]:
-    trials, show = item.lanes[lane], _telling(item, lane)
+    trials, show = item.lanes[lane], _informative(item, lane)
     if single:
         trials, show = trials[show : show + 1], 0
     ignored = item.item.expectation.match.ignore_args if item.item.expectation else ()
@@ -155,7 +155,7 @@ def _lane(
     }
 
 
-def _telling(item: ItemVerdict, lane: Lane) -> int:
+def _informative(item: ItemVerdict, lane: Lane) -> int:
     """The trial that shows the verdict best: in the lane that did worse, the first of the worst."""
     trials = item.lanes[lane]
     names = [name for name, metric in item.metrics.items() if metric.verdict in fmt.CHANGED] or list(

@@ -136,7 +136,7 @@ def test_the_report_says_from_which_turn_the_lanes_part(replay: Replay, project:
     assert replay("run", "--old", old, "--new", "hasty").code == 0
     document = json.loads(replay("diff", "--json").out)
     [case] = document["cases"]
-    assert case["parting"] == {
+    assert case["divergence"] == {
         "turn": 3,
         "of": 4,
         "actions": {
@@ -150,7 +150,7 @@ def test_the_report_says_from_which_turn_the_lanes_part(replay: Replay, project:
 def test_lanes_that_do_the_same_do_not_part(replay: Replay, project: Project) -> None:
     sampled(project, talk())
     replay("run", "--old", ".", "--new", ".", "--aa")
-    assert json.loads(replay("diff", "--json").out)["cases"][0]["parting"] is None
+    assert json.loads(replay("diff", "--json").out)["cases"][0]["divergence"] is None
 
 
 def test_a_trial_ends_at_the_turn_that_does_not_end_well(replay: Replay, project: Project) -> None:

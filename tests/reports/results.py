@@ -364,7 +364,7 @@ def hold() -> DiffResult:
                 GateCondition(expression="regressed<=2", value=4.0, held=False),
                 GateCondition(expression="tool_calls.delta>=-0.1", value=-0.07, held=True),
             ),
-            asked=True,
+            requested=True,
             held=False,
         ),
         warnings=("9 of 150 new trials made a tool call that was never recorded and were stopped there",),
@@ -639,7 +639,7 @@ def hostile() -> DiffResult:
         metrics={bad: metric(calibration={bad: bad})},
         items=(worst,),
         slices=(Slice(by=bad, value=bad, items=1, metric=bad, delta=-1.0, p=0.5, regressed=1, improved=0),),
-        gate=Gate(conditions=(GateCondition(expression=bad, value=1.0, held=None),), asked=True),
+        gate=Gate(conditions=(GateCondition(expression=bad, value=1.0, held=None),), requested=True),
         warnings=(bad,),
     )
 
