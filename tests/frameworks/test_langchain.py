@@ -189,3 +189,11 @@ def test_tools_that_change_the_state_run_only_by_name(replays: Replays) -> None:
     [outcome] = replays.run("langchain_agents:make_command", rounds, tape, factory=True, live=("hand_over",))
     assert json.loads(outcome.final_response or "")[0][1] == "handed over", outcome.reason
     assert calls(outcome) == [("hand_over", {"to": "billing"}, "tape")]
+
+
+def test_the_shape_of_an_answer_is_no_tool_call(replays: Replays) -> None:
+    rounds: list[Calls] = [[("get_order", {"order_id": "7"})], [("Answer", {"text": "sent"})]]
+    [outcome] = replays.run("langchain_agents:make_structured", rounds, ORDER, factory=True)
+    assert outcome.status is Status.OK, outcome.reason
+    assert calls(outcome) == [("get_order", {"order_id": "7"}, "tape")]
+    assert replays.real_calls == []

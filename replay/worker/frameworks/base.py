@@ -53,6 +53,7 @@ CLIENT_KEYS = (
     "parameters",
     "function_declarations",
     "functionDeclarations",
+    "cachePoint",
     "toolSpec",
 )
 

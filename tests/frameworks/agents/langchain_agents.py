@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 from canary import ran
 from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool, ToolException, tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode, create_react_agent
 from langgraph.types import Command
 from models.langchain import Scripted
+from pydantic import BaseModel
 
 
 @tool
@@ -199,3 +201,13 @@ def make_command() -> Any:
         )
 
     return create_agent(Scripted(), [hand_over])
+
+
+class Answer(BaseModel):
+    """The shape of an answer, which the model gives as if it called a tool."""
+
+    text: str
+
+
+def make_structured() -> Any:
+    return create_agent(Scripted(), [get_order], response_format=ToolStrategy(Answer))
