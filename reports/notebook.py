@@ -31,7 +31,13 @@ def notebook_html(result: DiffResult) -> str:
             result=result,
             color={"better": "#1a7f37", "worse": "#cf222e", "unsure": "#9a6700"}[TONE[result.answer]],
             check=fmt.is_check(result),
-            about=[*fmt.run_line(result.run), fmt.compared(result)],
+            about=[
+                " → ".join(
+                    f"{lane}: {fmt.version_name(result.lanes[lane].version)}" for lane in fmt.lanes(result)
+                ),
+                *fmt.run_line(result.run),
+                fmt.compared(result),
+            ],
             warnings=result.warnings[:_WARNINGS],
             items=[
                 (item, fmt.verdict_name(result, item.verdict), fmt.metric_reasons(item))
