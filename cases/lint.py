@@ -22,7 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.cases.drafting import drafts_of
+from replaydiff.cases.promote import drafts_of
 from replaydiff.diff.expectations import QUARANTINE
 from replaydiff.diff.judge.judge import versions_of
 from replaydiff.diff.reading import StoredGrades, read_blocks

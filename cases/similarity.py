@@ -1,15 +1,14 @@
-"""How alike texts are, offline and cheap: cosine of hashed TF-IDF vectors over words and pairs of words.
+"""How alike texts and cases are, and which tool paths the golden set covers.
 
-Numbers count as one word, since two customers with different orders ask the same. The weight of a word is
-(1 + log tf) · (log((1 + n) / (1 + df)) + 1), as in Manning, Raghavan & Schütze, *Introduction to Information
-Retrieval*, ch. 6, with the smoothing that keeps a word of every text; vectors have length 1. Memory is that
-of the words of all texts; comparing n with m texts takes time in n · m, in blocks.
+*Texts*: cosine of hashed TF-IDF vectors over words and pairs of words, offline and cheap. Numbers count as
+one word, since two customers with different orders ask the same. The weight of a word is (1 + log tf) ·
+(log((1 + n) / (1 + df)) + 1), as in Manning, Raghavan & Schütze, *Introduction to Information Retrieval*,
+ch. 6, with the smoothing that keeps a word of every text; vectors have length 1. Memory is that of the
+words of all texts; comparing n with m texts takes time in n · m, in blocks.
 
-Whether a golden set has a case like a new one: the same trace, the same content, or almost the same input.
-
-Almost the same: the inputs are near-duplicates (numbers count as one word), and the same tools are expected
-in the same order. "Where is order 12?" beside "Where is order 13?" teaches nothing new; one that is to end in
-another tool does.
+*Cases*: a new one is a duplicate where it has the same trace, the same content, or nearly the same input and
+the same expected tools in the same order. "Where is order 12?" beside "Where is order 13?" teaches nothing
+new; one that is to end in another tool does.
 """
 
 from __future__ import annotations
@@ -18,16 +17,81 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
 
-from replaydiff.cases.coverage import path_of
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id
-from replaydiff.replay.model import Case
+from replaydiff.replay.model import NO_TOOLS, Case
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncovered:
+    """A tool path of a month that no case has."""
+
+    tool_path: str
+    traces: int
+    examples: tuple[str, ...]
+    """Ids of such traces to look at: those whose ids have the smallest hashes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """A month against a golden set."""
+
+    month: str
+    traces: int
+    covered: int
+    """Traces whose tool path a case has."""
+    missing: tuple[Uncovered, ...]
+    """The most frequent first."""
+
+
+def path_of(case: Case) -> str | None:
+    """The tool path a case expects, else that of its tape; None where neither says."""
+    if case.expectation.tool_calls is not None:
+        return ">".join(call.name for call in case.expectation.tool_calls) or NO_TOOLS
+    return ">".join(call.name for call in case.tape) or None
+
+
+def coverage(con: DuckDBPyConnection, cases: Sequence[Case], month: str) -> Coverage:
+    """How much of a month's traffic goes a way that a case goes, too."""
+    paths = sorted({path for case in cases if (path := path_of(case)) is not None})
+    rows = con.execute(
+        "SELECT tool_path, count(*) AS traces, arg_min(trace_id, md5(trace_id), $2) AS examples FROM traces"
+        " WHERE strftime(started_at, '%Y-%m') = $1 GROUP BY tool_path ORDER BY traces DESC, tool_path",
+        [month, _EXAMPLES],
+    ).fetchall()
+    return Coverage(
+        month=month,
+        traces=sum(traces for _, traces, _ in rows),
+        covered=sum(traces for path, traces, _ in rows if path in paths),
+        missing=tuple(
+            Uncovered(tool_path=path, traces=traces, examples=tuple(examples))
+            for path, traces, examples in rows
+            if path not in paths
+        ),
+    )
+
+
+def counted(cases: Sequence[Case]) -> dict[str, dict[str, int]]:
+    """How many cases there are by tag, category and difficulty, the most frequent first."""
+    by: dict[str, Counter[str]] = {"tag": Counter(), "category": Counter(), "difficulty": Counter()}
+    for case in cases:
+        by["tag"].update(case.tags)
+        by["category"].update([case.category] if case.category else [])
+        by["difficulty"].update([case.difficulty] if case.difficulty else [])
+    return {name: dict(counter.most_common()) for name, counter in by.items() if counter}
+
 
 _WORD = re.compile(r"\d+|[^\W\d_]+")
 _SIZE = 1 << 20

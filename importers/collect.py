@@ -1,10 +1,8 @@
-"""The files of an import, all looked at before anything is read or written.
+"""The files of an import, all looked at before anything is read or written, and which importer is for each.
 
-`auto`: which importer a file is for, told by its first records.
-
-Every importer says how sure it is of each record, those of other distributions too. Records that nobody
-knows say nothing (a header, a manifest, lines that an agent keeps for itself): the first few that somebody
-knows decide.
+`auto` decides by the first records of a file. Every importer says how sure it is of each record, those of
+other distributions too. Records that nobody knows say nothing (a header, a manifest, lines that an agent
+keeps for itself): the first few that somebody knows decide.
 """
 
 from __future__ import annotations

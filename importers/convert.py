@@ -1,8 +1,7 @@
 """Records to traces, one at a time: what is wrong with one becomes its reject, and the next one is read.
 
-Rows on disk, grouped by what they belong to: in an export the rows of one trace lie far apart.
-
-An SQLite file holds them, so memory is that of one group. Of two rows with one id the later update counts,
+In an export the rows of one trace lie far apart: a `Spool` groups them on disk by what they belong to. An
+SQLite file holds them, so memory is that of one group. Of two rows with one id the later update counts,
 and where that is the same the later arrival: windows of an export overlap, downloads are repeated.
 
 A live import keeps its file between interrupted tries, and notes beside the rows what was answered so far:

@@ -10,8 +10,15 @@ metadata              additional_metadata
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import ConvertedCase
-from replaydiff.cases.formats.fields import calls_of, input_of, metadata_from, metadata_to, put, texts_of
+from replaydiff.cases.formats.bridge import (
+    ConvertedCase,
+    calls_of,
+    input_of,
+    metadata_from,
+    metadata_to,
+    put,
+    texts_of,
+)
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "DeepEval"

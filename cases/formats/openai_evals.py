@@ -7,8 +7,7 @@ expected_answer   ideal
 
 from __future__ import annotations
 
-from replaydiff.cases.formats.bridge import ConvertedCase
-from replaydiff.cases.formats.fields import input_of, metadata_from, metadata_to, put
+from replaydiff.cases.formats.bridge import ConvertedCase, input_of, metadata_from, metadata_to, put
 from replaydiff.replay.model import Json, JsonObject
 
 TITLE = "OpenAI evals"

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from replaydiff.cases.formats.bridge import ConvertedCase
-from replaydiff.cases.formats.fields import (
+from replaydiff.cases.formats.bridge import (
+    ConvertedCase,
     calls_of,
     input_of,
     metadata_from,

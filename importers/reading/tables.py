@@ -1,13 +1,12 @@
-"""CSV: the rows as objects of text. JSON in a cell stays text, and so does a cell that starts with `=`.
+"""Tables as records: CSV and Parquet.
 
-Cells may be of any size up to that of a record. A quote that is never closed would make the rest of the file
-one cell: the reader is stopped at that size, and goes on where, by the count of the quotes, the row ends.
+*CSV*: the rows as objects of text. JSON in a cell stays text, and so does a cell that starts with `=`. Cells
+may be of any size up to that of a record. A quote that is never closed would make the rest of the file one
+cell: the reader is stopped at that size, and continues where, by the count of the quotes, the row ends.
 
-Parquet: the rows as objects, a few at a time, through DuckDB.
-
-Text, numbers and truth values come as they are; everything else becomes JSON inside the database: maps and
-structs objects, lists lists, times text. What is in memory at a time is bounded by a row group (Langfuse
-writes up to 128 MB), not by the file.
+*Parquet*: the rows as objects, a few at a time, through DuckDB. Text, numbers and truth values come as they
+are; everything else becomes JSON inside the database: maps and structs objects, lists lists, times text. What
+is in memory at a time is bounded by a row group (Langfuse writes up to 128 MB), not by the file.
 """
 
 from __future__ import annotations

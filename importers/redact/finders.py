@@ -1,11 +1,11 @@
 """Built-in finders of personal data: secrets, cards, bank accounts, e-mail addresses, phone numbers.
 
 A finder yields the parts of a text that are to be replaced. Keys, tokens and passwords are found by the
-prefixes of their issuers, or by the words before them. Numbers of cards and accounts are told from order
-numbers by their check digits. Luhn's digit is right for one number in ten, so a card must also begin, be as
+prefixes of their issuers, or by the words before them. Numbers of cards and accounts differ from order
+numbers in their check digits. Luhn's digit is right for one number in ten, so a card must also begin, be as
 long and be written as cards are; a number that the text itself calls an order, a parcel or an id is none.
 
-What the words before a number, or the key it stands under, say of it.
+The words before a number, or the key it stands under, name what it is.
 """
 
 from __future__ import annotations

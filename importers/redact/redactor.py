@@ -3,10 +3,8 @@
 What stands under a key says more than what it looks like: a bare number under `phone` is a phone number, one
 under `order_id` is not a card, and whatever is under `password` is a secret.
 
-What the user adds: patterns by name, and a hook in Python.
-
-Both may be slow on a text that nobody foresaw, and an end user may have written it. So both have a time
-limit, and a text on which it passes is not stored.
+The user adds patterns by name, and a hook in Python. Both may be slow on a text that nobody foresaw, and an
+end user may have written it. So both have a time limit, and a text on which it passes is not stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a file of spans may hold.
+"""OpenTelemetry spans in files: OTLP/JSON of a collector, and the dumps of SDKs.
 
 | record | written by |
 |---|---|
@@ -8,8 +8,6 @@
 | `{"name", "context": {"trace_id": "0x…"}, …}` | the console exporter of Python |
 | `{"name", "spanContext": {…}, "startTime": [s, ns], …}` | a dump of JavaScript's `ReadableSpan` |
 | `{"start_timestamp", "trace_id", "span_id", "attributes", …}` | rows of Logfire's SQL API |
-
-OpenTelemetry spans in files: OTLP/JSON of a collector, and the dumps of SDKs.
 
 The spans of a trace may stand in any of the files, and log records that hold its messages in others.
 """

@@ -14,8 +14,7 @@ counts if there is something in it; the message recogniser reads what is given b
 | OpenInference | `llm.input_messages.0.message.role` …; `input.value`, `output.value` |
 | Pydantic AI, ADK, MLflow, Braintrust | names of their own |
 
-A span as it was recorded, whatever file or server it came from: flat attributes, times, parent.
-
+`RawSpan` is a span as it was recorded, whatever file or server it came from: flat attributes, times, parent.
 Attributes are looked up by dotted names. What an instrumentor nests, some exporters flatten
 (`llm.input_messages.0.message.role`) and others keep (`{"llm.input_messages": [{…}]}`): `nested` gives the
 same value for both.

@@ -16,12 +16,12 @@ from replaydiff.replay.errors import InputError, StoreError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.cases.coverage import Coverage as Coverage
     from replaydiff.cases.edit import OpenedCase as OpenedCase
+    from replaydiff.cases.golden import Merged
     from replaydiff.cases.lint import Finding as Finding
-    from replaydiff.cases.merge import Merged
     from replaydiff.cases.push.langfuse import Pushed
     from replaydiff.cases.push.records import DatasetItem
+    from replaydiff.cases.similarity import Coverage as Coverage
     from replaydiff.diff.result import DiffResult
     from replaydiff.replay.model import Case
 
@@ -85,7 +85,7 @@ class GoldenSet:
         Args:
             month: `YYYY-MM`; default the latest month that has traces.
         """
-        from replaydiff.cases.coverage import coverage
+        from replaydiff.cases.similarity import coverage
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.traces import trace_months
         from replaydiff.replay.store.where import month_range
@@ -102,7 +102,7 @@ class GoldenSet:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Return the number of cases by category, difficulty and tag."""
-        from replaydiff.cases.coverage import counted
+        from replaydiff.cases.similarity import counted
 
         return counted(self.cases())
 
@@ -137,7 +137,7 @@ class GoldenSet:
 
     def merge_branch(self, theirs: Path, base: Path) -> Merged:
         """Merge another branch's golden set, with what both branches came from."""
-        from replaydiff.cases.merge import merge_branches
+        from replaydiff.cases.golden import merge_branches
 
         return merge_branches(self.existing().path, base, theirs)
 
@@ -150,7 +150,7 @@ class GoldenSet:
 
 def expected_path(case: Case) -> str | None:
     """Return the tool path that a case expects; None where it expects none in particular."""
-    from replaydiff.cases.coverage import path_of
+    from replaydiff.cases.similarity import path_of
 
     return path_of(case)
 

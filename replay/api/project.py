@@ -563,7 +563,7 @@ class Project:
             everything: also the items that no signal points at.
             again: also what was skipped before.
         """
-        from replaydiff.cases.triage.queue import triage_queue
+        from replaydiff.cases.triage.priority import triage_queue
         from replaydiff.replay.store.connection import open_store
         from replaydiff.replay.store.runs import chosen_run
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from replaydiff.cases.check.outcome import CheckResult
-    from replaydiff.cases.triage.priority import Entry
-    from replaydiff.cases.triage.queue import Queue
+    from replaydiff.cases.triage.priority import Entry, Queue
     from replaydiff.diff.result import DiffResult as DiffResult
     from replaydiff.diff.result import Gate, ItemVerdict, LaneSummary, MetricDelta
     from replaydiff.importers.ingest import Report
@@ -428,19 +427,19 @@ class TriageQueue:
 
     def title(self, entry: Entry) -> str:
         """Return the class of an entry for people, such as `regressed`."""
-        from replaydiff.cases.triage.queue import kind
+        from replaydiff.cases.triage.priority import kind
 
         return kind(entry)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
-        from replaydiff.cases.triage.queue import document
+        from replaydiff.cases.triage.priority import document
 
         return document(self.queue)
 
     def text(self, width: int = 100) -> str:
         """Return the list as text of a width."""
-        from replaydiff.cases.triage.queue import text
+        from replaydiff.cases.triage.priority import text
 
         return text(self.queue, width)
 

@@ -175,9 +175,8 @@ def promote(
         InputError: an item is not there, or a case of that id is there already.
         DuplicateError: a case like it is there already (without `force`).
     """
-    from replaydiff.cases.drafting import drafts_of
     from replaydiff.cases.golden import free_id
-    from replaydiff.cases.promote import BETTER, better_lane_of, find_item, person, propose
+    from replaydiff.cases.promote import BETTER, better_lane_of, drafts_of, find_item, person, propose
     from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.replay.store.connection import open_store
 
@@ -250,7 +249,7 @@ def _judge(settings: Settings) -> Judge:
 def _with_drafts(
     judge: Judge, found: FoundItem, proposal: Proposal, message: Callable[[str], None]
 ) -> Proposal:
-    from replaydiff.cases.drafting import draft, with_drafts
+    from replaydiff.cases.promote import draft, with_drafts
 
     drafts = draft(judge, found.item, found.trials, proposal.expected_from)
     cost = "" if drafts.cost_usd is None else f" for ${drafts.cost_usd:.4f}"

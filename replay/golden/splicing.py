@@ -1,7 +1,4 @@
-"""Adding, taking out and changing one case in a file's text; every other stays byte for byte as it is.
-
-Reading a golden set of any form, and saying what is wrong in it by line.
-"""
+"""Reading a golden set of any form, and changing one case of it; every other stays byte for byte as it is."""
 
 from __future__ import annotations
 

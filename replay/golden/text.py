@@ -1,7 +1,4 @@
-"""The text of a golden set's file, and which form it is written in.
-
-One case of a file, before anyone asked whether it is one.
-"""
+"""The text of a golden set's file: which form it is written in, and the pieces that may be cases."""
 
 from __future__ import annotations
 

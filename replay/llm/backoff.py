@@ -1,10 +1,9 @@
-"""When a provider that failed is asked again: one waiting for all its calls.
+"""What limits the calls to a provider: waiting after failures, and the money that may be spent.
 
-Money that may be spent: one purse that everything of a run shares.
-
-Calls are let in while what was spent, plus what the calls in flight may cost, stays within the limit. What a
-call will cost is taken to be the dearest one so far, so the limit is overrun by little more than the error
-of that guess; before the first call has ended, only one is let in.
+One waiting holds for all calls of a provider, one budget for everything of a run. Calls are let in while
+what was spent, plus what the calls in flight may cost, stays within the limit. What a call will cost is
+taken to be the dearest one so far, so the limit is overrun by little more than the error of that guess;
+before the first call has ended, only one is let in.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ as Python reprs and as plain text, often side by side. `decode` climbs down:
    at most three times in all.
 3. Anything else is text: `123`, `true` and `null` stay strings, since an order number is no number.
 
-Messages whose fields were flattened to dotted keys, as attributes of a span must be.
+`nested` puts together messages whose fields were flattened to dotted keys, as attributes of a span must be:
 
-llm.input_messages.0.message.role                                       OpenInference
-llm.output_messages.0.message.tool_calls.0.tool_call.function.name
-gen_ai.prompt.0.content, gen_ai.completion.0.tool_calls.0.name          OpenLLMetry
-message.role, message.content, message.tool_calls                       one level of OpenInference
+    llm.input_messages.0.message.role                                       OpenInference
+    llm.output_messages.0.message.tool_calls.0.tool_call.function.name
+    gen_ai.prompt.0.content, gen_ai.completion.0.tool_calls.0.name          OpenLLMetry
+    message.role, message.content, message.tool_calls                       one level of OpenInference
 """
 
 from __future__ import annotations

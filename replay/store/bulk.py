@@ -1,6 +1,7 @@
-"""Many rows in one statement: each column bound as one list. A statement a row costs a millisecond a row.
+"""What every table is written and read with: many rows in one statement, JSON columns, ids as typed.
 
-Ids as a person types them: whole, or a beginning that only one has.
+A statement a row costs a millisecond a row, so each column is bound as one list. A person types an id whole,
+or a beginning that only one id has.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ One process writes, or many read, never both: DuckDB holds a lock on the file. A
 retried for a moment and then named. DuckDB never loads or downloads an extension and never touches
 another file than the store, whatever SQL it is given.
 
-Numbered migrations: `schema/NNNN_name.sql`, forward only, each in one transaction with its record.
+Migrations are numbered, `schema/NNNN_name.sql`: forward only, each in one transaction with its record.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Records that an importer could not take, each with its reason; a later import of the file replaces them.
+"""What imports remember beside traces: rejected records, and up to when a source was read.
 
-Up to when a place was read completely, so that the next import of it reads only what is new.
+A rejected record has its reason; a later import of its file replaces it. A mark is the time up to which a
+source was read completely, so that the next import of it reads only what is new.
 """
 
 from __future__ import annotations

@@ -19,9 +19,7 @@ is missing is NULL, and so is what is no number.
 A condition never changes anything: it is parsed first, must be one expression, and is then evaluated in a
 read-only transaction with a time limit, on a store that reaches no other file (`replay.store.connection`).
 
-The language of conditions: parsed by DuckDB, checked, and its short forms written out.
-
-`replay.store.where` says what a condition may say, and evaluates it.
+It is parsed by DuckDB, checked node by node, and its short forms are written out.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `visible` is for text of any length, `one_line` for a cell or an excerpt, `encodable` for a stream that
 cannot show everything. Rich markup is another danger: hand the result to `rich.text.Text`, never to `print`.
 
-Text of traces as lines of a width, long ones cut with a word on how much is left out.
+`wrapped` makes lines of a width, long texts cut with a word on how much is left out.
 """
 
 from __future__ import annotations

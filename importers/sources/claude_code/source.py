@@ -1,14 +1,12 @@
 """Claude Code sessions: the files under `~/.claude/projects`, one or a folder of them, and stream-json.
 
 A session has many turns of its user, and each turn is a trace: `SESSION:UUID`, with the uuid of the user's
-line. What was said in earlier turns stands before it in its messages, without their tools. The release is
+line. The text of earlier turns stands before it in its messages, without their tools. The release is
 the version of Claude Code. What sub-agents did between is left out: it came back as the result of the call
 that started them. So are turns that the user took back by editing the prompt.
 
 The output of `claude --output-format stream-json`, and what the Agent SDK yields, is read too; it holds
 neither times nor the prompt.
-
-One turn of a session as a trace.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Langfuse keeps a list of an output's tool calls beside it (`toolCalls`, without 
 `toolCallNames`). It knows fewer shapes than are in the wild, and drops the second of two equal calls: the
 output counts, and the list only where no call can be read from the output.
 
-Scores of a trace: rows of their own, a list on the trace, or columns of a table export.
+Scores of a trace are rows of their own, a list on the trace, or columns of a table export.
 """
 
 from __future__ import annotations

@@ -7,9 +7,8 @@
 | scheduled blob export (JSON, JSONL, CSV, Parquet), snake_case | observations, traces or scores; a manifest |
 | download of one trace `{trace, observations}`, or `GET /traces/{id}` | one trace with its observations |
 
-Manifests of a scheduled blob export: which of its files are whole, and how many rows they have.
-
-An export writes `{project}/{table}/TIME.ext` for each table and last of all `{project}/manifests/TIME.json`.
+The manifests of a scheduled blob export name which of its files are whole, and how many rows they have. An
+export writes `{project}/{table}/TIME.ext` for each table and last of all `{project}/manifests/TIME.json`.
 A file that no manifest names is of a run that failed or is not done: the run is repeated under the same name.
 Where there are no manifests (older servers), or a file was named by itself, it is taken as it is.
 """

@@ -10,12 +10,8 @@ Three generations of fields come out as one: `request_id` and `trace_id`, tags a
 keys and values, spans with base64 ids, with hex ids and with `context`, attributes as JSON texts and as
 protobuf values.
 
-Which traces a query asks for, by what MLflow says of them.
-
-A tracking store of MLflow on this machine: the SQLite file that it keeps where no server is.
-
-It is read as it stands, nothing is written to it. Spans that are not in it (MLflow kept them as files before
-version 3) are not looked for.
+Where there is no server, MLflow keeps an SQLite file on this machine. It is read as it is, nothing is
+written to it. Spans that are not in it (MLflow kept them as files before version 3) are not looked for.
 """
 
 from __future__ import annotations
