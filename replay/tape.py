@@ -36,7 +36,7 @@ COMPARED_CALLS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TapeAnswer:
     """What the tape says to one call."""
 
     rule: Rule
@@ -74,14 +74,14 @@ class Tape:
             if call.answered:
                 queue.append(call)
 
-    def answer(self, name: str, args: JsonObject) -> Answer:
+    def answer(self, name: str, args: JsonObject) -> TapeAnswer:
         """Answer a call, and use up the recording that answered."""
         key = self._key(name, args)
         queue = self._waiting.get(key)
         if queue:
             self._used[key] = self._used.get(key, 0) + 1
-            return Answer(rule=Rule.TAPE, recorded=queue.pop())
-        return Answer(rule=Rule.MISS, note=self._explain(name, args, key, known=queue is not None))
+            return TapeAnswer(rule=Rule.TAPE, recorded=queue.pop())
+        return TapeAnswer(rule=Rule.MISS, note=self._explain(name, args, key, known=queue is not None))
 
     def _ignored(self, name: str) -> frozenset[str]:
         own = self._ignore_by_tool.get(name)

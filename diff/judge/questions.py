@@ -145,7 +145,7 @@ USUAL_ANSWER = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class JudgingEstimate:
     """What grading a run is about to take."""
 
     votes: int
@@ -154,7 +154,7 @@ class Estimate:
     """About what they cost; None where the price of the model is not known."""
 
 
-def estimate(con: DuckDBPyConnection, run_id: str, judge: Judge) -> Estimate:
+def estimate(con: DuckDBPyConnection, run_id: str, judge: Judge) -> JudgingEstimate:
     """What it takes to grade a run completely, votes that are known left out."""
     requested = questions(con, get_run(con, run_id), judge, known_votes(con, judge))
     votes, cost = 0, judge.price(Usage())
@@ -162,7 +162,7 @@ def estimate(con: DuckDBPyConnection, run_id: str, judge: Judge) -> Estimate:
         votes += 1
         one = _price(judge, question.request, BYTES_A_TOKEN, USUAL_ANSWER)
         cost = None if cost is None or one is None else cost + one
-    return Estimate(votes=votes, cost_usd=cost)
+    return JudgingEstimate(votes=votes, cost_usd=cost)
 
 
 def spent(con: DuckDBPyConnection, run_id: str) -> float:

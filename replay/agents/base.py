@@ -48,7 +48,7 @@ OnMiss = Literal["stop", "error", "simulate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Elsewhere:
+class CorpusRecording:
     """A recording of the same call in another trace."""
 
     recorded: ToolCall
@@ -58,7 +58,9 @@ class Elsewhere:
 class Corpus(Protocol):
     """All recordings there are."""
 
-    def find(self, item: Item, name: str, args: JsonObject, ignore: Collection[str]) -> Elsewhere | None:
+    def find(
+        self, item: Item, name: str, args: JsonObject, ignore: Collection[str]
+    ) -> CorpusRecording | None:
         """The answered recording of this call nearest in time to the item, in a trace other than its own."""
 
 

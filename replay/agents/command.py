@@ -25,7 +25,7 @@ from replaydiff.replay.agents.attempt import Attempt, cancelled
 from replaydiff.replay.agents.base import Address, Outcome, Rules
 from replaydiff.replay.agents.exchange import Endpoint
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
-from replaydiff.replay.agents.program import Guard, Program
+from replaydiff.replay.agents.program import Program, ProgramGuard
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, JsonObject, Status, Version
@@ -47,7 +47,7 @@ class CommandAgent:
         self._folder = version.path or str(Path.cwd())
         self._endpoint = Endpoint() if version.tools else None
         self._numbers = itertools.count()
-        self._guard: Guard | None = None
+        self._guard: ProgramGuard | None = None
         self._running: set[Program] = set()
         self._closed = False
         self._pool = None
@@ -65,7 +65,7 @@ class CommandAgent:
                 f"version {self._version.name!r} does not start: there is no program {program} {where}; "
                 "install it, or mend the command"
             )
-        self._guard = Guard()
+        self._guard = ProgramGuard()
         if self._endpoint is not None:
             await self._endpoint.start()
         if self._pool is not None:

@@ -17,7 +17,7 @@ from replaydiff.replay.serving import LARGEST
 GUARD = Path(__file__).resolve().parent.parent / "worker" / "guard.py"
 
 
-class Guard:
+class ProgramGuard:
     """A process beside us that ends the programs we started, should we be killed ourselves."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Program:
     _child: Child
     _stdin: asyncio.WriteTransport | None = None
 
-    def __init__(self, guard: Guard, on_line: Callable[[bytes], bool] | None) -> None:
+    def __init__(self, guard: ProgramGuard, on_line: Callable[[bytes], bool] | None) -> None:
         self._guard = guard
         self._complaints = Tail()
         self._output = _Output(on_line)
@@ -68,7 +68,7 @@ class Program:
         *,
         folder: str,
         environment: Mapping[str, str],
-        guard: Guard,
+        guard: ProgramGuard,
         memory_mb: float | None = None,
         on_line: Callable[[bytes], bool] | None = None,
         on_end: Callable[[str], None] = lambda _: None,

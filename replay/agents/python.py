@@ -24,7 +24,7 @@ from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelle
 from replaydiff.replay.agents.base import Outcome, Rules
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.subprocess import Launch
-from replaydiff.replay.agents.worker import Worker, WorkerDied
+from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Item, Json, JsonObject, Rule, Status, Version
@@ -65,8 +65,8 @@ class PythonAgent:
             memory_mb=rules.memory_mb,
         )
         self._numbers = itertools.count()
-        self._shared: Pool[Worker] | None = None
-        self._isolated: Pool[Worker] | None = None
+        self._shared: Pool[WorkerClient] | None = None
+        self._isolated: Pool[WorkerClient] | None = None
         self._takes = "text"
         self._closed = False
         self._packages: dict[str, str] = {}
@@ -129,20 +129,20 @@ class PythonAgent:
             pass
         return cancelled()
 
-    async def _new_worker(self, *, report_packages: bool = False) -> Worker:
+    async def _new_worker(self, *, report_packages: bool = False) -> WorkerClient:
         _log.info("version %s: a worker of %s starts", self._version.name, self._launch.python)
         gateway = self._rules.gateway
         if gateway is None:
-            return await Worker.start(self._launch, report_packages=report_packages)
+            return await WorkerClient.start(self._launch, report_packages=report_packages)
         address = gateway.address(self._version.env)
         environment = {**self._launch.environment, **address.environment}
         launch = replace(self._launch, environment=environment)
-        worker = await Worker.start(launch, report_packages=report_packages)
+        worker = await WorkerClient.start(launch, report_packages=report_packages)
         worker.address = address
         return worker
 
     async def _attempt(
-        self, item: Item, worker: Worker, line: Line | None, *, isolated: bool
+        self, item: Item, worker: WorkerClient, line: Line | None, *, isolated: bool
     ) -> Outcome | _Lost:
         """One try at one worker, or why it says nothing about this trial."""
         if worker.address is None:
@@ -150,7 +150,7 @@ class PythonAgent:
         with worker.address.serving(line):
             return await self._tried(item, worker, isolated=isolated)
 
-    async def _tried(self, item: Item, worker: Worker, *, isolated: bool) -> Outcome | _Lost:
+    async def _tried(self, item: Item, worker: WorkerClient, *, isolated: bool) -> Outcome | _Lost:
         number = next(self._numbers)
         attempt = Attempt(item, self._rules)
         request: JsonObject = (
@@ -201,7 +201,7 @@ class PythonAgent:
                 watch.setdefault(call.name, [*sorted(call.args)])
         return watch
 
-    async def _give_up(self, worker: Worker, number: int) -> bool:
+    async def _give_up(self, worker: WorkerClient, number: int) -> bool:
         """End a trial that took too long. True where it is certain that it was its own fault."""
         if worker.mode == "async":
             try:
@@ -218,7 +218,7 @@ class PythonAgent:
         await worker.kill()
         return isolated
 
-    async def _abandon(self, worker: Worker, number: int) -> None:
+    async def _abandon(self, worker: WorkerClient, number: int) -> None:
         """End a trial that nobody wants any more, without waiting longer than a moment."""
         if worker.mode == "async" and worker.alive:
             worker.cancel(number)

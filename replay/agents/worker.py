@@ -39,7 +39,7 @@ class WorkerDied(Exception):  # noqa: N818 - an event, told to whoever waited fo
         super().__init__(ending)
 
 
-class Trial(Protocol):
+class TrialListener(Protocol):
     """Who is told about a trial while it runs."""
 
     def begin(self) -> None:
@@ -54,12 +54,12 @@ class Trial(Protocol):
 
 @dataclass(slots=True)
 class _Running:
-    trial: Trial
+    trial: TrialListener
     reply: asyncio.Future[JsonObject]
     began: bool
 
 
-class Worker:
+class WorkerClient:
     """A worker that has imported its agent. Made by `Worker.start`."""
 
     mode: str
@@ -83,7 +83,7 @@ class Worker:
         self._ready: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def start(cls, launch: Launch, *, report_packages: bool = False) -> Worker:
+    async def start(cls, launch: Launch, *, report_packages: bool = False) -> WorkerClient:
         """Start a worker and wait until its agent is imported.
 
         Raises:
@@ -128,7 +128,7 @@ class Worker:
         """How many trials it has been sent and has not ended."""
         return len(self._running)
 
-    def begin(self, number: int, request: JsonObject, trial: Trial) -> asyncio.Future[JsonObject]:
+    def begin(self, number: int, request: JsonObject, trial: TrialListener) -> asyncio.Future[JsonObject]:
         """Send a trial. The future gets the worker's reply, or WorkerDied where the process ends first."""
         if not self._running:
             self._process.forget_printed()

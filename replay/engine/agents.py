@@ -16,7 +16,7 @@ from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.agents.simulate import ModelSimulator
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.errors import SettingsError
-from replaydiff.replay.gateway.proxy import Gateway
+from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
 
@@ -126,7 +126,7 @@ class LaneAgents:
     rules: Rules
     corpus: StoreCorpus
     simulator: ModelSimulator | None
-    gateway: Gateway | None = None
+    gateway: ModelProxy | None = None
     """Between the agents and their models, where they are recorded or answered from a recording."""
     notes: Sequence[str] = ()
     """What a person should know about them."""
@@ -147,7 +147,7 @@ def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents
     if rules.simulate:
         simulator = ModelSimulator(replace(settings.simulate, model=rules.simulate), settings.prices)
     if rules.record or rules.replay_model:
-        gateway = Gateway(run.id, settings.prices, recording=rules.replay_model)
+        gateway = ModelProxy(run.id, settings.prices, recording=rules.replay_model)
     rules = replace(
         rules,
         concurrency=settings.run.concurrency,

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replaydiff.replay.agents.base import Elsewhere
+from replaydiff.replay.agents.base import CorpusRecording
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Item, JsonObject, ToolCall
 from replaydiff.replay.store import bulk
@@ -43,7 +43,9 @@ class StoreCorpus:
         """Read from this connection from now on."""
         self._con = con.cursor()
 
-    def find(self, item: Item, name: str, args: JsonObject, ignore: Collection[str]) -> Elsewhere | None:
+    def find(
+        self, item: Item, name: str, args: JsonObject, ignore: Collection[str]
+    ) -> CorpusRecording | None:
         """The answered recording of this call nearest in time to the item (to the latest, for a case)."""
         if self._con is None:
             return None
@@ -57,7 +59,7 @@ class StoreCorpus:
             return None
         wanted = item.started_at or max(call.at for call in made)
         nearest = min(made, key=lambda call: (abs(call.at - wanted), call))
-        return Elsewhere(recorded=self._recorded(nearest), trace_id=nearest.trace_id)
+        return CorpusRecording(recorded=self._recorded(nearest), trace_id=nearest.trace_id)
 
     def _calls_of(self, name: str, ignore: Collection[str]) -> dict[bytes, list[_Made]]:
         found: dict[bytes, list[_Made]] = {}

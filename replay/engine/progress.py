@@ -21,7 +21,7 @@ from replaydiff.replay.locks import acquire, is_locked
 from replaydiff.replay.model import Lane, RunRecord, Status
 
 
-class Progress(NamedTuple):
+class RunProgress(NamedTuple):
     """How far a run is."""
 
     done: int
@@ -104,7 +104,7 @@ class ProgressFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = acquire(self._path, wait=False)
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: RunProgress) -> None:
         """Write down how far the run is, unless that was done a moment ago."""
         now = time.monotonic()
         if self._file is None or (now - self._written < _EVERY_S and progress.done < progress.total):

@@ -26,7 +26,7 @@ from replaydiff.replay.engine.items import Source
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.observed import Pairing, recorded_run
 from replaydiff.replay.engine.probe import Probe, UncontainedError
-from replaydiff.replay.engine.progress import Progress, ProgressFile, RunReport
+from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunReport
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order
 from replaydiff.replay.engine.versions import changes, resolve
@@ -74,7 +74,7 @@ class Hooks:
 
     announce: Callable[[str], None] = lambda _: None
     """Gets sentences a person should read at once."""
-    progress: Callable[[Progress], None] = lambda _: None
+    progress: Callable[[RunProgress], None] = lambda _: None
     """Told after every trial."""
     judged: bool = False
     """A judge will grade the trials, which is part of what the run will cost."""

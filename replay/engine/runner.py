@@ -20,7 +20,7 @@ from replaydiff.replay.engine.executors import TrialTask
 from replaydiff.replay.engine.forecast import cost_of
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.probe import Probe, UncontainedError
-from replaydiff.replay.engine.progress import Progress, ProgressFile
+from replaydiff.replay.engine.progress import ProgressFile, RunProgress
 from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
 from replaydiff.replay.settings import Settings
@@ -49,7 +49,7 @@ class Runner:
         agents: LaneAgents,
         settings: Settings,
         con: DuckDBPyConnection,
-        report: Callable[[Progress], None],
+        report: Callable[[RunProgress], None],
     ) -> None:
         """Count what an earlier process has done.
 
@@ -105,9 +105,9 @@ class Runner:
         return (budget is not None and self._spent >= budget) or (most is not None and self._tokens >= most)
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RunProgress:
         """How far the run is."""
-        return Progress(
+        return RunProgress(
             done=self.done,
             total=self.total,
             failed=self._failed,

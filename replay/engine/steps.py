@@ -43,7 +43,7 @@ MARK = "#"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class RecordedDecision:
     """What the model was given, and what it did."""
 
     messages: tuple[Message, ...]
@@ -54,7 +54,7 @@ class Decision:
     usage: Usage | None = None
 
 
-def decisions(trace: Trace) -> list[Decision]:
+def decisions(trace: Trace) -> list[RecordedDecision]:
     """The recorded decisions of a trace, in order."""
     found = [
         decision
@@ -178,7 +178,7 @@ def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:
     return {lane: most_done(done) for lane, done in found.items()}
 
 
-def _of_step(step: Step, trace: Trace) -> Decision | None:
+def _of_step(step: Step, trace: Trace) -> RecordedDecision | None:
     if isinstance(step.output, str):
         response: tuple[Message, ...] = (Message(role="assistant", text=step.output),) if step.output else ()
         response = read_messages(step.output) or response
@@ -190,7 +190,7 @@ def _of_step(step: Step, trace: Trace) -> Decision | None:
     return _decision(step.messages, [answer], trace, model=step.model, usage=step.usage)
 
 
-def _of_conversation(trace: Trace) -> Iterator[Decision]:
+def _of_conversation(trace: Trace) -> Iterator[RecordedDecision]:
     messages = trace.messages
     start = 0
     for by_assistant, turns in groupby(messages, key=lambda message: message.role == "assistant"):
@@ -209,10 +209,10 @@ def _decision(
     *,
     model: str | None = None,
     usage: Usage | None = None,
-) -> Decision:
+) -> RecordedDecision:
     calls = [_with_result(call, trace) for message in response for call in message.tool_calls]
     text = "\n".join(message.text for message in response if message.text)
-    return Decision(
+    return RecordedDecision(
         messages=tuple(given),
         calls=tuple(replace(call, index=index) for index, call in enumerate(calls)),
         text=text if text and not calls else None,

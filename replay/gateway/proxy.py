@@ -53,7 +53,7 @@ REACH_S = 30.0
 _JSON = "application/json"
 
 
-class Address:
+class ProxyAddress:
     """Where one process reaches the models. Fits `replay.agents.base.Address`."""
 
     def __init__(
@@ -90,13 +90,13 @@ class Address:
         self._forget()
 
 
-class Gateway:
+class ModelProxy:
     """The proxy of one run. Fits `replay.agents.base.Gateway`."""
 
     def __init__(self, run_id: str, own: Mapping[str, Price], *, recording: str | None) -> None:
         """A gateway of a run; `own` are the user's prices, `recording` the run whose answers are served."""
         self._run_id, self._own, self._recording = run_id, own, recording
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[str, ProxyAddress] = {}
         self._server = Server(self._serve, largest=LARGEST)
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._con: DuckDBPyConnection | None = None
@@ -124,10 +124,10 @@ class Gateway:
         """For one try at a trial."""
         return Line(self._run_id, item_id, lane, trial, own=self._own, keep=not self.replays)
 
-    def address(self, environment: Mapping[str, str]) -> Address:
+    def address(self, environment: Mapping[str, str]) -> ProxyAddress:
         """A new address; `environment` is that of the version, beside the command's own."""
         secret = secrets.token_urlsafe(24)
-        self._addresses[secret] = Address(
+        self._addresses[secret] = ProxyAddress(
             f"{self._server.url}/{secret}",
             {**os.environ, **environment},
             replayed=self.replays,

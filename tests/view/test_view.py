@@ -22,7 +22,7 @@ import pytest
 import replaydiff as rd
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.replay.engine.journal import path_of
-from replaydiff.replay.engine.progress import Progress, ProgressFile
+from replaydiff.replay.engine.progress import ProgressFile, RunProgress
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import (
     Item,
@@ -803,7 +803,7 @@ def going(folder: Path, text: str) -> Iterator[None]:
     ]  # fmt: skip
     path.write_text("".join(encode(line) + "\n" for line in lines) + '{"half of a li', encoding="utf-8")
     with closing(ProgressFile(folder / ".replay" / "replay.duckdb", GOING)) as tally:
-        tally.write(Progress(done=2, total=9, failed=2, spent_usd=0.25))
+        tally.write(RunProgress(done=2, total=9, failed=2, spent_usd=0.25))
         yield
 
 
