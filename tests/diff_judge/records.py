@@ -10,6 +10,7 @@ from pathlib import Path
 
 from replaydiff.diff.judge import prompt
 from replaydiff.diff.judge.judge import Judge
+from replaydiff.replay.agents.base import Rules
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelReply, ModelRequest, Stop
 from replaydiff.replay.model import (
     Expectation,
@@ -71,7 +72,8 @@ def store(
         lane: Version(name=str(lane), kind=kind, args={"model": model})
         for lane in dict.fromkeys((Lane.OLD, Lane.NEW, Lane.OLD2, *(one.lane for one in trials)))
     }
-    run = RunRecord(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s")
+    rules = Rules(timeout_s=60).to_json()
+    run = RunRecord(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s", settings=rules)
     with open_store(path) as con:
         create_run(con, run, items)
         write_trials(con, trials)
