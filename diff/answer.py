@@ -29,12 +29,14 @@ from dataclasses import dataclass, replace
 
 from scipy.special import ndtr, ndtri
 
+from replaydiff.diff.behaviour import RECORDING
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import case_verdict, is_quarantined
+from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.result import Answer, Counts, ItemVerdict, Kind, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise
 from replaydiff.diff.verdicts import combine
-from replaydiff.replay.model import Lane, RunRecord, VersionKind
+from replaydiff.replay.model import GradeState, Lane, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
@@ -104,11 +106,39 @@ def decide(evidence: Evidence) -> Conclusion:
         shown = next(iter(evidence.metrics), None)
         why = _why_not(evidence, shown) if shown else "nothing was graded"
         return _cannot(f"no metric may decide: {why}", _show(evidence))
+    if hollow := _hollow(evidence, gated):
+        return _cannot(hollow, _show(evidence))
     if len(evidence.run.lanes) == 1:
         return _single_lane(evidence, gated)
     if all(metric.kind is Kind.AGREEMENT for metric in gated.values()):
         return _equivalence(evidence, gated)
     return _compare(evidence, gated)
+
+
+def _hollow(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> str | None:
+    """Why the figures say nothing, whatever they are; None where they may say something."""
+    versions = list(evidence.run.lanes.values())
+    if all(version.kind is VersionKind.OBSERVED for version in versions):
+        if len(versions) > 1 and len({version.condition for version in versions}) == 1:
+            return "both versions are the same recordings; name other traces with observed:CONDITION"
+        sampled = all(item.item.case_id is None for item in evidence.items)
+        own = sampled and set(gated) <= {tool_calls.NAME, RECORDING}
+        if len(versions) == 1 and own:
+            return "a recording was compared with itself; name a version to replay, or a golden set"
+    if unscored := next((name for name, metric in gated.items() if not metric.n), None):
+        return f"{unscored} is to decide, and scored no item{_failure(unscored, evidence)}"
+    return None
+
+
+def _failure(name: str, evidence: Evidence) -> str:
+    """What the grader reported where it failed."""
+    for item in evidence.items:
+        for done in item.lanes.values():
+            for trial in done:
+                grade = trial.grades.get(name)
+                if grade is not None and grade.state is GradeState.ERROR and grade.reason:
+                    return f": {grade.reason}"
+    return ""
 
 
 def _nothing(run: RunRecord) -> Conclusion:

@@ -111,6 +111,7 @@ class Estimate:
     se: float | None
     ci: Ends | None
     p: float | None
+    p_any: float | None
     mde: float | None
     bounds: Ends | None
     design_effect: float | None
@@ -149,6 +150,7 @@ def estimate(
         se=scored.standard_error(comparison.drawn),
         ci=None if low is None or high is None or not scored.changes else (low[0], high[1]),
         p=scored.p(comparison),
+        p_any=scored.p_any(comparison),
         mde=scored.smallest_effect(comparison, null, scale.reach),
         bounds=None if worst.mean is None or best.mean is None else (worst.mean, best.mean),
         design_effect=None if comparison.sample is None else paired.design_effect(scored.weights),
@@ -187,7 +189,9 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
         paired.weighted_mean([mean for mean, _ in found], [weight for _, weight in found])
         for found in means.values()
     )
-    nothing = dict.fromkeys(("delta", "sample_delta", "se", "ci", "p", "mde", "bounds", "design_effect"))
+    nothing = dict.fromkeys(
+        ("delta", "sample_delta", "se", "ci", "p", "p_any", "mde", "bounds", "design_effect")
+    )
     return Estimate(n=max(map(len, means.values())), old=old, new=new, **nothing)
 
 
@@ -261,9 +265,19 @@ class _Scores:
 
     def p(self, comparison: Comparison) -> float | None:
         """Over fixed items trials are dealt anew; over drawn ones the signs of the changes."""
-        if comparison.drawn >= 1 and any(len(one) > 1 for one in (*self.old, *self.new)):
+        if comparison.drawn >= 1 and self._repeated:
             return trials.permutation(self.old, self.new, self.weights, seed=comparison.run.seed)
         return paired.sign_flip(self.grouped, seed=comparison.run.seed)
+
+    def p_any(self, comparison: Comparison) -> float | None:
+        """Trials are dealt anew; single ones say no more than the signs of the changes do."""
+        if self._repeated:
+            return trials.permutation(self.old, self.new, self.weights, seed=comparison.run.seed)
+        return self.p(comparison)
+
+    @property
+    def _repeated(self) -> bool:
+        return any(len(one) > 1 for one in (*self.old, *self.new))
 
     def smallest_effect(self, comparison: Comparison, null: noise.Null | None, reach: float) -> float | None:
         """That of the drawn part and that of the rest, put together as their variances are."""

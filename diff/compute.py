@@ -382,6 +382,12 @@ def _warnings(
             f"{counts.total + comparison.merged} sampled traces have {counts.total} values of "
             f"{run.settings.get('pair_by')}: each value is one item, with the weight of its traces"
         )
+    lost = sum(not call.answered for block in comparison.read.blocks for call in block.item.tape)
+    if lost:
+        yield (
+            f"{lost} recorded tool calls have no recorded result, so nothing can answer them in a replay; "
+            "record results, or leave such traces out of the sample"
+        )
     yield from _free_text_warnings(inputs, deltas)
     if comparison.copied:
         yield (

@@ -5,7 +5,7 @@ is `FIGURE OP NUMBER` with OP one of <= >= < > == !=, and FIGURE one of
 
     regressed improved mixed changed unchanged inconclusive total compared     items by verdict
     errors                                                             trials that ended in an error
-    METRIC.old .new .delta .se .p .mde .noise .n .sample_delta         a metric over the run
+    METRIC.old .new .delta .se .p .p_any .mde .noise .n .sample_delta         a metric over the run
     METRIC.ci_low .ci_high .bounds_low .bounds_high
     METRIC.improved .regressed .unchanged .inconclusive .changed .changed_share
     fidelity.LANE cost.LANE latency_p50.LANE latency_p95.LANE          a lane (old, new, old2); USD and ms
@@ -45,6 +45,7 @@ _PLAIN = (
     "delta",
     "se",
     "p",
+    "p_any",
     "mde",
     "noise",
     "n",

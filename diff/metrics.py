@@ -171,6 +171,7 @@ def compute_metric(
         se=found.se,
         ci=_with_noise_of_lanes(found, repeat, comparison.confidence),
         p=found.p,
+        p_any=found.p_any,
         mde=found.mde,
         noise=None if null is None else null.noise * scale.reach,
         bounds=found.bounds,

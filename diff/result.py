@@ -181,6 +181,8 @@ class MetricDelta:
     """pass^k by lane: the chance that k trials of an item all pass."""
     gated: bool
     """Whether this metric decides the answer."""
+    p_any: float | None = None
+    """That any item differs between the versions, in either direction: trials dealt anew within items."""
     aa: Repeat | None = None
     """The old version against its repeat; None without the lane `old2`."""
     kind: Kind = Kind.QUALITY

@@ -333,6 +333,8 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
         notes.append(f"smallest change this size shows {score(metric.mde)}")
     if metric.noise is not None:
         notes.append(f"noise of one trial {score(metric.noise)}")
+    if metric.p_any is not None and metric.p_any != metric.p:
+        notes.append(f"p that any item differs {p_value(metric.p_any)}")
     if metric.aa is not None and metric.aa.delta is not None:
         notes.append(f"old against itself {change(metric.aa.delta)} (p {p_value(metric.aa.p)})")
     if metric.split is not None and metric.split.buy is not None:

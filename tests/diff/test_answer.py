@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,9 +13,9 @@ from replaydiff.diff.answer import Evidence, decide
 from replaydiff.diff.compute import compute
 from replaydiff.diff.result import DiffResult
 from replaydiff.replay.cli import COMMANDS, cli
-from replaydiff.replay.model import Item
-from replaydiff.replay.settings import GateSection
-from tests.diff.build import RUN_ID, case, filled, item, settings, trials
+from replaydiff.replay.model import Item, Lane, VersionKind
+from replaydiff.replay.settings import GateSection, GradingSection
+from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trials, version
 
 
 def answered(
@@ -162,3 +163,44 @@ def test_every_part_of_the_reason_fits_one_line(tmp_path: Path) -> None:
         assert "\n" not in answered(folder, lanes).reason
     assert decide.__doc__
     assert Evidence.__doc__
+
+
+def test_a_recording_against_itself_says_nothing(tmp_path: Path) -> None:
+    recorded = version("observed", VersionKind.OBSERVED)
+    items = [item(f"t{n}") for n in range(60)]
+    both = [t for one in items for t in trials(one, old="1", new="1")]
+    with filled(tmp_path, items, both, lanes={Lane.OLD: recorded, Lane.NEW: recorded}) as con:
+        result = compute(con, RUN_ID, settings(tmp_path))
+    assert result.answer.value == "CAN'T TELL"
+    assert result.reason.startswith("both versions are the same recordings")
+    (tmp_path / "one").mkdir()
+    single = [t for one in items for t in trials(one, old="1")]
+    with filled(tmp_path / "one", items, single, lanes={Lane.OLD: recorded}) as con:
+        result = compute(con, RUN_ID, settings(tmp_path))
+    assert result.answer.value == "CAN'T TELL"
+    assert result.reason.startswith("a recording was compared with itself")
+
+
+def test_a_deciding_grader_that_scored_nothing_decides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def tone(item, trial):\n    raise RuntimeError('no model')\n")
+    items = [case(f"c{n}") for n in range(60)]
+    done = [t for one in items for t in trials(one, old="11", new="11")]
+    given = settings(
+        tmp_path, grading=GradingSection(graders=("./own.py:tone",)), gate=GateSection(metrics=("tone",))
+    )
+    with filled(tmp_path, items, done) as con:
+        result = compute(con, RUN_ID, given)
+    assert result.answer.value == "CAN'T TELL"
+    assert result.reason == (
+        "tone is to decide, and scored no item: the grader failed: RuntimeError: no model"
+    )
+
+
+def test_recorded_calls_without_a_result_are_counted(tmp_path: Path) -> None:
+    lost = replace(CALLS[0], answered=False, result=None)
+    items = [item(f"t{n}", tape=(lost, CALLS[1])) for n in range(3)]
+    with filled(tmp_path, items, [t for one in items for t in trials(one, old="1", new="1")]) as con:
+        result = compute(con, RUN_ID, settings(tmp_path))
+    assert any(
+        warning.startswith("3 recorded tool calls have no recorded result") for warning in result.warnings
+    )

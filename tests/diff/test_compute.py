@@ -168,7 +168,10 @@ def test_of_single_trials_the_interval_decides(tmp_path: Path) -> None:
 
 
 def test_recordings_cannot_be_repeated_so_the_next_command_names_versions_to_fill_in(tmp_path: Path) -> None:
-    lanes = {lane: version(f"observed:{lane}", VersionKind.OBSERVED) for lane in (Lane.OLD, Lane.NEW)}
+    lanes = {
+        lane: version(f"observed:{lane}", VersionKind.OBSERVED, condition=f"release = '{lane}'")
+        for lane in (Lane.OLD, Lane.NEW)
+    }
     items = [case("c0"), case("c1")]
     done = [*trials("c0", old="1", new="0"), *trials("c1", old="1", new="1")]
     result = diffed(tmp_path, items, done, lanes=lanes)
@@ -177,7 +180,10 @@ def test_recordings_cannot_be_repeated_so_the_next_command_names_versions_to_fil
 
 
 def test_scores_of_observed_lanes_are_metrics(tmp_path: Path) -> None:
-    lanes = {lane: version(f"observed:{lane}", VersionKind.OBSERVED) for lane in (Lane.OLD, Lane.NEW)}
+    lanes = {
+        lane: version(f"observed:{lane}", VersionKind.OBSERVED, condition=f"release = '{lane}'")
+        for lane in (Lane.OLD, Lane.NEW)
+    }
     items = [case("c0"), case("c1"), case("alone")]
     done = [
         trial("c0", "old", scores={"reward": 1.0}),
