@@ -27,6 +27,7 @@ from replaydiff.diff.result import DiffResult, scores_of
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.noise import pooled_within
 from replaydiff.diff.statistics.paired import POWER, smallest_effect
+from replaydiff.diff.statistics.trials import fixed_items
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Lane
 
@@ -155,6 +156,35 @@ def planned_size(
         effect=smallest_change(known, items, trials, confidence=confidence, power=power),
         cost_usd=None if price is None else price * items * trials * lanes,
     )
+
+
+def fewest_items(trials: int, old_trials: int, allowed: float, *, fixed: bool, confidence: float) -> int:
+    """The fewest items that can be SHIP, where nothing at all changes in any trial.
+
+    Args:
+        trials: of the new version, for each item.
+        old_trials: of the old version, its repeat's included.
+        allowed: the largest loss, or share of changed items, that SHIP leaves open.
+        fixed: whether the items are a golden set, of which only the noise of trials counts.
+        confidence: of the interval.
+    """
+
+    def shows(items: int) -> bool:
+        grouped, factor = paired.clusters([0.0] * items, range(items)), 1.0
+        if fixed and max(trials, old_trials) > 1:
+            found = fixed_items([(1.0,) * old_trials] * items, [(1.0,) * trials] * items, [1.0] * items)
+            if found is not None:
+                grouped, factor = found
+        ends = paired.interval(grouped, confidence=confidence, reach=factor)
+        return ends is not None and max(-ends[0], ends[1]) <= allowed
+
+    low, high = 1, 2
+    while not shows(high) and high < MOST_ITEMS:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if shows(middle) else (middle, high)
+    return high
 
 
 def _price(result: DiffResult) -> float | None:

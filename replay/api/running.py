@@ -191,14 +191,53 @@ def start(
     """Return what starts a new run, for `replay_and_judge`."""
     from replaydiff.replay.engine.run import execute
 
-    return lambda hooks: execute(
-        store,
-        source,
-        lanes,
-        settings,
-        mode=mode_of(options),
-        pair_by=options.get("pair_by"),
-        hooks=hooks,
+    def begin(hooks: Hooks) -> RunReport:
+        if too_few := too_few_items(settings, source, lanes):
+            hooks.announce(too_few)
+        return execute(
+            store,
+            source,
+            lanes,
+            settings,
+            mode=mode_of(options),
+            pair_by=options.get("pair_by"),
+            hooks=hooks,
+        )
+
+    return begin
+
+
+def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]) -> str | None:
+    """A sentence where so many items cannot be SHIP, whatever they show; None where they can.
+
+    Recordings are left out: how many traces they have for an item is not known yet.
+    """
+    from replaydiff.diff.plan import fewest_items
+    from replaydiff.diff.statistics.paired import simultaneous
+    from replaydiff.replay.model import Lane, VersionKind
+
+    new = sum(lane.is_new for lane in lanes)
+    if Lane.OLD not in lanes or not new or any(v.kind is VersionKind.OBSERVED for v in lanes.values()):
+        return None
+    gate, trials = settings.gate, settings.run.trials
+    # Agreement alone is held to `max_changed`, everything else to `tolerance`.
+    vouched = (
+        source.sample is None or settings.match.trust or settings.grading.graders or settings.judge.model
+    )
+    fewest = fewest_items(
+        trials,
+        trials * (1 + (Lane.OLD2 in lanes)),
+        gate.tolerance if vouched else max(gate.tolerance, gate.max_changed),
+        fixed=source.sample is None,
+        confidence=simultaneous(gate.confidence, new),
+    )
+    items = len(source.ids())
+    if items >= fewest:
+        return None
+    return (
+        f"note: {items} item{'s' * (items != 1)} with {trials} trial{'s' * (trials != 1)} cannot be SHIP "
+        f"unless something improves: it takes {fewest} to exclude a loss of more than the tolerance; take more "
+        "items or trials"
     )
 
 

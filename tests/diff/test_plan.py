@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from replaydiff.diff.compute import compute
-from replaydiff.diff.plan import NoiseEstimate, estimate_noise, items_needed, smallest_change
+from replaydiff.diff.plan import NoiseEstimate, estimate_noise, fewest_items, items_needed, smallest_change
 from replaydiff.replay.cli import main
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.model import Item, Lane, Trial
@@ -151,3 +151,13 @@ def _run(*args: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(args)
     return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("trials", "old", "fixed", "fewest"),
+    [(1, 1, False, 46), (3, 6, False, 46), (1, 1, True, 46), (3, 3, True, 23)],
+)
+def test_the_fewest_items_that_can_be_ship(trials: int, old: int, fixed: bool, fewest: int) -> None:
+    found = fewest_items(trials, old, 0.05, fixed=fixed, confidence=0.95)
+    assert found == pytest.approx(fewest, abs=2)
+    assert fewest_items(trials, old, 0.1, fixed=fixed, confidence=0.95) < found
