@@ -192,8 +192,14 @@ def start(
     from replaydiff.replay.engine.run import execute
 
     def begin(hooks: Hooks) -> RunReport:
-        if too_few := too_few_items(settings, source, lanes):
-            hooks.announce(too_few)
+        notes = [found] if (found := too_few_items(settings, source, lanes)) else []
+
+        def announce(sentence: str) -> None:
+            """Put the note behind the first sentence: a run that does not start has no size."""
+            hooks.announce(sentence)
+            while notes:
+                hooks.announce(notes.pop())
+
         return execute(
             store,
             source,
@@ -201,7 +207,7 @@ def start(
             settings,
             mode=mode_of(options),
             pair_by=options.get("pair_by"),
-            hooks=hooks,
+            hooks=replace(hooks, announce=announce),
         )
 
     return begin
@@ -236,8 +242,8 @@ def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]
         return None
     return (
         f"note: {items} item{'s' * (items != 1)} with {trials} trial{'s' * (trials != 1)} cannot be SHIP "
-        f"unless something improves: it takes {fewest} to exclude a loss of more than the tolerance; take more "
-        "items or trials"
+        f"unless something improves: it takes {fewest} to exclude a loss of more than the tolerance; take "
+        "more items or trials"
     )
 
 
