@@ -227,13 +227,17 @@ def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]
         return None
     gate, trials = settings.gate, settings.run.trials
     # Agreement alone is held to `max_changed`, everything else to `tolerance`.
-    vouched = (
-        source.sample is None or settings.match.trust or settings.grading.graders or settings.judge.model
-    )
+    graded = settings.match.trust or settings.grading.graders or settings.judge.model
+    if source.sample is None or graded:
+        allowed, unless = gate.tolerance, " unless something improves"
+        excluded = f"a loss of more than {gate.tolerance:g}"
+    else:
+        allowed, unless = max(gate.tolerance, gate.max_changed), ""
+        excluded = f"a change in more than {gate.max_changed:.0%} of the items"
     fewest = fewest_items(
         trials,
         trials * (1 + (Lane.OLD2 in lanes)),
-        gate.tolerance if vouched else max(gate.tolerance, gate.max_changed),
+        allowed,
         fixed=source.sample is None,
         confidence=simultaneous(gate.confidence, new),
     )
@@ -241,9 +245,8 @@ def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]
     if items >= fewest:
         return None
     return (
-        f"note: {items} item{'s' * (items != 1)} with {trials} trial{'s' * (trials != 1)} cannot be SHIP "
-        f"unless something improves: it takes {fewest} to exclude a loss of more than the tolerance; take "
-        "more items or trials"
+        f"note: {items} item{'s' * (items != 1)} with {trials} trial{'s' * (trials != 1)} cannot be "
+        f"SHIP{unless}: it takes {fewest} to exclude {excluded}"
     )
 
 
