@@ -148,10 +148,10 @@ def test_recorded_errors_are_what_the_framework_makes_of_them(replays: Replays) 
     assert raised.status is Status.AGENT_ERROR
     assert "no such order" in (raised.reason or "")
     handled: list[Calls] = [[("strict", {"order_id": "7"})]]
-    [told] = replays.run(
+    [shown] = replays.run(
         "langchain_agents:sync_agent", handled, recorded("strict", error="not today", order_id="7")
     )
-    assert json.loads(told.final_response or "")[0][1:3] == ["not today", "error"]
+    assert json.loads(shown.final_response or "")[0][1:3] == ["not today", "error"]
     assert replays.real_calls == []
 
 

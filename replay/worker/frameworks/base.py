@@ -367,14 +367,14 @@ class Framework:
         """
 
         @functools.wraps(function)
-        def asked(*args: Any, **kwargs: Any) -> Any:
+        def answered(*args: Any, **kwargs: Any) -> Any:
             return self.answer(read(args, kwargs), lambda: function(*args, **kwargs))
 
         @functools.wraps(function)
-        async def asked_async(*args: Any, **kwargs: Any) -> Any:
+        async def answered_async(*args: Any, **kwargs: Any) -> Any:
             return await self.answer_async(read(args, kwargs), lambda: function(*args, **kwargs))
 
-        return asked_async if inspect.iscoroutinefunction(function) else asked
+        return answered_async if inspect.iscoroutinefunction(function) else answered
 
     def see(self, name: Any, function: Any) -> None:
         """Keep the name of a tool that was made, unless it is one of the framework's own.

@@ -89,10 +89,10 @@ class PydanticAI(base.Framework):
         if _passes_on(type(toolset), original):
             return await run()
         current = _CURRENT.get()
-        asked, given = current if current is not None else (name, tool_args)
+        called, given = current if current is not None else (name, tool_args)
         function = getattr(getattr(getattr(tool, "call_func", None), "__self__", None), "function", None)
         call = base.ToolCall(
-            asked,
+            called,
             given,
             tool,
             convert=answers.converter(function) if function is not None else lambda answer: answer,

@@ -19,7 +19,7 @@ class Scripted(BaseLlm):
         contents = llm_request.contents
         rounds = json.loads(contents[0].parts[0].text)
         if any("transfer_to_agent" in (part.text or "") for one in contents[1:] for part in one.parts):
-            # Another agent has handed over, and tells so in words.
+            # Another agent has handed over; the framework reports that as text.
             rounds = rounds[1:]
         done = sum(1 for one in contents if one.role == "model")
         if done < len(rounds):
