@@ -43,7 +43,7 @@ def gated(
 )
 def test_gates(tmp_path: Path, new: str, expressions: list[str], held: bool | None, code: ExitCode) -> None:
     gate = gated(tmp_path, *expressions, new=new).gate
-    assert (gate.asked, gate.held) == (True, held)
+    assert (gate.requested, gate.held) == (True, held)
     assert [condition.expression for condition in gate.conditions] == expressions
     assert exit_code(gate) is code
 
@@ -55,14 +55,14 @@ def test_a_gate_that_cannot_be_decided(tmp_path: Path) -> None:
 
 def test_without_a_gate_nothing_is_decided(tmp_path: Path) -> None:
     gate = gated(tmp_path, new="000").gate
-    assert (gate.asked, gate.held, gate.conditions) == (False, None, ())
+    assert (gate.requested, gate.held, gate.conditions) == (False, None, ())
     assert exit_code(gate) is ExitCode.OK
 
 
 def test_a_gate_in_the_settings_is_asked_for(tmp_path: Path) -> None:
     given = Settings(root=tmp_path, gate=GateSection(max_regressed=2), given=frozenset({"gate"}))
     result = gated(tmp_path, new="000", given=given)
-    assert result.gate.asked
+    assert result.gate.requested
 
 
 def test_floating_point_does_not_decide(tmp_path: Path) -> None:
