@@ -60,8 +60,21 @@ def serve(site: Site, *, port: int, opened: Callable[[str], None]) -> None:
             proxy_headers=False,
             timeout_graceful_shutdown=2,
         )
-        opened(f"http://127.0.0.1:{port}/?token={token}")
-        uvicorn.Server(config).run(sockets=[listening])
+        address = f"http://127.0.0.1:{port}/?token={token}"
+        _Server(config, lambda: opened(address)).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Calls a function once it serves and obeys signals: a Ctrl-C any earlier would interrupt its start."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `uvicorn.Server.startup`."""
+        await super().startup(sockets=sockets)
+        self._started()
 
 
 _MOST_BODY = 1_000_000
