@@ -15,6 +15,9 @@ from hypothesis import HealthCheck, settings
 
 # An agent that a test writes twice within a second must not be taken from what was compiled the first time.
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+# One trial, unless a test is about more: three of each lane and the old lane twice take four times as long.
+os.environ["REPLAY_RUN_TRIALS"] = "1"
+os.environ["REPLAY_RUN_AA"] = "false"
 
 from tests.demo import run as demo
 from tests.stand_ins import watchdog

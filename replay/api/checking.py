@@ -89,8 +89,9 @@ def resume_check(
 
 def _settings(settings: Settings, threshold: float | None) -> Settings:
     settings = replace(settings, cases=override(settings.cases, threshold=threshold))
-    # [run] aa is for comparing two versions; a check compares each version with the cases alone.
-    return replace(settings, run=replace(settings.run, aa=False))
+    # [run] aa is for comparing two versions; a check compares each version with the cases alone, and runs on
+    # every change.
+    return replace(settings, run=replace(settings.run, aa=False, trials=settings.run.trials or 1))
 
 
 def _checked(store: Path, settings: Settings, ended: running.Ended) -> tuple[CheckResult, running.Ended]:

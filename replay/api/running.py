@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
 from replaydiff.replay.errors import ExitCode, InputError, Interrupted, ReplayError, SettingsError
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 
 if TYPE_CHECKING:
     from replaydiff.diff.judge.grading import GradingReport
@@ -59,7 +59,8 @@ def lanes_of(options: RunOptions, settings: Settings) -> dict[Lane, Version]:
     lanes = {}
     if old is not None:
         lanes[Lane.OLD] = resolve(old, settings, mode)
-        if settings.run.aa and lanes[Lane.OLD].kind is not VersionKind.OBSERVED:
+        repeated = bool(new) if settings.run.aa is None else settings.run.aa
+        if repeated and lanes[Lane.OLD].kind is not VersionKind.OBSERVED:
             lanes[Lane.OLD2] = lanes[Lane.OLD]
         elif options.get("aa"):
             raise SettingsError(
@@ -225,7 +226,7 @@ def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]
     new = sum(lane.is_new for lane in lanes)
     if Lane.OLD not in lanes or not new or any(v.kind is VersionKind.OBSERVED for v in lanes.values()):
         return None
-    gate, trials = settings.gate, settings.run.trials
+    gate, trials = settings.gate, settings.run.trials or DEFAULT_TRIALS
     # Agreement alone is held to `max_changed`, everything else to `tolerance`.
     graded = settings.match.trust or settings.grading.graders or settings.judge.model
     if source.sample is None or graded:

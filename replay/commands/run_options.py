@@ -28,8 +28,10 @@ _OPTIONS = (
         help="The version to compare with it; without it one lane runs. Repeatable: each is compared with "
         "--old, and they are ranked.",
     ),
-    click.option("--trials", type=int, help="Trials for each item and lane; default 1, or [run] trials."),
-    click.option("--aa/--no-aa", default=None, help="Run the old version a second time, to measure noise."),
+    click.option("--trials", type=int, help="Trials for each item and lane; default 3, or 1 for `check`."),
+    click.option(
+        "--aa/--no-aa", default=None, help="Run the old version a second time, to measure noise; default yes."
+    ),
     click.option("--concurrency", type=int, metavar="N", help="Trials in flight at once; default 4."),
     click.option("--budget", type=float, metavar="USD", help="No new item starts once this much is spent."),
     click.option("--max-tokens", type=int, metavar="N", help="No new item starts once this many are used."),

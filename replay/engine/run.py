@@ -34,7 +34,7 @@ from replaydiff.replay.errors import InputError, Interrupted, StoreWriteError, V
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm import prices
 from replaydiff.replay.model import Item, JsonObject, Lane, Mode, RunRecord, Version, VersionKind
-from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 from replaydiff.replay.store.connection import explained, give_back, open_store, settle
 from replaydiff.replay.store.model_calls import count_model_calls
 from replaydiff.replay.store.runs import (
@@ -116,7 +116,7 @@ def execute(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
         lanes=dict(lanes),
-        trials=settings.run.trials,
+        trials=settings.run.trials or DEFAULT_TRIALS,
         seed=settings.run.seed,
         sample=source.sample,
         golden_path=source.golden_path,

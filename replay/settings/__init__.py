@@ -6,6 +6,7 @@ names file, line and the nearest right key. Secrets are never settings: they com
 
 from replaydiff.replay.settings.reading import find, load, override
 from replaydiff.replay.settings.sections import (
+    DEFAULT_TRIALS,
     AgentSection,
     CasesSection,
     DiffSection,
@@ -32,6 +33,7 @@ from replaydiff.replay.settings.whole import (
 )
 
 __all__ = [
+    "DEFAULT_TRIALS",
     "FILE_NAME",
     "NAMED_TABLES",
     "STORE_NAME",

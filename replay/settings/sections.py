@@ -162,12 +162,18 @@ class SampleSection:
         _at_least(self, 1, "size")
 
 
+DEFAULT_TRIALS = 3
+"""For each item and lane of a comparison: with fewer, the noise of a trial is hardly known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSection:
     """`[run]`: defaults of `replay run`, `compare` and `check`."""
 
-    trials: int = 1
-    aa: bool = False
+    trials: int | None = None
+    """Trials for each item and lane; default 3, and 1 for `check`. One trial says nothing of the noise."""
+    aa: bool | None = None
+    """Run the old version a second time; default true where a new version is compared with one that runs."""
     concurrency: int = 4
     """Trials in flight at once."""
     timeout: float = 120.0

@@ -46,6 +46,22 @@ def test_a_month_is_compared_inside_a_running_event_loop(folder: Path) -> None:
     assert diff.to_dict()["run"]["id"] == run.id
 
 
+def test_by_default_a_comparison_has_three_trials_and_the_old_version_twice(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REPLAY_RUN_TRIALS")
+    monkeypatch.delenv("REPLAY_RUN_AA")
+    project = rd.open(folder)
+
+    def trials(run: rd.Run) -> dict[str, int]:
+        return {str(lane): sum(counts.values()) for lane, counts in run.statuses.items()}
+
+    assert trials(project.run("october", old="v1", new="v2")) == {"old": 30, "old2": 30, "new": 30}
+    assert trials(project.run("october", old="v1")) == {"old": 30}
+    assert set(trials(project.run("october", old="observed", new="v2", trials=1))) == {"old", "new"}
+    assert trials(project.run("october", old="v1", new="v2", trials=1, aa=False)) == {"old": 10, "new": 10}
+
+
 def test_the_event_loop_stays_free_while_an_asynchronous_run_goes_on(folder: Path) -> None:
     async def beside_a_clock() -> int:
         ticks = 0

@@ -16,7 +16,7 @@ COMMANDS = {
     "their code": ["python", "own.py"],
     "pytest": ["pytest", "-q", "-p", "no:cacheprovider"],
     "python -m pytest": ["python", "-m", "pytest", "-q", "-p", "no:cacheprovider"],
-    "replay run": ["replay", "run", "--cases", "golden.jsonl", "--old", ".", "--new", "."],
+    "replay run": ["replay", "run", "--cases", "golden.jsonl", "--old", ".", "--new", ".", "--trials", "1", "--no-aa"],
     "replay diff": ["replay", "diff", "--json"],
     "pytest --golden": ["pytest", "-q", "-p", "no:cacheprovider", "--golden", "golden.jsonl", "test_own.py"],
     "python -m replaydiff": ["python", "-m", "replaydiff", "diff"],
