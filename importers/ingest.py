@@ -73,6 +73,8 @@ class Report:
     unchanged: int = 0
     tool_calls: int = 0
     """Of all traces that were read, new or not."""
+    unanswered: int = 0
+    """Those of them of which neither a result nor an error was recorded: a replay cannot answer them."""
     rejected: int = 0
     first_reject: Reject | None = None
     duplicates: int = 0
@@ -210,6 +212,8 @@ class _ImportBatch:
         self._characters = 0
         self._calls_of: dict[int, int] = {}
         """Hash of each id written so far → its number of tool calls."""
+        self._unanswered_of: dict[int, int] = {}
+        """Likewise its calls without a result, where it has any."""
 
     @property
     def waiting(self) -> int:
@@ -283,6 +287,11 @@ class _ImportBatch:
             number = hash(key)
             report.tool_calls += row.call_count - self._calls_of.get(number, 0)
             self._calls_of[number] = row.call_count
+            # Most traces have none, and are not remembered here.
+            unanswered = self._unanswered_of.pop(number, 0)
+            report.unanswered += row.unanswered_count - unanswered
+            if row.unanswered_count:
+                self._unanswered_of[number] = row.unanswered_count
         self._traces, self._rejects, self._characters = {}, [], 0
 
 

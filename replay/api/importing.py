@@ -207,6 +207,11 @@ def summary(report: Report) -> Iterator[str]:
     origin = f"{count(report.files, 'file')} ({report.source})" if report.files else report.source
     fate = f"{report.new:,} new, {report.updated:,} updated, {report.unchanged:,} unchanged"
     yield f"{count(report.traces, 'trace')} from {origin}: {fate}; {count(report.tool_calls, 'tool call')}"
+    if report.unanswered:
+        yield (
+            f"{count(report.unanswered, 'tool call')} without a recorded result, which no replay can answer; "
+            "check that the export contains the results"
+        )
     if report.duplicates:
         yield f"{count(report.duplicates, 'record')} replaced by a later one of the same id"
     if report.older:

@@ -73,6 +73,7 @@ class ImportReport:
             "files": sum(report.files for report in self.reports),
             "traces": {"new": self.new, "updated": self.updated, "unchanged": self.unchanged},
             "tool_calls": sum(report.tool_calls for report in self.reports),
+            "unanswered_tool_calls": sum(report.unanswered for report in self.reports),
             "rejected": self.rejected,
             "skipped": sum(skipped.values()),
             "duplicates": sum(report.duplicates for report in self.reports),

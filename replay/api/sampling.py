@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -14,6 +14,7 @@ from replaydiff.replay.settings import Settings, override
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
+    from replaydiff.replay.model import SampleItem
     from replaydiff.replay.sampling import Draw
 
 LATEST = "latest"
@@ -69,6 +70,7 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
             where=section.where,
             exclude=_handled(con, settings) if options.get("new_only") else (),
         )
+        drawn.warnings.extend(_unanswered(con, drawn.items))
     for warning in drawn.warnings:
         channel.message(f"warning: {warning}")
     return drawn
@@ -132,3 +134,17 @@ def _handled(con: DuckDBPyConnection, settings: Settings) -> set[str]:
         cases = read_golden(settings.golden_path)
         handled |= {case.provenance.trace_id for case in cases if case.provenance.trace_id}
     return handled
+
+
+def _unanswered(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
+    """Warn of traces whose replay stops at a call that has no recorded result."""
+    row = con.execute(
+        "SELECT count(DISTINCT trace_id) FROM tool_calls "
+        "WHERE NOT answered AND error IS NULL AND trace_id IN (SELECT unnest(?))",
+        [[item.trace_id for item in items]],
+    ).fetchone()
+    if row and row[0]:
+        yield (
+            f"{row[0]} of {len(items)} traces have tool calls without a recorded result, and their replay "
+            "stops at the first of these calls"
+        )

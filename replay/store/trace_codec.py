@@ -144,6 +144,8 @@ class TraceRow(NamedTuple):
     calls: str
     """JSON array of the tool calls; empty where there is none."""
     call_count: int
+    unanswered_count: int
+    """Calls of which neither a result nor an error was recorded."""
     state: TraceState
     updated_at: datetime | None
     characters: int
@@ -163,6 +165,7 @@ def encode_trace(trace: Trace) -> TraceRow:
         _digest(texts),
         *texts,
         call_count=len(trace.tool_calls),
+        unanswered_count=sum(not call.answered and call.error is None for call in trace.tool_calls),
         state=columns.state,
         updated_at=trace.updated_at,
         characters=sum(map(len, texts)),

@@ -55,6 +55,19 @@ def test_a_person_reads_what_came_in_and_what_did_not(tmp_path: Path) -> None:
     assert code == 0
 
 
+def test_calls_without_a_result_are_counted_once_and_named_again_by_the_sample(tmp_path: Path) -> None:
+    calls = [{"name": "look", "args": {}}, {"name": "see", "args": {}, "result": "ok"}]
+    file = write(tmp_path / "f.jsonl", *(good_record("jsonl", n) | {"tool_calls": calls} for n in (1, 2, 2)))
+    code, out, _ = replay(tmp_path, "import", "jsonl", file)
+    assert (code, "2 tool calls without a recorded result, which no replay can answer" in out) == (0, True)
+    document = json.loads(replay(tmp_path, "import", "jsonl", file, "--json")[1])
+    assert (document["tool_calls"], document["unanswered_tool_calls"]) == (4, 2)
+    with open_store(store(tmp_path), read_only=True) as con:
+        month = f"{get_trace(con, good_record('jsonl', 1)['trace_id']).started_at:%Y-%m}"
+    _, _, err = replay(tmp_path, "sample", "--month", month, "--size", "2")
+    assert "2 of 2 traces have tool calls without a recorded result" in err
+
+
 def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     sample = str(SAMPLES / "langfuse" / "observations.jsonl")
     code, out, err = replay(tmp_path, "import", "langfuse", sample, "--json")
@@ -64,6 +77,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
         "files": 1,
         "traces": {"new": 1, "updated": 0, "unchanged": 0},
         "tool_calls": 3,
+        "unanswered_tool_calls": 1,
         "rejected": 0,
         "skipped": 1,
         "duplicates": 0,
