@@ -53,7 +53,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """One thing about one case."""
 
     level: Level
@@ -65,18 +65,18 @@ class Finding:
 
 def lint(
     path: Path, today: date, stale_days: int = STALE_DAYS, flaky: Mapping[str, str] | None = None
-) -> list[Finding]:
+) -> list[LintFinding]:
     """Everything there is to say about a golden set, by line; `flaky` is what runs say of cases, by id.
 
     Raises:
         InputError: the file cannot be read as a whole.
     """
-    findings: list[Finding] = []
+    findings: list[LintFinding] = []
     read: list[tuple[int, Case]] = []
     for line, found in each_case(path):
         if isinstance(found, InputError):
             text = str(found).removeprefix(f"{path}:{line}: ")
-            findings.append(Finding(level=Level.ERROR, line=line, case=None, text=text))
+            findings.append(LintFinding(level=Level.ERROR, line=line, case=None, text=text))
         else:
             read.append((line, found))
     findings += _twice(read)
@@ -87,12 +87,12 @@ def lint(
             *_quarantine(case, today, stale_days),
             *((Level.WARNING, text) for text in [(flaky or {}).get(case.id)] if text),
         ]
-        findings += [Finding(level=level, line=line, case=case.id, text=text) for level, text in about]
+        findings += [LintFinding(level=level, line=line, case=case.id, text=text) for level, text in about]
     findings += _alike(read)
     return sorted(findings, key=lambda finding: (finding.line, list(Level).index(finding.level)))
 
 
-def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
+def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[LintFinding]:
     ids: dict[str, int] = {}
     contents: dict[str, int] = {}
     inputs: dict[str, tuple[int, Expectation]] = {}
@@ -109,7 +109,7 @@ def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
                 "decide which holds"
             )
         if finding:
-            yield Finding(level=Level.ERROR, line=line, case=case.id, text=finding)
+            yield LintFinding(level=Level.ERROR, line=line, case=case.id, text=finding)
         ids.setdefault(case.id, line)
         contents.setdefault(content, line)
         inputs.setdefault(conversation, (line, case.expectation))
@@ -206,7 +206,7 @@ def _answered(call: ExpectedCall, case: Case) -> bool:
     )
 
 
-def _alike(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
+def _alike(read: Sequence[tuple[int, Case]]) -> Iterator[LintFinding]:
     from replaydiff.cases.similarity import groups, vectors
 
     leaders = groups(vectors([case.input for _, case in read]), _ALIKE)
@@ -214,7 +214,7 @@ def _alike(read: Sequence[tuple[int, Case]]) -> Iterator[Finding]:
         (line, case), (other, first) = read[index], read[leader]
         if leader != index and case.input != first.input:
             text = f"asks almost the same as {first.id!r} on line {other}; one may be enough"
-            yield Finding(level=Level.WARNING, line=line, case=case.id, text=text)
+            yield LintFinding(level=Level.WARNING, line=line, case=case.id, text=text)
 
 
 FLAKY_RUNS = 5

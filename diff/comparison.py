@@ -148,7 +148,10 @@ def estimate(
         delta=scored.mean,
         sample_delta=without_rounding(_mean(scored.changes)) if scored.changes else None,
         se=scored.standard_error(comparison.drawn),
-        ci=None if low is None or high is None or not scored.changes else (low[0], high[1]),
+        ci=None
+        if low is None or high is None or not scored.changes
+        # No change is larger than the range of the scores.
+        else (max(low[0], -scale.reach), min(high[1], scale.reach)),
         p=scored.p(comparison),
         p_any=scored.p_any(comparison),
         mde=scored.smallest_effect(comparison, null, scale.reach),

@@ -191,7 +191,8 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
     summaries = {
-        lane: tally.summary(run.lanes[lane], read.witnesses[lane]) for lane, tally in read.tallies.items()
+        lane: totals.summary(run.lanes[lane], read.witnesses[lane])
+        for lane, totals in read.totals_by_lane.items()
     }
     unknown = frozenset(name for name, metric in found.items() if metric.null is None)
     distrust = divergence.distrust_reason(run, read.witnesses)
@@ -207,7 +208,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
             cases=inputs.cases,
         )
     )
-    errors = sum(tally.errors for tally in read.tallies.values())
+    errors = sum(totals.errors for totals in read.totals_by_lane.values())
     kind = _noise(run, len(unknown) < len(found))
     warnings = [
         *([distrust] if distrust else []),

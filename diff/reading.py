@@ -96,7 +96,7 @@ class StoredGrades:
 
 
 @dataclass(slots=True)
-class LaneTally:
+class LaneTotals:
     """Sums over every trial of a lane, those of unfinished items included: they were paid for."""
 
     trials: int = 0
@@ -230,7 +230,7 @@ class RunData:
     items: int
     """Items of the run, whether their blocks are whole or not."""
     blocks: list[Block]
-    tallies: dict[Lane, LaneTally]
+    totals_by_lane: dict[Lane, LaneTotals]
     witnesses: dict[Lane, divergence.ReplayFidelity]
 
 
@@ -239,14 +239,14 @@ def read_blocks(con: DuckDBPyConnection, run: RunRecord, settings: Settings, sto
     read = RunData(
         items=0,
         blocks=[],
-        tallies={lane: LaneTally() for lane in run.lanes},
+        totals_by_lane={lane: LaneTotals() for lane in run.lanes},
         witnesses={lane: divergence.ReplayFidelity() for lane in run.lanes},
     )
     for item, trials in items_with_trials(con, run):
         read.items += 1
         trials = [trial for trial in trials if trial.lane in run.lanes]
         for trial in trials:
-            read.tallies[trial.lane].add(trial)
+            read.totals_by_lane[trial.lane].add(trial)
         if not _is_complete(run, trials):
             continue
         lanes: dict[Lane, list[GradedTrial]] = {lane: [] for lane in run.lanes}
@@ -280,7 +280,7 @@ def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tup
     return replace(run, lanes=kept(run.lanes)), RunData(
         items=read.items,
         blocks=[renamed(block) for block in read.blocks],
-        tallies=kept(read.tallies),
+        totals_by_lane=kept(read.totals_by_lane),
         witnesses=kept(read.witnesses),
     )
 

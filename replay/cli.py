@@ -26,7 +26,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
         "demo": "Do the whole job on bundled traces, with no credentials.",
         "init": "Write replay.toml, a golden set and a CI workflow.",
-        "doctor": "Check versions, settings, keys, the store, and where the agent and its tools are.",
+        "doctor": "Check versions, settings, keys, the store and the agent.",
         "completion": "Print the script that completes commands in your shell.",
     },
     "Traces": {

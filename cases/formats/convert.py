@@ -25,7 +25,7 @@ NAMES = (*OWN, *FORMATS)
 
 
 @dataclass(slots=True)
-class Conversion:
+class ConvertedCases:
     """Cases on their way from one file to another."""
 
     cases: list[Case]
@@ -35,7 +35,7 @@ class Conversion:
     """What is not as it was → in how many cases (or times, for the file's own)."""
 
 
-def read(path: Path, source: str | None = None) -> Conversion:
+def read(path: Path, source: str | None = None) -> ConvertedCases:
     """The cases of a file in any form or format; without `source`, what its content looks like.
 
     Raises:
@@ -47,15 +47,15 @@ def read(path: Path, source: str | None = None) -> Conversion:
         source = next((name for name in FORMATS if load(name).recognises(content.document)), None)
     if content is None or source is None:
         form = form_of(path, text) if source is None else Form(source)
-        converted = Conversion([], form.value)
+        converted = ConvertedCases([], form.value)
         _collect(path, converted, ((one.line, one.record, []) for one in pieces_of(path, text, form)))
     else:
-        converted = Conversion([], source)
+        converted = ConvertedCases([], source)
         _collect(path, converted, _taken(path, content, source, converted.remarks))
     return converted
 
 
-def _collect(path: Path, converted: Conversion, found: Iterable[tuple[int, Any, list[str]]]) -> None:
+def _collect(path: Path, converted: ConvertedCases, found: Iterable[tuple[int, Any, list[str]]]) -> None:
     """Make cases of records; an id that comes twice gets a number, since other tools allow that."""
     seen: Counter[str] = Counter()
     for line, record, unread in found:

@@ -66,7 +66,7 @@ def canonical(args: JsonObject, ignored: Collection[str] = ()) -> str:
     return text
 
 
-class Rules:
+class ArgumentRules:
     """What is said of one tool's arguments, ready to compare with."""
 
     def __init__(self, rules: ToolMatch, how: str, ignored: Collection[str], root: Path) -> None:

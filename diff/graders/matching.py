@@ -46,7 +46,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaydiff.diff.graders.arguments import ANY, Rules, equal, merge_rules
+from replaydiff.diff.graders.arguments import ANY, ArgumentRules, equal, merge_rules
 from replaydiff.replay.align import common_subsequence
 from replaydiff.replay.model import ExpectedCall, Json, JsonObject, Match, ToolCall
 
@@ -130,7 +130,7 @@ class _Pair:
             actual = [call for call in actual if _counts(call.name, only, ignored)]
         self.expected, self.actual = expected, actual
         self._ignore_by_tool, self._root = ignore_by_tool, root
-        self._rules: dict[str, tuple[str, Rules | None]] = {}
+        self._rules: dict[str, tuple[str, ArgumentRules | None]] = {}
         self._plain = not (rules.tools or rules.ignore_args or ignore_by_tool)
         self._known: dict[int, bool] = {}
         self._pairing: dict[int, int] | None = None
@@ -139,7 +139,7 @@ class _Pair:
         own = self._ignore_by_tool.get(name)
         return (*self.rules.ignore_args, *own) if own else self.rules.ignore_args
 
-    def _how(self, name: str) -> tuple[str, Rules | None]:
+    def _how(self, name: str) -> tuple[str, ArgumentRules | None]:
         """By which rule the arguments of a tool's calls agree, and the rules of single values if any."""
         if not self.rules.tools:
             return self.rules.args, None
@@ -147,7 +147,7 @@ class _Pair:
             found = merge_rules(self.rules.tools.get(name), self.rules.tools.get(ANY))
             how = found.args if found and found.args else self.rules.args
             own = found if found and (found.paths or found.function) else None
-            self._rules[name] = how, Rules(own, how, self._ignored(name), self._root) if own else None
+            self._rules[name] = how, ArgumentRules(own, how, self._ignored(name), self._root) if own else None
         return self._rules[name]
 
     def fits(self, i: int, j: int) -> bool:

@@ -25,7 +25,7 @@ from replaydiff.diff.judge.judge import Judge, self_preference_warning
 from replaydiff.diff.judge.pairwise import Pair, PairComparer
 from replaydiff.diff.judge.prompt import PASS, POINTS
 from replaydiff.diff.judge.questions import GradingTask
-from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, tally
+from replaydiff.diff.judge.votes import SIMILAR, TrialVotes, VoteCollector, VoteSource, summarize_votes
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.backoff import Budget
@@ -219,7 +219,7 @@ class _GradingRun:
         report.left += len(collected.votes) < self._judge.votes
         if len(collected.votes) == len(task.have):
             return
-        result = tally(collected.votes, self._judge.votes, _pass_mark(task.item))
+        result = summarize_votes(collected.votes, self._judge.votes, _pass_mark(task.item))
         report.graded += 1
         report.states[result.state] += 1
         judge = self._judge

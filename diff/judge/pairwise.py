@@ -26,8 +26,8 @@ from replaydiff.diff.judge.judge import Judge, grader_version
 from replaydiff.diff.judge.prompt import FIRST, SECOND
 from replaydiff.diff.judge.votes import (
     ReceivedVote,
-    Tally,
     VoteSource,
+    VoteSummary,
     missing_indices,
     read_answer,
     unreadable,
@@ -58,19 +58,19 @@ def read(reply: ModelReply, index: int) -> Vote:
     return Vote(index=index, state=GradeState.SCORED, score=score, reason=reason)
 
 
-def tally(votes: Sequence[Vote]) -> Tally:
+def summarize_votes(votes: Sequence[Vote]) -> VoteSummary:
     """One grade of both votes, seen from the new version."""
     failed = [vote for vote in votes if vote.score is None]
     if failed or len(votes) < ORDERS:
         states = {vote.state for vote in failed}
         state = failed[0].state if len(failed) == ORDERS and len(states) == 1 else GradeState.ABSTAINED
         reason = failed[0].reason if failed else "only one order was asked"
-        return Tally(state=state, score=None, passed=None, reason=reason, spread=None)
+        return VoteSummary(state=state, score=None, passed=None, reason=reason, spread=None)
     scores = [vote.score for vote in votes if vote.score is not None]
     agreed = min(scores) == max(scores)
     reason = votes[0].reason if agreed else "the two orders disagree, so neither is better"
     score = scores[0] if agreed else TIE
-    return Tally(
+    return VoteSummary(
         state=GradeState.SCORED,
         score=score,
         passed=score >= TIE,
@@ -170,7 +170,7 @@ class PairComparer:
     def _grades(
         self, pair: Pair, cast: tuple[Vote, ...], cost: float | None, why: str | None
     ) -> tuple[Grade, ...]:
-        found = tally(cast)
+        found = summarize_votes(cast)
         judge = self._judge
         new = Grade(
             run_id=pair.new.run_id,

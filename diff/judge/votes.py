@@ -49,7 +49,7 @@ class PricedVote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class VoteSummary:
     """What the votes on one response come to."""
 
     state: GradeState
@@ -81,14 +81,14 @@ async def request_vote(
     return PricedVote(vote=(reading or read)(reply, index), cost_usd=cost)
 
 
-def tally(votes: Sequence[Vote], requested: int, mark: float = PASS / POINTS[-1]) -> Tally:
+def summarize_votes(votes: Sequence[Vote], requested: int, mark: float = PASS / POINTS[-1]) -> VoteSummary:
     """Make one grade of the votes; `asked` is how many there should be, `mark` the score that passes."""
     scored = [vote for vote in votes if vote.score is not None]
     if 2 * len(scored) > requested:
         scores = [vote.score for vote in scored if vote.score is not None]
         mean = math.fsum(scores) / len(scores)
         nearest = min(scored, key=lambda vote: (abs((vote.score or 0.0) - mean), vote.score))
-        return Tally(
+        return VoteSummary(
             state=GradeState.SCORED,
             score=mean,
             passed=mean >= mark - 1e-9,
@@ -101,7 +101,7 @@ def tally(votes: Sequence[Vote], requested: int, mark: float = PASS / POINTS[-1]
     reason = next((vote.reason for vote in failed if vote.reason), None)
     if len(scored) or len(votes) < requested:
         reason = f"only {len(scored)} of {requested} votes have a score" + (f": {reason}" if reason else "")
-    return Tally(state=state, score=None, passed=None, reason=reason, spread=None)
+    return VoteSummary(state=state, score=None, passed=None, reason=reason, spread=None)
 
 
 def read_answer(reply: ModelReply, index: int, key: str) -> tuple[Any, str] | Vote:

@@ -18,7 +18,7 @@ from replaydiff.replay.settings import Settings
 if TYPE_CHECKING:
     from replaydiff.cases.edit import OpenedCase as OpenedCase
     from replaydiff.cases.golden import Merged
-    from replaydiff.cases.lint import Finding as Finding
+    from replaydiff.cases.lint import LintFinding as LintFinding
     from replaydiff.cases.push.langfuse import Pushed
     from replaydiff.cases.push.records import DatasetItem
     from replaydiff.cases.similarity import Coverage as Coverage
@@ -55,7 +55,7 @@ class GoldenSet:
 
         return read_golden(self.existing().path)
 
-    def lint(self, message: Callable[[str], None], *, stale_days: int | None = None) -> list[Finding]:
+    def lint(self, message: Callable[[str], None], *, stale_days: int | None = None) -> list[LintFinding]:
         """Return what is wrong with it, line by line."""
         from replaydiff.cases.lint import lint
 

@@ -380,14 +380,14 @@ class Project:
 
     def divergences(self, run: Run) -> list[Any]:
         """Return, in step mode, the first decision at which the lanes of a run differ, trace by trace."""
-        from replaydiff.replay.engine.steps import partings
+        from replaydiff.replay.engine.steps import step_divergences
         from replaydiff.replay.model import Mode
         from replaydiff.replay.store.connection import open_store
 
         if run.ended.report.run.mode is not Mode.STEP:
             return []
         with open_store(self.store, read_only=True) as con:
-            return list(partings(con, run.ended.report.run))
+            return list(step_divergences(con, run.ended.report.run))
 
     # --- what changed ---
 

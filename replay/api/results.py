@@ -221,7 +221,7 @@ class Run:
             "sample": run.sample,
             "cases": run.golden_path,
             "mode": run.mode.value,
-            "partings": [
+            "divergences": [
                 {
                     "trace_id": one.trace_id,
                     "decision": one.decision,

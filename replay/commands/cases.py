@@ -15,7 +15,7 @@ from replaydiff.replay.commands.options import App, command, common_options, jso
 from replaydiff.replay.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.golden import Coverage, Finding, GoldenSet
+    from replaydiff.replay.api.golden import Coverage, GoldenSet, LintFinding
     from replaydiff.replay.model import Case
 
 _SHOWN = 15
@@ -106,7 +106,7 @@ def lint(app: App, path: Path | None, stale_days: int | None, strict: bool, as_j
     return ExitCode.GATE_FAILED if failing else ExitCode.OK
 
 
-def _show_findings(golden: Path, findings: Sequence[Finding]) -> None:
+def _show_findings(golden: Path, findings: Sequence[LintFinding]) -> None:
     from replaydiff.replay.terminal.plain import one_line
     from replaydiff.replay.terminal.table import show
 

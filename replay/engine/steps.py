@@ -146,7 +146,7 @@ class StepSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
+class StepDivergence:
     """The first decision of a trace at which the lanes do another thing."""
 
     trace_id: str
@@ -156,17 +156,17 @@ class Parting:
     """What each lane does there in most trials: `cancel_order(order_id="1")`, or `answers`."""
 
 
-def partings(con: DuckDBPyConnection, run: RunRecord) -> Iterator[Parting]:
+def step_divergences(con: DuckDBPyConnection, run: RunRecord) -> Iterator[StepDivergence]:
     """Where the lanes of a run in step mode part, by trace. What is done is compared, not its wording."""
     actions: dict[tuple[str, int], dict[Lane, str]] = {}
     for item_id, trials in groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id):
         trace_id, _, number = item_id.rpartition(MARK)
         actions[trace_id, int(number)] = _actions(list(trials))
-    parted: set[str] = set()
+    diverged: set[str] = set()
     for (trace_id, number), lanes in sorted(actions.items()):
-        if trace_id not in parted and len(set(lanes.values())) > 1:
-            parted.add(trace_id)
-            yield Parting(trace_id=trace_id, decision=number, actions=lanes)
+        if trace_id not in diverged and len(set(lanes.values())) > 1:
+            diverged.add(trace_id)
+            yield StepDivergence(trace_id=trace_id, decision=number, actions=lanes)
 
 
 def _actions(trials: Sequence[Trial]) -> dict[Lane, str]:

@@ -56,9 +56,9 @@ class Live:
         try:
             result = function()
         except BaseException as error:
-            self._tell(error=f"{type(error).__name__}: {error}")
+            self._report(error=f"{type(error).__name__}: {error}")
             raise
-        self._tell(result=result)
+        self._report(result=result)
         return result
 
     async def wait(self, running: Any) -> Any:
@@ -66,9 +66,9 @@ class Live:
         try:
             result = await running
         except BaseException as error:
-            self._tell(error=f"{type(error).__name__}: {error}")
+            self._report(error=f"{type(error).__name__}: {error}")
             raise
-        self._tell(result=result)
+        self._report(result=result)
         return result
 
     @contextlib.contextmanager
@@ -78,14 +78,14 @@ class Live:
             yield
         except BaseException as error:
             if isinstance(error, GeneratorExit):
-                self._tell(result=items)
+                self._report(result=items)
             else:
-                self._tell(error=f"{type(error).__name__}: {error}")
+                self._report(error=f"{type(error).__name__}: {error}")
             raise
-        self._tell(result=items)
+        self._report(result=items)
 
-    def _tell(self, **outcome: Any) -> None:
-        self._tools.tell({"trial": self._trial, "ran": self._index, **outcome})
+    def _report(self, **outcome: Any) -> None:
+        self._tools.report({"trial": self._trial, "ran": self._index, **outcome})
 
 
 class Asking:
@@ -121,7 +121,7 @@ class Asking:
             return Live(self, trial, answer["live"])
         return answer["result"]
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def report(self, message: dict[str, Any]) -> None:
         """Say what a tool gave that ran; nothing is answered. What cannot be written is left out."""
         try:
             line = encode(message)
@@ -256,7 +256,7 @@ class Tools(Asking):
         if trial is None and len(self.running) == 1:
             trial = next(iter(self.running))
         if "ran" in message:
-            self.tell(message)
+            self.report(message)
             return None
         name = message["name"]
         if trial is None:

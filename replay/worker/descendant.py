@@ -106,8 +106,8 @@ class Descendant:
 def begin(text: str) -> None:
     """Watch modules and processes from now on."""
     own = Descendant(text)
-    guard = imports.Guard(own.is_ours, own.patch, own.refuse)
+    guard = imports.ImportGuard(own.is_ours, own.patch, own.refuse)
     own.descendants.install()
     if own.descendants.network is not None:
-        imports.load("network").Gate(own.descendants.network, own.refuse).close()
+        imports.load("network").HostGate(own.descendants.network, own.refuse).close()
     processes.carry_trial_into_pools(guard.others, own.descendants, own.update)

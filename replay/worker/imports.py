@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
 
-class Guard:
+class ImportGuard:
     """Sees modules being run. There is one in a process."""
 
     def __init__(

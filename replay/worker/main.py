@@ -157,7 +157,7 @@ class Worker:
             shapes.Unusable: with one sentence that says why this version can never run.
         """
         if order["network"] is not None:
-            network.Gate(order["network"], self.tools.refuse).close()
+            network.HostGate(order["network"], self.tools.refuse).close()
         self.patches = patch.Patches(order["tools"], self.tools.ask, self.tools.refuse, live=order["live"])
         descendants = None
         if order["tools"] or order["network"] is not None:
@@ -223,7 +223,7 @@ class Worker:
         if any(framework.name == "adapter" for framework in self.patches.frameworks):
             descendants.here_only = "in which the adapter has not put its patch"
         descendants.install()
-        guard = imports.Guard(self.patches.is_ours, self.patches.apply_to, self.tools.refuse)
+        guard = imports.ImportGuard(self.patches.is_ours, self.patches.apply_to, self.tools.refuse)
         processes.carry_trial_into_pools(guard.others, descendants, lambda _: None)
         return descendants
 

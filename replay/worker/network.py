@@ -26,11 +26,11 @@ PROCESSES_OWN = ("\0listener-", "\0replaydiff-")
 """How the addresses begin at which `multiprocessing` and replay itself reach other processes."""
 
 
-class RefusedError(PermissionError):
+class RefusedConnectionError(PermissionError):
     """A connection that may not be made."""
 
 
-class Gate:
+class HostGate:
     """Which hosts may be reached, and what their addresses were found to be."""
 
     def __init__(self, hosts: list[str], refuse: Callable[[str], object]) -> None:
@@ -105,7 +105,7 @@ class Gate:
 
     def _refuse(self, where: str) -> None:
         self._refuse_trial(f"it opened a connection to {where}, which --no-network refuses")
-        raise RefusedError(f"--no-network refuses a connection to {where}")
+        raise RefusedConnectionError(f"--no-network refuses a connection to {where}")
 
 
 def _pattern(host: str) -> re.Pattern[str]:

@@ -131,7 +131,7 @@ class Tool(trampoline.Handler):
             return self.original(*args, **kwargs)
         if self._is_awaited:
             return self.wait(args, kwargs)
-        answer = self._asked(args, kwargs)
+        answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
             with self._running():
                 return answer.run(lambda: self.original(*args, **kwargs))
@@ -141,7 +141,7 @@ class Tool(trampoline.Handler):
         """Answer a call of an async function."""
         if self._runs(args):
             return await self.original(*args, **kwargs)
-        answer = self._asked(args, kwargs)
+        answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
             with self._running():
                 return await answer.wait(self.original(*args, **kwargs))
@@ -151,7 +151,7 @@ class Tool(trampoline.Handler):
         """Answer a call of a generator: a recorded list item by item, anything else as its one item."""
         if self._runs(args):
             return (yield from self.original(*args, **kwargs))
-        answer = self._asked(args, kwargs)
+        answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
             items: list[Any] = []
             with answer.collecting(items), self._running():
@@ -168,7 +168,7 @@ class Tool(trampoline.Handler):
             async for item in self.original(*args, **kwargs):
                 yield item
             return
-        answer = self._asked(args, kwargs)
+        answer = self._requested(args, kwargs)
         if isinstance(answer, calls.Live):
             items: list[Any] = []
             with answer.collecting(items), self._running():
@@ -201,7 +201,7 @@ class Tool(trampoline.Handler):
             with contextlib.suppress(ValueError):
                 _LIVE.reset(token)
 
-    def _asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _requested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = self.name
         if self.owners:
             name = self.owners.get(id(args[0]) if args else 0, (None, None))[1]

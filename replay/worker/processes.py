@@ -42,7 +42,7 @@ _WITH_VALUE = "WXcm"
 """Options of Python that take a value."""
 
 
-class RefusedError(PermissionError):
+class RefusedProcessError(PermissionError):
     """A process that may not be started."""
 
 
@@ -164,7 +164,7 @@ class Descendants:
         """Refuse a Python that would not look where it is told to.
 
         Raises:
-            RefusedError: it is one.
+            RefusedProcessError: it is one.
         """
         words = [
             os.fsdecode(word) if isinstance(word, (str, bytes, os.PathLike)) else str(word) for word in argv
@@ -175,7 +175,7 @@ class Descendants:
         if reason:
             sentence = f"it starts {' '.join(words)[:200]}, {reason}, where replay cannot answer its tools"
             self._refuse(sentence)
-            raise RefusedError(f"replay refuses this process: {sentence}")
+            raise RefusedProcessError(f"replay refuses this process: {sentence}")
 
 
 class InTrial:

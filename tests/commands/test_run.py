@@ -96,7 +96,7 @@ def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project)
         "sample": "october",
         "cases": None,
         "mode": "rollout",
-        "partings": [],
+        "divergences": [],
         "finished": True,
         "trials": 1,
         "lanes": {

@@ -39,7 +39,7 @@ def compared(items: list[Item], population: int | None = None, **settings: Any) 
             name="s", created_at=WHEN, month=None, where=None, by=(), size=9, seed=1, population=population
         )
     blocks = [Block(item=one, lanes={}) for one in items]
-    read = RunData(items=len(items), blocks=blocks, tallies={}, witnesses={})
+    read = RunData(items=len(items), blocks=blocks, totals_by_lane={}, witnesses={})
     return Comparison.of(run, sample, read, confidence=0.95)
 
 

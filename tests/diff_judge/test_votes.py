@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from replaydiff.diff.judge import votes
-from replaydiff.diff.judge.votes import Tally, tally
+from replaydiff.diff.judge.votes import VoteSummary, summarize_votes
 from replaydiff.replay.llm.base import ModelFailure, ModelRequest, Stop
 from replaydiff.replay.model import GradeState, Message, Vote
 from tests.diff_judge.records import Scripted, points
@@ -88,8 +88,8 @@ def _votes(*given: int | GradeState) -> list[Vote]:
     ]
 
 
-def _tally(*given: int | GradeState, asked: int = 3) -> Tally:
-    return tally(_votes(*given), asked)
+def _tally(*given: int | GradeState, asked: int = 3) -> VoteSummary:
+    return summarize_votes(_votes(*given), asked)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_too_few_votes_are_no_score(given: tuple[int | GradeState, ...], state: 
 
 @pytest.mark.parametrize(("given", "passed"), [((3, 3, 2), True), ((3, 2, 2), False), ((2, 2, 2), False)])
 def test_what_is_to_mean_the_same_passes_at_four_fifths(given: tuple[int, ...], passed: bool) -> None:
-    assert tally(_votes(*given), 3, votes.SIMILAR).passed is passed
+    assert summarize_votes(_votes(*given), 3, votes.SIMILAR).passed is passed
     assert _tally(*given).passed
 
 

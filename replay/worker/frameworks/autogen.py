@@ -86,7 +86,7 @@ class AutoGen(base.Framework):
 
         if original.__module__ == STATIC:
             return await run()
-        call = base.ToolCall(
+        call = base.FrameworkCall(
             name,
             replies.read_args(arguments),
             workbench,
@@ -119,10 +119,10 @@ class AutoGen(base.Framework):
         return self._types.ToolResult(name=name, result=content, is_error=is_error)
 
 
-def _read(tool: Any, args: dict[str, Any], *, stream: bool = False) -> base.ToolCall:
+def _read(tool: Any, args: dict[str, Any], *, stream: bool = False) -> base.FrameworkCall:
     function = getattr(tool, "_func", None)
     convert = answers.converter(function) if callable(function) else lambda answer: answer
-    return base.ToolCall(
+    return base.FrameworkCall(
         str(tool.name),
         args,
         tool,

@@ -104,7 +104,7 @@ def _error_class(name: str) -> type[Exception] | None:
 
 
 @dataclasses.dataclass
-class ToolCall:
+class FrameworkCall:
     """A tool call as the framework makes it."""
 
     name: str
@@ -310,7 +310,7 @@ class Framework:
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def answer(self, call: ToolCall, run: Callable[[], Any]) -> Any:
+    def answer(self, call: FrameworkCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call; `run` runs the tool, where it may."""
         if self._is_untouched(call):
             return run()
@@ -323,7 +323,7 @@ class Framework:
                 return run()
         return call.convert(answer)
 
-    async def answer_async(self, call: ToolCall, run: Callable[[], Any]) -> Any:
+    async def answer_async(self, call: FrameworkCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call where the tool is async, or may be."""
         if self._is_untouched(call):
             return await _awaited(run())
@@ -336,12 +336,12 @@ class Framework:
                 return await _awaited(run())
         return call.convert(answer)
 
-    def _is_untouched(self, call: ToolCall) -> bool:
+    def _is_untouched(self, call: FrameworkCall) -> bool:
         if call.untouched:
             self.steering.add(call.name)
         return call.untouched or id(call.tool) in _LIVE.get()
 
-    async def answer_stream(self, call: ToolCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
+    async def answer_stream(self, call: FrameworkCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
         """Answer a call of a tool that gives its result item by item; `convert` returns the items."""
         if self._is_untouched(call):
             async for item in run():
@@ -358,7 +358,7 @@ class Framework:
         for item in call.convert(answer):
             yield item
 
-    def guarded(self, function: Any, read: Callable[[tuple[Any, ...], dict[str, Any]], ToolCall]) -> Any:
+    def guarded(self, function: Any, read: Callable[[tuple[Any, ...], dict[str, Any]], FrameworkCall]) -> Any:
         """Return a function that asks for a tool in place of the one that does its work.
 
         Args:

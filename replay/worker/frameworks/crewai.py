@@ -97,12 +97,12 @@ class CrewAI(base.Framework):
             lambda: original(tool, given, *args, **kwargs),
         )
 
-    def _read(self, tool: Any, given: dict[str, Any], function: Any) -> base.ToolCall:
+    def _read(self, tool: Any, given: dict[str, Any], function: Any) -> base.FrameworkCall:
         """The call; the structured form of a tool is the tool itself."""
         own = getattr(tool, "_original_tool", None) or tool
         known = getattr(getattr(own, "args_schema", None), "model_fields", None) or ()
         given = {key: value for key, value in given.items() if key != "security_context" or key in known}
-        return base.ToolCall(
+        return base.FrameworkCall(
             self._plain_name(str(tool.name)),
             given,
             own,

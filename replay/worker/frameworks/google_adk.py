@@ -49,7 +49,7 @@ class GoogleADK(base.Framework):
         def run() -> Any:
             return original(tool, args=args, tool_context=tool_context, **kwargs)
 
-        call = base.ToolCall(str(tool.name), replies.read_args(args), tool, untouched=_steers(tool))
+        call = base.FrameworkCall(str(tool.name), replies.read_args(args), tool, untouched=_steers(tool))
         return await self.answer_async(call, run)
 
     async def _see_request(

@@ -106,7 +106,7 @@ class LangChain(base.Framework):
     def _guarded(self, tool: Any, function: Any) -> Any:
         """A function that asks as the tool does, unless the tool itself runs it."""
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.ToolCall:
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.FrameworkCall:
             given = base.passed(function, args, kwargs)
             return self._call(tool, _without(given, tool), answers.converter(function))
 
@@ -159,7 +159,7 @@ class LangChain(base.Framework):
         tool: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> base.ToolCall:
+    ) -> base.FrameworkCall:
         """The call that reaches one of a tool's own methods."""
         if method not in ("_run", "_arun"):
             return self._read_whole(tool, args, kwargs)
@@ -174,7 +174,7 @@ class LangChain(base.Framework):
             given, convert = _without(_flat(named, tool), tool), answers.converter(function)
         return self._call(tool, given, convert)
 
-    def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.ToolCall:
+    def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.FrameworkCall:
         """The call of a method that a class has in place of LangChain's own, messages included."""
         wanted = next((one for one in (*args, *kwargs.values())), "")
         call_id = kwargs.get("tool_call_id")
@@ -189,13 +189,13 @@ class LangChain(base.Framework):
         call.convert = convert
         return call
 
-    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.ToolCall:
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.FrameworkCall:
         def converted(answer: Any) -> Any:
             if getattr(tool, "response_format", "") == "content_and_artifact":
                 return self._parts(tool, answer)
             return convert(_content(answer))
 
-        return base.ToolCall(
+        return base.FrameworkCall(
             str(tool.name),
             args,
             # Copies of a tool share its functions.

@@ -72,7 +72,7 @@ class LlamaIndex(base.Framework):
 
     def _read(
         self, original: Callable[..., Any], tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> base.ToolCall:
+    ) -> base.FrameworkCall:
         function = getattr(tool, "_fn", None)
         if function is None:
             given = base.passed(original, (tool, *args), kwargs)
@@ -81,7 +81,7 @@ class LlamaIndex(base.Framework):
             given = base.passed(function, args, kwargs) if args else dict(kwargs)
         given.pop(getattr(tool, "ctx_param_name", None) or "", None)
         convert = _as_recorded if function is None else answers.converter(function)
-        return base.ToolCall(str(tool.metadata.get_name()), given, tool, convert=convert)
+        return base.FrameworkCall(str(tool.metadata.get_name()), given, tool, convert=convert)
 
     def _made(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> Any:
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

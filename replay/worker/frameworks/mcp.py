@@ -67,7 +67,7 @@ class MCP(base.Framework):
         )
 
     async def _answered(self, session: Any, name: str, arguments: Any, run: Callable[[], Any]) -> Any:
-        call = base.ToolCall(
+        call = base.FrameworkCall(
             name, replies.read_args(arguments), session, convert=self._result, fail=ToolFailed
         )
         try:

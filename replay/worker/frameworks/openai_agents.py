@@ -87,15 +87,15 @@ class OpenAIAgents(base.Framework):
     def _direct(self, tool: Any, function: Any, convert: Callable[[Any], Any]) -> Any:
         """What is called in place of the function that a tool was made of, past the framework."""
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.ToolCall:
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.FrameworkCall:
             given = base.passed(function, args, kwargs)
             known = tool.params_json_schema.get("properties") or {}
             return self._call(tool, {key: value for key, value in given.items() if key in known}, convert)
 
         return self.guarded(function, read)
 
-    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.ToolCall:
-        return base.ToolCall(
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.FrameworkCall:
+        return base.FrameworkCall(
             str(tool.name),
             args,
             tool,

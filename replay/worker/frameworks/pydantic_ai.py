@@ -91,7 +91,7 @@ class PydanticAI(base.Framework):
         current = _CURRENT.get()
         called, given = current if current is not None else (name, tool_args)
         function = getattr(getattr(getattr(tool, "call_func", None), "__self__", None), "function", None)
-        call = base.ToolCall(
+        call = base.FrameworkCall(
             called,
             given,
             tool,

@@ -54,7 +54,7 @@ class Smolagents(base.Framework):
             given = dict(args[0])
         else:
             given.update(zip(inputs, args))  # noqa: B905 - Python 3.9
-        call = base.ToolCall(name, given, tool, convert=answers.converter(tool.forward))
+        call = base.FrameworkCall(name, given, tool, convert=answers.converter(tool.forward))
         return self.answer(call, run)
 
     def _refuse_executor(

@@ -46,7 +46,7 @@ class Strands(base.Framework):
     def _direct(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
         function = tool._tool_func
         given = base.passed(function, args, kwargs)
-        call = base.ToolCall(str(tool.tool_name), given, tool, convert=answers.converter(function))
+        call = base.FrameworkCall(str(tool.tool_name), given, tool, convert=answers.converter(function))
         if inspect.iscoroutinefunction(function):
             return self.answer_async(call, lambda: original(tool, *args, **kwargs))
         return self.answer(call, lambda: original(tool, *args, **kwargs))
@@ -57,7 +57,7 @@ class Strands(base.Framework):
         def run() -> Any:
             return original(tool, tool_use, *args, **kwargs)
 
-        call = base.ToolCall(
+        call = base.FrameworkCall(
             str(tool_use["name"]),
             replies.read_args(tool_use.get("input")),
             tool,
