@@ -23,6 +23,8 @@ class Location:
     """`app/agent.py:12`."""
     problem: str | None = None
     """Why it cannot be there, with what is."""
+    annotated: bool = False
+    """It is a function whose annotation says what it returns."""
 
 
 def locate(point: str, folder: Path, *, search_installed: bool) -> Location:
@@ -74,12 +76,18 @@ def _search(body: Sequence[ast.stmt], names: Sequence[str], owner: str, file: st
         return Location(problem=f"{owner} ({file}) has no {name!r}; {known}")
     found = defined[name]
     if not rest:
-        return Location(place=f"{file}:{found.lineno}")
+        return Location(place=f"{file}:{found.lineno}", annotated=_is_annotated(found))
     if isinstance(found, ast.ClassDef):
         inside = _search(found.body, rest, f"{owner}.{name}", file)
         # A base class or a decorator may define it.
         return Location() if inside.problem and (found.bases or found.decorator_list) else inside
     return Location()
+
+
+def _is_annotated(found: ast.stmt) -> bool:
+    if not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef) or found.returns is None:
+        return False
+    return ast.unparse(found.returns).rpartition(".")[2] not in {"Any", "object", "None"}
 
 
 def _defined(body: Sequence[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:

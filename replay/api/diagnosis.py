@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
-from replaydiff.replay.settings import RedactSection, Settings, ToolSection
+from replaydiff.replay.settings import RedactSection, Settings
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
@@ -90,21 +90,13 @@ def diagnose(load: Callable[[], Settings], store: Callable[[], Path], *, probe: 
     found = [*_packages(), *_libraries(), *_settings(load), *_keys()]
     try:
         path = store()
-        found += _store(path, _tool_settings(load))
+        found += _store(path, load)
         if probe is not None:
             found += start_and_replay(load(), path, probe)
     except ReplayError:
         # The settings cannot be read, which is among the findings.
         pass
     return Diagnosis(tuple(found))
-
-
-def _tool_settings(load: Callable[[], Settings]) -> Mapping[str, ToolSection]:
-    """Return the settings of tools; none where the settings cannot be read."""
-    try:
-        return load().tools
-    except ReplayError:
-        return {}
 
 
 def _packages() -> Iterator[Finding]:
@@ -206,9 +198,10 @@ def _keys() -> Iterator[Finding]:
         yield Finding("keys", State.NOTE, f"ANTHROPIC_BASE_URL is {base}: models are called there")
 
 
-def _store(path: Path, tools: Mapping[str, ToolSection]) -> Iterator[Finding]:
+def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
+    from replaydiff.replay.api.importing import unclear_tools
     from replaydiff.replay.store.connection import open_store, verify
-    from replaydiff.replay.store.traces import count_traces, result_forms
+    from replaydiff.replay.store.traces import count_traces
     from replaydiff.replay.tape import unclear_results
 
     if not path.exists():
@@ -218,16 +211,15 @@ def _store(path: Path, tools: Mapping[str, ToolSection]) -> Iterator[Finding]:
         with open_store(path, read_only=True) as con:
             traces = count_traces(con)
             verify(con)
-            unclear = [
-                one.name
-                for one in result_forms(con)
-                if one.form is None and (one.name not in tools or tools[one.name].result is None)
-            ]
     except StoreError as error:
         yield Finding("store", State.WRONG, str(error))
         return
     size = path.stat().st_size / 1e6
     yield Finding("store", State.OK, f"{path}, {size:.1f} MB, {traces:,} traces")
+    try:
+        unclear = unclear_tools(path, load())
+    except ReplayError:
+        return  # The settings cannot be read, which is among the findings.
     if unclear:
         yield Finding("results", State.NOTE, unclear_results(unclear))
 

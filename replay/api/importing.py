@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -201,13 +202,24 @@ def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
 
 
 def unclear_tools(store: Path, settings: Settings) -> list[str]:
-    """Return the tools that may return text or objects by their recordings, and whose settings do not say."""
+    """Return the tools of which no recording, setting or annotation says if they return text or objects."""
+    from replaydiff.replay.agents.locate import locate
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.traces import result_forms
 
     with open_store(store, read_only=True) as con:
         found = [one.name for one in result_forms(con) if one.form is None]
-    return [name for name in found if name not in settings.tools or settings.tools[name].result is None]
+    agent = settings.agent
+    points = agent.tools if isinstance(agent.tools, tuple) else ()
+    point_of = {re.split("[:.]", point)[-1]: point for point in points}
+    folder = settings.root / agent.path
+
+    def is_settled(name: str) -> bool:
+        if name in settings.tools and settings.tools[name].result is not None:
+            return True
+        return name in point_of and locate(point_of[name], folder, search_installed=False).annotated
+
+    return [name for name in found if not is_settled(name)]
 
 
 def unclear_sentence(names: Sequence[str]) -> str:

@@ -68,9 +68,9 @@ def propose(folder: Path) -> SetupProposal:
     Args:
         folder: of the agent's repository.
     """
-    root = (
-        folder / "src" if (folder / "src").is_dir() and not (folder / "src/__init__.py").exists() else folder
-    )
+    source = folder / "src"
+    is_layout = not (source / "__init__.py").exists() and next(iter(source_files(source, ".py")), None)
+    root = source if is_layout else folder
     found = CodeFindings()
     for file in source_files(root, ".py"):
         shown = file.relative_to(folder).as_posix()

@@ -147,11 +147,12 @@ def init(*args: str) -> Result:
         (LANGGRAPH, "shop.graph:graph", ["langchain"], {"get_order": "read", "cancel_order": "write"}, "src"),
         (OPENAI_AGENTS, "app.agent:run_agent", ["openai-agents"], {"get_order": "read"}, "."),
         (FASTAPI, None, None, {}, "."),
+        ({**TABLE, "src/web/index.js": ""}, "bot:answer", ["bot:HANDLERS"], {"lookup_invoice": "read", "refund_invoice": "write"}, "."),
         (CLASS, "app.agent:BillingAgent", ["app.agent:BillingAgent._call_tool"], {}, "."),
         (NOTHING, None, None, {}, "."),
         (TRACES, None, ["cases:look_up_order"], {"look_up_order": "read", "sum_up": None}, "."),
     ],
-    ids=["dispatcher", "table", "langgraph", "openai-agents", "fastapi", "class", "nothing", "traces"],
+    ids=["dispatcher", "table", "langgraph", "openai-agents", "fastapi", "other-src", "class", "nothing", "traces"],
 )  # fmt: skip
 def test_what_the_code_shows_is_proposed_and_written(
     tmp_path: Path,

@@ -93,6 +93,21 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("annotation", "unclear"), [(" -> dict[str, str]", []), ("", ["get_order"])])
+def test_a_return_annotation_says_what_a_tool_returns(
+    tmp_path: Path, annotation: str, unclear: list[str]
+) -> None:
+    (tmp_path / "shop.py").write_text(f"def get_order(order_id){annotation}:\n    raise SystemExit\n")
+    (tmp_path / "replay.toml").write_text(
+        '[agent]\nentrypoint = "shop:get_order"\ntools = ["shop:get_order"]\n'
+    )
+    sample = str(SAMPLES / "langfuse" / "observations.jsonl")
+    assert (
+        json.loads(replay(tmp_path, "import", "langfuse", sample, "--json")[1])["unclear_results"] == unclear
+    )
+    assert ("JSON text" in replay(tmp_path, "doctor")[1]) == bool(unclear)
+
+
 def test_auto_says_what_it_took_each_file_for_and_why(tmp_path: Path) -> None:
     for source in ("jsonl", "openai", "langfuse"):
         write(tmp_path / f"{source}.jsonl", good_record(source, 1))
