@@ -13,6 +13,7 @@ new; one that is to end in another tool does.
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections import Counter
@@ -22,7 +23,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import content_id
@@ -102,12 +102,15 @@ _CHARACTERS = 20_000
 
 def vectors(texts: Sequence[str]) -> Any:
     """Return a sparse matrix with one unit-length row per text (all zero for a text without words)."""
+    # scipy takes half a second to load, and most commands compare no texts.
+    from scipy import sparse
+
     rows, columns, counts = [], [], []
     for row, text in enumerate(texts):
         for column, count in Counter(_terms(text)).items():
             rows.append(row)
             columns.append(column)
-            counts.append(1 + np.log(count))
+            counts.append(1 + math.log(count))
     matrix = sparse.csr_matrix((counts, (rows, columns)), shape=(len(texts), _SIZE), dtype=np.float64)
     if not texts:
         return matrix

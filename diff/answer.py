@@ -27,8 +27,6 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from scipy.special import ndtr, ndtri
-
 from replaydiff.diff.behaviour import RECORDING
 from replaydiff.diff.comparison import ONE_DEGREE
 from replaydiff.diff.evidence import Conclusion, Evidence, after_ship, more_items, more_trials, show_item
@@ -36,6 +34,7 @@ from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.result import Answer, Cause, CauseState, ItemVerdict, Kind, MetricDelta, Verdict
 from replaydiff.diff.statistics import noise
+from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile
 from replaydiff.diff.stopping import FUTILITY, LookLevels, chance_of_answer
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.model import GradeState, Lane, Mode, RunRecord, VersionKind
@@ -58,20 +57,20 @@ def by_labels(metric: MetricDelta, look: LookLevels | None = None) -> MetricDelt
         return metric
     delta, low, high = metric.labels.corrected
     half = (high - low) / 2
-    z = abs(delta) / half * float(ndtri(0.975)) if half else 0.0
+    z = abs(delta) / half * normal_quantile(0.975) if half else 0.0
     if look is not None:
-        ship, hold = (float(ndtri(1 - level) / ndtri(0.975)) for level in (look.ship, look.hold))
+        ship, hold = (normal_quantile(1 - level) / normal_quantile(0.975) for level in (look.ship, look.hold))
         low, high = max(-1.0, delta - ship * (delta - low)), min(1.0, delta + hold * (high - delta))
     if metric.bounds is not None and metric.delta is not None:
         low += min(0.0, metric.bounds[0] - metric.delta)
         high += max(0.0, metric.bounds[1] - metric.delta)
-    planned = None if look is None else half / float(ndtri(0.975)) * math.sqrt(look.part)
+    planned = None if look is None else half / normal_quantile(0.975) * math.sqrt(look.part)
     return replace(
         metric,
         delta=delta,
         ci=(low, high),
-        p=float(2 * ndtr(-z)),
-        se=half / float(ndtri(0.975)),
+        p=2 * normal_cdf(-z),
+        se=half / normal_quantile(0.975),
         se_planned=planned,
     )
 

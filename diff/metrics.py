@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scipy.special import stdtrit
-
 from replaydiff.diff import behaviour
 from replaydiff.diff.actions import normalise_reason
 from replaydiff.diff.behaviour import Vouching
@@ -16,6 +14,7 @@ from replaydiff.diff.graders.base import SCORE_PREFIX
 from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Repeat, Verdict, scores_of
 from replaydiff.diff.statistics import noise, paired
+from replaydiff.diff.statistics.distributions import t_quantile
 from replaydiff.diff.verdicts import (
     WITHIN_NOISE,
     ItemScores,
@@ -229,7 +228,7 @@ def _with_noise_of_lanes(
     """The interval, with the noise between lanes where the old version differs from itself significantly."""
     if found.ci is None or found.delta is None or repeat is None or (repeat.p or 0.0) > 1 - confidence:
         return found.ci
-    extra = float(stdtrit(1, (1 + confidence) / 2)) * repeat.noise
+    extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
     low, high = (math.hypot(end - found.delta, extra) for end in found.ci)
     return found.delta - low, found.delta + high
 

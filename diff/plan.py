@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from replaydiff.diff.comparison import ONE_DEGREE, clusters_of
 from replaydiff.diff.result import DiffResult, scores_of
 from replaydiff.diff.statistics import paired
+from replaydiff.diff.statistics.distributions import normal_cdf_array, normal_quantile
 from replaydiff.diff.statistics.noise import pooled_within
 from replaydiff.diff.statistics.paired import POWER, smallest_effect
 from replaydiff.diff.statistics.trials import fixed_items
@@ -204,8 +204,8 @@ def expected_share(
         between += rng.standard_normal(_PATHS) * math.sqrt((look.part - before) * repeat)
         before = look.part
         found, se = -loss + drift / look.part, math.sqrt(variance / look.part)
-        ship = found + float(ndtri(look.ship)) * se >= -tolerance
-        hold = (found - float(ndtri(look.hold)) * se < 0) & (found < -tolerance)
+        ship = found + normal_quantile(look.ship) * se >= -tolerance
+        hold = (found - normal_quantile(look.hold) * se < 0) & (found < -tolerance)
         if aa:
             gap = np.abs(between) / look.part
             lanes = np.sqrt(0.75 * np.maximum(0.0, gap**2 - repeat / look.part / 4))
@@ -219,9 +219,11 @@ def is_futile(found: np.ndarray, se: float, look: LookLevels, tolerance: float) 
     """Return for each estimate whether a run would end at this look because no answer is likely."""
     last = se * math.sqrt(look.part)
     spread = math.sqrt(max(se**2 - last**2, 1e-18))
-    ship = ndtr((found + tolerance + float(ndtri(look.last_ship)) * last) / spread)
-    worst = max(-float(ndtri(look.last_hold)) * last, tolerance)
-    futile: np.ndarray = (look.part >= EARLIEST_FUTILITY) & (ship + ndtr((-worst - found) / spread) < FUTILE)
+    ship = normal_cdf_array((found + tolerance + normal_quantile(look.last_ship) * last) / spread)
+    worst = max(-normal_quantile(look.last_hold) * last, tolerance)
+    futile: np.ndarray = (look.part >= EARLIEST_FUTILITY) & (
+        ship + normal_cdf_array((-worst - found) / spread) < FUTILE
+    )
     return futile
 
 

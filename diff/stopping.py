@@ -26,9 +26,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.special import ndtr, ndtri
-
 from replaydiff.diff.result import Answer, DiffResult, Kind, MetricDelta
+from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile
 from replaydiff.diff.statistics.sequential import Spending, boundary_levels, obrien_fleming, pocock
 from replaydiff.replay.model import JsonObject, RunRecord
 from replaydiff.replay.settings import GateSection
@@ -194,23 +193,23 @@ def _chances(metric: MetricDelta, look: LookLevels, gate: GateSection) -> tuple[
     if metric.kind is Kind.AGREEMENT:
         if metric.changed_share is None or metric.changed_ci is None or not 0 < look.ship < 0.5:
             return None
-        se = (metric.changed_ci[1] - metric.changed_share) / -float(ndtri(look.ship))
+        se = (metric.changed_ci[1] - metric.changed_share) / -normal_quantile(look.ship)
         last = se * math.sqrt(look.part)
-        limit = gate.max_changed + float(ndtri(look.last_ship)) * last
+        limit = gate.max_changed + normal_quantile(look.last_ship) * last
         return _below(limit - metric.changed_share, se, last), 0.0
     if metric.se is None or metric.se_planned is None or metric.delta is None:
         return None
     low, high = metric.bounds or (metric.delta, metric.delta)
     se, last = metric.se, metric.se_planned
-    ship = _below(low + gate.tolerance + float(ndtri(look.last_ship)) * last, se, last)
-    worst = max(float(-ndtri(look.last_hold)) * last, gate.tolerance)
+    ship = _below(low + gate.tolerance + normal_quantile(look.last_ship) * last, se, last)
+    worst = max(-normal_quantile(look.last_hold) * last, gate.tolerance)
     return ship, _below(-worst - high, se, last)
 
 
 def _below(distance: float, se: float, last: float) -> float:
     """The chance that what is still to come moves the estimate by less than this distance."""
     spread = math.sqrt(max(0.0, se**2 - last**2))
-    return float(ndtr(distance / spread)) if spread > 0 else float(distance >= 0)
+    return normal_cdf(distance / spread) if spread > 0 else float(distance >= 0)
 
 
 def why_to_stop(result: DiffResult, items: int, planned: int) -> str | None:

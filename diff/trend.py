@@ -28,10 +28,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
-
 from replaydiff.diff.compute import compute
 from replaydiff.diff.result import scores_of
+from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
 from replaydiff.diff.statistics.noise import cautious, pooled_within
 from replaydiff.replay.model import Lane, RunRecord
 from replaydiff.replay.settings import Settings
@@ -113,14 +112,14 @@ class ControlChart:
 
     def limit(self, trials: float) -> float:
         """Return how far a level may be from the mean without being drift by itself."""
-        quantile = float(stdtrit(PRIOR_RUNS + self.degrees, float(ndtr(SINGLE))))
+        quantile = t_quantile(PRIOR_RUNS + self.degrees, normal_cdf(SINGLE))
         return quantile * self.noise(trials) * math.sqrt(1 + 1 / self.runs)
 
     def add(self, level: float, trials: float) -> tuple[str | None, bool]:
         """Take the next level; return the direction of drift, if any, and whether several runs made it."""
         error = self.noise(trials) * math.sqrt(1 + 1 / self.runs)
-        chance = float(stdtr(PRIOR_RUNS + self.degrees, (level - self.mean) / error))
-        u = float(ndtri(min(max(chance, _TINY), 1 - _TINY)))
+        chance = t_cdf(PRIOR_RUNS + self.degrees, (level - self.mean) / error)
+        u = normal_quantile(min(max(chance, _TINY), 1 - _TINY))
         self.up = max(0.0, self.up + u - _SLACK)
         self.down = max(0.0, self.down - u - _SLACK)
         single = abs(u) > SINGLE
@@ -187,7 +186,7 @@ def trend(
     con: DuckDBPyConnection, runs: Sequence[RunRecord], metric: str, lane: Lane, settings: Settings
 ) -> list[TrendPoint]:
     """Return these runs as a series, oldest first; those without a score are left out."""
-    z = float(ndtri((1 + settings.gate.confidence) / 2))
+    z = normal_quantile((1 + settings.gate.confidence) / 2)
     points: list[TrendPoint] = []
     before: _RunScores | None = None
     chart: ControlChart | None = None

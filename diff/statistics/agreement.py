@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+
+from replaydiff.diff.statistics.distributions import normal_quantile
 
 DRAWS = 4_000
 LEVEL = 0.95
@@ -67,7 +68,7 @@ def wilson_low(hits: int, total: int, *, level: float = LEVEL) -> float:
         hits: how often it happened, of `total` (at least 1) times.
         level: one-sided confidence.
     """
-    z2 = float(ndtri(level)) ** 2
+    z2 = normal_quantile(level) ** 2
     share = hits / total
     spread = math.sqrt(z2 * (share * (1 - share) / total + z2 / (4 * total**2)))
     return max(0.0, (share + z2 / (2 * total) - spread) / (1 + z2 / total))
@@ -80,7 +81,7 @@ def labels_needed(share: float, bound: float, *, level: float = LEVEL) -> int | 
     """
     if share <= bound:
         return None
-    z2 = float(ndtri(level)) ** 2
+    z2 = normal_quantile(level) ** 2
     return max(1, math.ceil(z2 * bound * (1 - bound) / (share - bound) ** 2))
 
 

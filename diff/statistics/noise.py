@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import betaln, gammaln
+
+from replaydiff.diff.statistics.distributions import log_beta, log_choose
 
 PRIOR_SCATTER = 0.25
 """Sum of squares taken for granted beside what was seen: half a flip, since a pair of trials that disagrees
@@ -97,18 +98,11 @@ def surprise(null: Null, old: int, new: int, delta: float) -> float:
 @lru_cache(maxsize=256)
 def _table(a: float, b: float, old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
     c1, c2 = np.meshgrid(np.arange(old + 1), np.arange(new + 1), indexing="ij")
-    log_mass = (
-        _log_choose(old, c1)
-        + _log_choose(new, c2)
-        + betaln(a + c1 + c2, b + old + new - c1 - c2)
-        - betaln(a, b)
-    )
+    chosen_old = np.array([log_choose(old, count) for count in range(old + 1)])
+    chosen_new = np.array([log_choose(new, count) for count in range(new + 1)])
+    joint = np.array([log_beta(a + passed, b + old + new - passed) for passed in range(old + new + 1)])
+    log_mass = chosen_old[c1] + chosen_new[c2] + joint[c1 + c2] - log_beta(a, b)
     return (c2 / new - c1 / old).ravel(), np.exp(log_mass).ravel()
-
-
-def _log_choose(n: int, k: np.ndarray) -> np.ndarray:
-    chosen: np.ndarray = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return chosen
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, ndtr, ndtri, stdtrit
+
+from replaydiff.diff.statistics.distributions import log_choose, normal_cdf, normal_quantile, t_quantile
 
 RESAMPLES = 10_000
 _FEWEST_RESAMPLES = 2_000
@@ -104,7 +105,7 @@ def interval(
         drawn = rng.standard_gamma(weight, size=(min(step, resamples - start), len(weight)))
         means[start : start + len(drawn)] = (drawn @ sums) / (drawn @ sizes)
     below, above = (
-        float(ndtr(stdtrit(count - 1, tail) * math.sqrt(count / (count - 1)))) if tail > 0 else 0.0
+        normal_cdf(t_quantile(count - 1, tail) * math.sqrt(count / (count - 1))) if tail > 0 else 0.0
         for tail in tails or ((1 - confidence) / 2,) * 2
     )
     low, high = np.quantile(means, [below, 1 - above])
@@ -197,8 +198,7 @@ def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:
 
 def _fair(times: int) -> np.ndarray:
     """The chances of 0, 1, … heads in so many throws of a fair coin."""
-    heads = np.arange(times + 1)
-    ways = gammaln(times + 1) - gammaln(heads + 1) - gammaln(times - heads + 1)
+    ways = np.array([log_choose(times, heads) for heads in range(times + 1)])
     chances: np.ndarray = np.exp(ways - times * math.log(2))
     return chances
 
@@ -319,7 +319,7 @@ def smallest_effect(
     """
     if se is None or items < 2:
         return None
-    quantiles = float(stdtrit(items - 1, (1 + confidence) / 2) + ndtri(power))
+    quantiles = t_quantile(items - 1, (1 + confidence) / 2) + normal_quantile(power)
     share = quantiles**2 / items
     half = share * reach / 2
     single = (half + math.sqrt(half**2 + (1 + share) * (quantiles * trials_se) ** 2)) / (1 + share)

@@ -19,7 +19,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+
+from replaydiff.diff.statistics.distributions import normal_cdf, t_quantile
 
 RESAMPLES = 10_000
 
@@ -100,13 +101,13 @@ def corrected_change(
     tuning = float(np.sum(factors * labelled.sizes) / labelled.sizes.sum())
     errors = labelled.first - factors * labelled.second
     delta = float(errors.sum() / labelled.sizes.sum())
-    wide = float(stdtrit(count - 1, (1 + confidence) / 2)) * math.sqrt(count / (count - 1))
+    wide = t_quantile(count - 1, (1 + confidence) / 2) * math.sqrt(count / (count - 1))
     rng = np.random.default_rng(seed)
     means = _bootstrap(rng, errors, labelled.sizes, unseen=1.0, reach=reach)
     if tuning:
         delta += tuning * float(others.second.sum() / others.sizes.sum())
         means = means + tuning * _bootstrap(rng, others.second, others.sizes, unseen=0.5, reach=reach)
-    tail = float(ndtr(-wide))
+    tail = normal_cdf(-wide)
     low, high = np.quantile(means, [tail, 1 - tail])
     return Corrected(delta=delta, low=float(low), high=float(high), pairs=len(pairs), tuning=tuning)
 

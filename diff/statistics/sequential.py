@@ -19,13 +19,14 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtr, ndtri
+
+from replaydiff.diff.statistics.distributions import normal_cdf, normal_cdf_array, normal_quantile
 
 Spending = Callable[[float, float], float]
 """Information fraction in 0..1 and α → how much of α may be spent by then."""
 
 _LOWEST, _HIGHEST = -8.0, 8.5
+_PRECISION = 1e-10
 _POINTS = 401
 """Points of the grid on which a density is integrated (Simpson's rule, so an odd number)."""
 
@@ -39,7 +40,7 @@ def obrien_fleming(fraction: float, alpha: float) -> float:
     """Return 2(1 − Φ(z_{1−α/2}/√t)): very little early, nearly all at the end (Lan & DeMets 1983)."""
     if fraction <= 0:
         return 0.0
-    return float(2 * ndtr(ndtri(alpha / 2) / math.sqrt(min(fraction, 1.0))))
+    return 2 * normal_cdf(normal_quantile(alpha / 2) / math.sqrt(min(fraction, 1.0)))
 
 
 def boundary_levels(fractions: Sequence[float], spent: Sequence[float], *, least: float = 0.0) -> list[float]:
@@ -63,11 +64,11 @@ def _levels(fractions: tuple[float, ...], spent: tuple[float, ...], least: float
     for (before, now), due in zip(pairwise((0.0, *fractions)), spent, strict=True):
         wanted = due - used
         bound = _bound(grid, density, before, now, wanted) if wanted > 0 else math.inf
-        if float(ndtr(-bound)) < least:
+        if normal_cdf(-bound) < least:
             bound = math.inf
         else:
             used = due
-        levels.append(float(ndtr(-bound)))
+        levels.append(normal_cdf(-bound))
         upper = min(bound, _HIGHEST)
         points = np.linspace(_LOWEST, upper, _POINTS)
         density = _density(points, grid, density, before, now)
@@ -80,13 +81,19 @@ def _bound(grid: np.ndarray | None, density: np.ndarray, before: float, now: flo
 
     def excess(bound: float) -> float:
         if grid is None:
-            return float(ndtr(-bound)) - wanted
+            return normal_cdf(-bound) - wanted
         gone = (grid * math.sqrt(before) - bound * math.sqrt(now)) / math.sqrt(now - before)
-        return _simpson(grid, density * ndtr(gone)) - wanted
+        return _simpson(grid, density * normal_cdf_array(gone)) - wanted
 
     if excess(_LOWEST) <= 0:
         return _LOWEST
-    return math.inf if excess(_HIGHEST) >= 0 else float(brentq(excess, _LOWEST, _HIGHEST, xtol=1e-10))
+    if excess(_HIGHEST) >= 0:
+        return math.inf
+    low, high = _LOWEST, _HIGHEST
+    while high - low > _PRECISION:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return (low + high) / 2
 
 
 def _density(
