@@ -28,6 +28,8 @@ class Clusters:
 
     sums: np.ndarray
     sizes: np.ndarray
+    unseen: float = 1.0
+    """The size of a cluster that was not drawn: a typical item's weight times the items of a cluster."""
 
     @property
     def mean(self) -> float:
@@ -43,6 +45,7 @@ def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
     return Clusters(
         sums=np.array([math.fsum(group) for group in sums.values()]),
         sizes=np.array([len(group) for group in sums.values()], dtype=float),
+        unseen=len(deltas) / len(sums) if sums else 1.0,
     )
 
 
@@ -74,8 +77,9 @@ def interval(
     share one Gamma(count) weight, and every resample is a weighted mean. Two half-observations, one cluster
     better by `reach` and one worse by it (the largest change an item can show), stand for what this many
     items would not have shown: without them the interval of "no item changed" would be a single point. They
-    have the size Σs²/Σs, that of the cluster which a typical item is in, so that few or unequal clusters (or
-    weights) leave as much open as that many items do. With n items that did not change at all the ends lie
+    have the size of a cluster that was not drawn: the weight of a typical item, Σw²/Σw, times the items of an
+    average cluster. A cluster much larger than the average (a greeting that opens a third of the month) is
+    hardly one that a random draw missed. With n items that did not change at all the ends lie
     near ±2.5/n, the Jeffreys interval of a rate never seen (Brown, Cai & DasGupta 2001). Ends are widened
     from the normal to the t quantile and by √(G/(G−1)) (Hesterberg 2015, §4.4, "expanded percentile"), since
     percentiles alone are too narrow below 50 items. How often it holds the truth: see
@@ -93,7 +97,7 @@ def interval(
     if count < 2:
         return None
     values, frequency = _alike(grouped)
-    unseen = float(np.sum(grouped.sizes**2) / grouped.sizes.sum())
+    unseen = grouped.unseen
     sums = np.concatenate([values[0], [reach * unseen, -reach * unseen]])
     sizes = np.concatenate([values[1], [unseen, unseen]])
     weight = np.concatenate([frequency.astype(float), [0.5, 0.5]])
@@ -228,6 +232,7 @@ def weighted_clusters(
     return Clusters(
         sums=np.array([math.fsum(group) for group in sums.values()]),
         sizes=np.array([math.fsum(group) for group in sizes.values()]),
+        unseen=(design_effect(weights) or 1.0) * len(weights) / max(1, len(sums)),
     )
 
 

@@ -75,6 +75,14 @@ def test_no_change_at_all_is_no_proof_of_no_change(items: int) -> None:
     assert 0.8 * jeffreys < high < 1.35 * jeffreys
 
 
+def test_one_frequent_question_does_not_hide_what_the_others_show() -> None:
+    """Fourteen of fifty users only greet: the other 36 questions still bound what was not drawn."""
+    low, high = paired.interval(paired.clusters([0.0] * 50, [max(0, i - 13) for i in range(50)])) or (0, 0)
+    assert -0.1 < low < -0.05 < 0.05 < high < 0.1
+    few = paired.interval(paired.clusters([0.0] * 50, [i % 3 for i in range(50)])) or (0, 0)
+    assert few[1] > 0.5
+
+
 def test_interval_grows_with_confidence_and_with_what_an_item_can_change() -> None:
     deltas = [0.0, 0.5, -0.5, 1.0] * 5
 
