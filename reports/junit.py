@@ -18,7 +18,7 @@ from replaydiff.diff.expectations import is_quarantined
 from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.text import one_line, visible
-from replaydiff.reports import format as fmt
+from replaydiff.reports import phrases
 
 _TEXT = 20_000
 """Characters of a case's text: CI systems show it in a list."""
@@ -68,7 +68,8 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
 
 def _facts(result: DiffResult) -> list[tuple[str, str]]:
     versions = [
-        (f"version.{lane}", fmt.version_name(result.lanes[lane].version)) for lane in fmt.lanes(result)
+        (f"version.{lane}", phrases.version_name(result.lanes[lane].version))
+        for lane in phrases.lanes(result)
     ]
     return [("answer", result.answer.value), ("reason", result.reason), ("run", result.run.id), *versions]
 
@@ -81,14 +82,14 @@ def _case(
         "name": one_line(item.item.id, 400),
     }
     case = ElementTree.SubElement(suite, "testcase", {**where, "time": f"{time:.3f}"})
-    why = [f"{name}: {reason}" for name, reason in fmt.metric_reasons(item)]
+    why = [f"{name}: {reason}" for name, reason in phrases.metric_reasons(item)]
     ended = [
         f"new trial {trial.index + 1} ended {trial.status}: {trial.reason or 'no reason given'}"
-        for trial in fmt.failed_trials(item, Lane.NEW)
+        for trial in phrases.failed_trials(item, Lane.NEW)
     ]
     lines = [*ended, *why] if outcome is _Outcome.ERROR else [*why, *ended]
     if outcome is not _Outcome.PASSED:
-        name = fmt.verdict_name(result, item.verdict)
+        name = phrases.verdict_name(result, item.verdict)
         message = one_line(f"{name}: {lines[0]}" if lines else name, 1000)
         node = ElementTree.SubElement(case, outcome.value, {"type": name, "message": message})
         if lines:
@@ -102,7 +103,7 @@ def _outcome(item: ItemVerdict) -> _Outcome:
         return _Outcome.SKIPPED if is_quarantined(item.item) else _Outcome.FAILURE
     if item.verdict is not Verdict.INCONCLUSIVE:
         return _Outcome.PASSED
-    return _Outcome.ERROR if fmt.failed_trials(item, Lane.NEW) else _Outcome.SKIPPED
+    return _Outcome.ERROR if phrases.failed_trials(item, Lane.NEW) else _Outcome.SKIPPED
 
 
 def _seconds(item: ItemVerdict) -> float:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, MetricDelta, Verdict
 from replaydiff.replay.model import Status
 from replaydiff.replay.terminal.text import one_line, visible
-from replaydiff.reports import causes
+from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
-from replaydiff.reports.format import by_cause
+from replaydiff.reports.phrases import by_cause
 
 MARKER = "<!-- replaydiff -->"
 LIMIT = 65_000
@@ -88,13 +88,13 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
     if result.metrics:
         yield from _metrics(result)
         yield ""
-    counts = [f"{fmt.count(number)} {name}" for _, name, number in fmt.verdict_counts(result)]
+    counts = [f"{fmt.count(number)} {name}" for _, name, number in phrases.verdict_counts(result)]
     yield f"**Items:** {' · '.join(counts)}"
     yield ""
-    for verdict in (*fmt.CHANGED, Verdict.INCONCLUSIVE):
+    for verdict in (*phrases.CHANGED, Verdict.INCONCLUSIVE):
         items = [item for item in result.items if item.verdict is verdict]
         if items:
-            yield from _items(fmt.verdict_name(result, verdict), items, shown)
+            yield from _items(phrases.verdict_name(result, verdict), items, shown)
     if result.groups:
         yield from _groups(result)
     if result.slices:
@@ -103,8 +103,8 @@ def _lines(result: DiffResult, shown: int) -> Iterator[str]:
         yield from _lanes(result)
     yield f"<sub>Where the run was made: {code(visible(result.next), 1000)}</sub>"
     yield ""
-    about = [*fmt.run_line(result.run), fmt.compared(result), fmt.NOISE_SOURCE[result.noise]]
-    if fmt.is_check(result):
+    about = [*phrases.run_line(result.run), phrases.compared(result), phrases.NOISE_SOURCE[result.noise]]
+    if phrases.is_check(result):
         about.pop()
     yield f"<sub>replaydiff · {' · '.join(escape(part, 200) for part in about)}</sub>"
 
@@ -129,10 +129,10 @@ def _ranking(result: DiffResult) -> Iterator[str]:
     yield f"| lane | version | answer | metric | old → new | delta | {sure} | p | regressed | cost |"
     yield "|:--|:--|:--|:--|--:|--:|--:|--:|--:|--:|"
     for candidate in result.ranking:
-        name = code(fmt.version_name(candidate.summary.version), 80, in_table=True)
+        name = code(phrases.version_name(candidate.summary.version), 80, in_table=True)
         lane = f"**{candidate.lane}**" if candidate.shown else str(candidate.lane)
         cost = fmt.dollars(candidate.summary.cost_usd).replace("<", "&lt;")
-        for metric, ranked in fmt.main_metrics(candidate):
+        for metric, ranked in phrases.main_metrics(candidate):
             figures = [
                 f"{fmt.score(ranked.old)} → {fmt.score(ranked.new)}",
                 fmt.change(ranked.delta),
@@ -144,7 +144,7 @@ def _ranking(result: DiffResult) -> Iterator[str]:
             head = f"{lane} | {name} | {candidate.answer.value} | {code(metric, 60, in_table=True)}"
             yield f"| {head} | {' | '.join(figures)} |"
     yield ""
-    notes = [fmt.ranking_caption(result), *fmt.against_first(result)]
+    notes = [phrases.ranking_caption(result), *phrases.against_first(result)]
     yield "<sub>" + "<br>".join(escape(note, 600) for note in notes) + "</sub>"
 
 
@@ -152,13 +152,13 @@ def _usage(result: DiffResult) -> Iterator[str]:
     yield ""
     yield f"| a trial takes | old → new | delta | {fmt.share(result.confidence)} interval |"
     yield "|:--|--:|--:|--:|"
-    for row in fmt.usage_rows(result):
+    for row in phrases.usage_rows(result):
         figures = [text.replace("<", "&lt;") for text in (row.values, row.change, row.interval)]
         yield f"| {row.label} | {' | '.join(figures)} |"
 
 
 def _metrics(result: DiffResult) -> Iterator[str]:
-    if fmt.is_check(result):
+    if phrases.is_check(result):
         yield "| metric | new | passed | failed |"
         yield "|:--|--:|--:|--:|"
         for name, metric in result.metrics.items():
@@ -180,9 +180,9 @@ def _metrics(result: DiffResult) -> Iterator[str]:
             ]
             yield f"| {_name(name, metric)} | {' | '.join(figures)} |"
     notes = [
-        f"{code(name, 60)}: {escape(' · '.join(fmt.metric_notes(name, metric)), 600)}"
+        f"{code(name, 60)}: {escape(' · '.join(phrases.metric_notes(name, metric)), 600)}"
         for name, metric in result.metrics.items()
-        if fmt.metric_notes(name, metric)
+        if phrases.metric_notes(name, metric)
     ]
     if notes:
         yield ""
@@ -224,7 +224,7 @@ def _items(verdict: str, items: Sequence[ItemVerdict], shown: int) -> Iterator[s
 def _item(item: ItemVerdict) -> Iterator[str]:
     """An item that changed in its own way."""
     why = "; ".join(
-        f"{code(name, 40)} {escape(reason, 300)}" for name, reason in fmt.metric_reasons(item)[:3]
+        f"{code(name, 40)} {escape(reason, 300)}" for name, reason in phrases.metric_reasons(item)[:3]
     )
     yield f"- {code(item.item.id, 100)}{': ' if why else ''}{why}"
     if item.item.input.strip():
@@ -255,7 +255,7 @@ def _slices(result: DiffResult) -> Iterator[str]:
         figures = f"{part.items} | {fmt.change(part.delta)} | {p} | {part.improved} | {part.regressed}"
         yield f"| {name} | {code(part.metric, 60, in_table=True)} | {figures} |"
     yield ""
-    yield f"<sub>{fmt.slices_caption(result)}</sub>"
+    yield f"<sub>{phrases.slices_caption(result)}</sub>"
     yield ""
     yield "</details>"
     yield ""
@@ -266,7 +266,7 @@ def _lanes(result: DiffResult) -> Iterator[str]:
     yield ""
     yield "| lane | version | trials | fidelity | cost | p50 | p95 | tokens in / out |"
     yield "|:--|:--|:--|--:|--:|--:|--:|--:|"
-    for lane in fmt.lanes(result):
+    for lane in phrases.lanes(result):
         summary = result.lanes[lane]
         lost = [
             f"{fmt.count(number)} {code(name, 20, in_table=True)}"
@@ -281,11 +281,11 @@ def _lanes(result: DiffResult) -> Iterator[str]:
             fmt.duration(summary.latency_p95_ms),
             f"{fmt.tokens(summary.input_tokens)} / {fmt.tokens(summary.output_tokens)}",
         ]
-        name = code(fmt.version_name(summary.version), 120, in_table=True)
+        name = code(phrases.version_name(summary.version), 120, in_table=True)
         yield f"| {lane} | {name} | {trials} | {' | '.join(figures)} |"
     if result.usage:
         yield from _usage(result)
-    for lane, calls in fmt.unrecorded_calls(result, fmt.lanes(result)):
+    for lane, calls in phrases.unrecorded_calls(result, phrases.lanes(result)):
         yield ""
         yield f"Never recorded, {lane}: {escape(calls, 600)}"
     yield ""

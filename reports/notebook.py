@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from replaydiff.diff.result import DiffResult
-from replaydiff.reports import causes
-from replaydiff.reports import format as fmt
+from replaydiff.reports import causes, phrases
 from replaydiff.reports.html.render import TONE, environment
 
 _ITEMS = 20
@@ -31,19 +30,20 @@ def notebook_html(result: DiffResult) -> str:
         .render(
             result=result,
             color={"better": "#1a7f37", "worse": "#cf222e", "unsure": "#9a6700"}[TONE[result.answer]],
-            check=fmt.is_check(result),
+            check=phrases.is_check(result),
             about=[
                 " → ".join(
-                    f"{lane}: {fmt.version_name(result.lanes[lane].version)}" for lane in fmt.lanes(result)
+                    f"{lane}: {phrases.version_name(result.lanes[lane].version)}"
+                    for lane in phrases.lanes(result)
                 ),
-                *fmt.run_line(result.run),
-                fmt.compared(result),
+                *phrases.run_line(result.run),
+                phrases.compared(result),
             ],
             causes=causes.shown(result, causes.SHOWN),
             causes_summary=causes.summary(result),
             warnings=result.warnings[:_WARNINGS],
             items=[
-                (item, fmt.verdict_name(result, item.verdict), fmt.metric_reasons(item))
+                (item, phrases.verdict_name(result, item.verdict), phrases.metric_reasons(item))
                 for item in changed[:_ITEMS]
             ],
             left_out=len(changed) - len(changed[:_ITEMS]),

@@ -1,36 +1,39 @@
-"""The report that a terminal shows: the answer first, then why, what tempers it, the figures, what changed.
+"""The report that a terminal shows: the answer, causes, warnings, figures, and the items that changed.
 
 It is readable without colour, in a pipe and at 80 columns; below `LEAST_WIDTH` it keeps that width. Figures
-are never broken or cut: columns of text give way first. Text of traces goes through `replay.terminal.text`.
-
-Pieces that the parts of the terminal report are made of.
-
-Parts of the terminal report: the candidates ranked, what trials take, what was never recorded.
-
-The items that changed, for the terminal: a cause that several items share is shown once.
+are never broken or cut: columns of text give way first. Text of traces goes through `replay.terminal.text`. A
+cause that several items share is shown once.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from replaydiff.diff.result import Answer, CauseState, DiffResult, ItemVerdict, LaneSummary, Verdict
+from replaydiff.diff.result import CauseState, DiffResult, ItemVerdict, LaneSummary, Verdict
 from replaydiff.replay.model import Lane, Status
 from replaydiff.replay.terminal.text import encodable, one_line, visible
-from replaydiff.reports import causes
+from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
-from replaydiff.reports.format import CauseGroup, by_cause
+from replaydiff.reports.layout import (
+    ANSWER_STYLE,
+    VERDICT_STYLE,
+    broken_at_joints,
+    colored,
+    hanging,
+    keep_spaces,
+    plain_table,
+    restore_spaces,
+)
+from replaydiff.reports.phrases import CauseGroup, by_cause
 
 LEAST_WIDTH = 72
 """Columns that the metrics table needs."""
@@ -45,6 +48,7 @@ _OTHER_COLUMNS = 66
 """Columns of the metrics table beside the name, at the usual widths of figures."""
 _LANES_WIDTH = 100
 _GROUPS = 20
+_STATE_STYLE = {"open": "bold cyan", "accepted": "green", "rejected": "bold red"}
 
 
 def render(result: DiffResult, *, width: int, color: bool, brief: bool = False) -> str:
@@ -68,7 +72,7 @@ def render(result: DiffResult, *, width: int, color: bool, brief: bool = False) 
     for block in (_first_screen if brief else _blocks)(result, console.width):
         console.print(block)
     # A line's padding is nothing to look at, and it would end up in files and diffs.
-    return "\n".join(line.rstrip() for line in _restore_spaces(out.getvalue()).split("\n"))
+    return "\n".join(line.rstrip() for line in restore_spaces(out.getvalue()).split("\n"))
 
 
 def show(result: DiffResult, *, width: int | None = None, brief: bool = False) -> None:
@@ -117,7 +121,7 @@ def _blocks(result: DiffResult, width: int) -> Iterable[RenderableType]:
     if len(result.warnings) > _WARNINGS_FIRST:
         yield _warnings(result.warnings[_WARNINGS_FIRST:])
     yield Text("")
-    yield _hanging("next", Text(visible(result.next), style="bold"), "dim")
+    yield hanging("next", Text(visible(result.next), style="bold"), "dim")
 
 
 def _first_screen(result: DiffResult, width: int) -> Iterable[RenderableType]:
@@ -137,7 +141,7 @@ def _first_screen(result: DiffResult, width: int) -> Iterable[RenderableType]:
         number = fmt.plural(len(result.warnings), "warning")
         line = Text(f"{number}: {one_line(result.warnings[0])}")
         line.truncate(width - 2, overflow="ellipsis")
-        yield Group(Text(""), _hanging("!", line, "bold yellow"))
+        yield Group(Text(""), hanging("!", line, "bold yellow"))
     yield Text("")
     yield Text(f"more: replay diff {one_line(result.run.id, 60)} --verbose", style="dim")
 
@@ -148,7 +152,7 @@ def _causes(result: DiffResult, width: int, limit: int) -> RenderableType:
     for cause in causes.shown(result, limit):
         style = _STATE_STYLE[cause.state]
         label = Text(f"{cause.id} " if cause.state == "open" else f"{cause.id} {cause.state} ", style=style)
-        parts.append(_hanging(label, Text(f"{cause.text}: {cause.counts}")))
+        parts.append(hanging(label, Text(f"{cause.text}: {cause.counts}")))
         if cause.item and limit:
             rows = Table.grid(padding=(0, 1))
             rows.add_column(no_wrap=True, style="dim")
@@ -175,16 +179,16 @@ def _answer(result: DiffResult) -> RenderableType:
 
 
 def _warnings(warnings: Sequence[str]) -> RenderableType:
-    return Group(Text(""), *(_hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings))
+    return Group(Text(""), *(hanging("!", Text(one_line(warning)), "bold yellow") for warning in warnings))
 
 
 def _heading(result: DiffResult) -> RenderableType:
-    parts = [*fmt.run_line(result.run), fmt.compared(result)]
-    if not fmt.is_check(result):
-        parts.append(fmt.NOISE_SOURCE[result.noise])
+    parts = [*phrases.run_line(result.run), phrases.compared(result)]
+    if not phrases.is_check(result):
+        parts.append(phrases.NOISE_SOURCE[result.noise])
     if result.run.finished_at is None:
         parts.append("not finished")
-    return Padding(_keep_spaces(Text(" · ".join(map(_words, parts)), style="dim")), (1, 0, 0, 0))
+    return Padding(keep_spaces(Text(" · ".join(map(_words, parts)), style="dim")), (1, 0, 0, 0))
 
 
 def _words(text: str) -> str:
@@ -193,8 +197,8 @@ def _words(text: str) -> str:
 
 
 def _lanes(result: DiffResult, width: int) -> RenderableType:
-    lanes = fmt.lanes(result)
-    table = _table()
+    lanes = phrases.lanes(result)
+    table = plain_table()
     table.add_column("", style="dim", no_wrap=True)
     for lane in lanes:
         table.add_column(str(lane), overflow="fold", ratio=1, header_style="bold")
@@ -216,7 +220,7 @@ def _lane_facts(lane: LaneSummary) -> dict[str, Text]:
     if lane.input_tokens is not None or lane.output_tokens is not None:
         used = f"{fmt.tokens(lane.input_tokens)} / {fmt.tokens(lane.output_tokens)}"
     return {
-        "version": Text(one_line(fmt.version_name(lane.version), 120)),
+        "version": Text(one_line(phrases.version_name(lane.version), 120)),
         "trials": Text(fmt.count(lane.trials)),
         "ended": _statuses(lane.statuses),
         "fidelity": Text(fmt.share(lane.fidelity)),
@@ -239,18 +243,18 @@ def _statuses(statuses: dict[str, int]) -> Text:
 
 
 def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> RenderableType:
-    single = fmt.is_check(result)
-    table = _table()
+    single = phrases.is_check(result)
+    table = plain_table()
     table.add_column("metric", overflow="fold", min_width=10)
     sure = f"{fmt.share(result.confidence)} interval"
     for heading in ("new",) if single else ("old → new", "delta", sure, "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     for verdict in (Verdict.IMPROVED, Verdict.REGRESSED):
-        name = fmt.verdict_name(result, verdict) if single else f"{verdict}"
+        name = phrases.verdict_name(result, verdict) if single else f"{verdict}"
         table.add_column(name, justify="right", no_wrap=True)
     room = max(_LEAST_NAME, width - _OTHER_COLUMNS)
     for name, metric in result.metrics.items():
-        label = _broken_at_joints(one_line(name, 60), room)
+        label = broken_at_joints(one_line(name, 60), room)
         if single:
             figures = [fmt.score(metric.new)]
             better = metric.unchanged + metric.improved
@@ -265,8 +269,8 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
         table.add_row(
             Text(label, style="bold" if metric.gated else ""),
             *figures,
-            _colored(better, "green"),
-            _colored(metric.regressed, "red"),
+            colored(better, "green"),
+            colored(metric.regressed, "red"),
         )
     return Group(Text(""), table, *(_metric_notes(result) if notes else ()))
 
@@ -275,23 +279,23 @@ def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:
     """What tempers each metric; of many metrics, those that decide, and which do not."""
     many = len(result.metrics) > _MANY
     for name, metric in result.metrics.items():
-        if notes := fmt.metric_notes(name, metric, brief=many and not metric.gated):
-            yield _hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
+        if notes := phrases.metric_notes(name, metric, brief=many and not metric.gated):
+            yield hanging(f"  {one_line(name, _LABEL)}:", Text(" · ".join(notes)), "dim")
     if many and (others := [name for name, metric in result.metrics.items() if not metric.gated]):
         listed = ", ".join(one_line(name, 60) for name in others)
-        yield _hanging("  do not decide the answer:", Text(listed), "dim")
+        yield hanging("  do not decide the answer:", Text(listed), "dim")
 
 
 def _counts(result: DiffResult) -> RenderableType:
     parts = [
         Text(f"{fmt.count(number)}\u00a0{name}", style=VERDICT_STYLE[verdict] if number else "dim")
-        for verdict, name, number in fmt.verdict_counts(result)
+        for verdict, name, number in phrases.verdict_counts(result)
     ]
-    return Padding(_keep_spaces(Text.assemble("items  ", Text(" · ").join(parts))), (1, 0, 0, 0))
+    return Padding(keep_spaces(Text.assemble("items  ", Text(" · ").join(parts))), (1, 0, 0, 0))
 
 
 def _slices(result: DiffResult) -> RenderableType:
-    table = _table()
+    table = plain_table()
     several = len({part.metric for part in result.slices}) > 1
     table.add_column(
         "slice" if several else f"slice, on {one_line(result.slices[0].metric, 40)}", overflow="fold"
@@ -310,11 +314,11 @@ def _slices(result: DiffResult) -> RenderableType:
             fmt.count(part.improved),
             fmt.count(part.regressed),
         )
-    return Group(Text(""), table, _hanging(" ", Text(fmt.slices_caption(result), style="dim")))
+    return Group(Text(""), table, hanging(" ", Text(phrases.slices_caption(result), style="dim")))
 
 
 def _groups(result: DiffResult) -> RenderableType:
-    table = _table()
+    table = plain_table()
     table.add_column("group", overflow="fold")
     for heading in ("cases", "passed", "failed", "undecided", "rate"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -324,7 +328,7 @@ def _groups(result: DiffResult) -> RenderableType:
             f"{part.by} = {one_line(part.value, 60)}",
             fmt.count(part.items),
             fmt.count(part.passed),
-            _colored(part.failed, "red"),
+            colored(part.failed, "red"),
             fmt.count(part.undecided + part.not_graded),
             fmt.share(part.rate) + needed,
         )
@@ -347,67 +351,9 @@ def _gate(result: DiffResult) -> RenderableType:
     return Group(Text(""), Text("gate", style="bold"), Padding(rows, (0, 0, 0, 2)))
 
 
-ANSWER_STYLE = {Answer.SHIP: "bold green", Answer.HOLD: "bold red", Answer.CANNOT_TELL: "bold yellow"}
-VERDICT_STYLE = {
-    Verdict.REGRESSED: "red",
-    Verdict.MIXED: "magenta",
-    Verdict.CHANGED: "cyan",
-    Verdict.INCONCLUSIVE: "yellow",
-    Verdict.IMPROVED: "green",
-    Verdict.UNCHANGED: "dim",
-}
-
-_STATE_STYLE = {"open": "bold cyan", "accepted": "green", "rejected": "bold red"}
-
-_SPACE = "\u00a0"
-_KEPT_SPACE = "\ue000"
-"""Stands for a no-break space while Rich breaks lines: it takes every white space for a place to break at."""
-_JOINT = re.compile(r"[^\W_]+[\W_]*|[\W_]+")
-
-
-def _keep_spaces(text: Text) -> Text:
-    """The text with its no-break spaces kept through the breaking of lines; `released` brings them back."""
-    text.plain = text.plain.replace(_SPACE, _KEPT_SPACE)
-    return text
-
-
-def _restore_spaces(text: str) -> str:
-    """Return the printed text, with the no-break spaces of `held` texts."""
-    return text.replace(_KEPT_SPACE, _SPACE)
-
-
-def _broken_at_joints(name: str, width: int) -> str:
-    """Wrap a long name at this width, after `_`, `:` or `.` if possible."""
-    lines = [""]
-    for part in _JOINT.findall(name):
-        if lines[-1] and cell_len(lines[-1] + part) > width:
-            lines.append("")
-        lines[-1] += part
-    return "\n".join(lines)
-
-
-def _table() -> Table:
-    """A table without lines."""
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-
-
-def _hanging(label: str | Text, text: Text, style: str = "", *, gap: int = 1) -> RenderableType:
-    """A label, and text beside it that wraps under itself."""
-    rows = Table.grid(padding=(0, gap))
-    rows.add_column(no_wrap=True)
-    rows.add_column(overflow="fold")
-    rows.add_row(label if isinstance(label, Text) else Text(label, style=style), _keep_spaces(text))
-    return rows
-
-
-def _colored(number: int, style: str) -> Text:
-    """Style a count that needs attention if it is not zero."""
-    return Text(fmt.count(number), style=style if number else "dim")
-
-
 def _ranking(result: DiffResult) -> RenderableType:
     """All candidates, the best first, with the figures of the metrics that decide."""
-    table = _table()
+    table = plain_table()
     table.add_column("lane", no_wrap=True)
     table.add_column("version", overflow="fold", min_width=8)
     table.add_column("answer", no_wrap=True)
@@ -415,9 +361,9 @@ def _ranking(result: DiffResult) -> RenderableType:
         table.add_column(heading, justify="right", no_wrap=True)
     for candidate in result.ranking:
         lane = Text(str(candidate.lane), style="bold" if candidate.shown else "")
-        name = Text(one_line(fmt.version_name(candidate.summary.version), 60))
+        name = Text(one_line(phrases.version_name(candidate.summary.version), 60))
         answer = Text(candidate.answer.value, style=ANSWER_STYLE[candidate.answer])
-        metrics = fmt.main_metrics(candidate)
+        metrics = phrases.main_metrics(candidate)
         if len(metrics) != 1:
             table.add_row(lane, name, answer)
         for metric, figures in metrics:
@@ -432,25 +378,25 @@ def _ranking(result: DiffResult) -> RenderableType:
                 fmt.interval(figures.ci),
                 fmt.p_value(figures.p_adjusted),
             )
-    notes = [fmt.ranking_caption(result), *fmt.against_first(result)]
-    return Group(Text(""), table, *(_hanging(" ", Text(note, style="dim")) for note in notes))
+    notes = [phrases.ranking_caption(result), *phrases.against_first(result)]
+    return Group(Text(""), table, *(hanging(" ", Text(note, style="dim")) for note in notes))
 
 
 def _usage(result: DiffResult) -> RenderableType:
     """Cost, latency and tokens of a trial in both lanes, with the interval of their change."""
-    table = _table()
+    table = plain_table()
     table.add_column("a trial takes", style="dim", no_wrap=True)
     for heading in ("old → new", "delta", f"{fmt.share(result.confidence)} interval"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in fmt.usage_rows(result):
+    for row in phrases.usage_rows(result):
         table.add_row(row.label, row.values, row.change, row.interval)
     return Group(Text(""), table)
 
 
 def _unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> Iterable[RenderableType]:
     """Which calls nothing answered, a line a lane."""
-    for lane, calls in fmt.unrecorded_calls(result, lanes):
-        yield _hanging(f"never recorded, {lane}:", Text(calls), "dim")
+    for lane, calls in phrases.unrecorded_calls(result, lanes):
+        yield hanging(f"never recorded, {lane}:", Text(calls), "dim")
 
 
 _CAUSES_SHOWN = {
@@ -469,8 +415,8 @@ _METRIC = 30
 
 def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
     """What changed most, and what is inconclusive; nothing where neither is."""
-    heading = "what failed" if fmt.is_check(result) else "what changed most"
-    for title, verdicts in ((heading, fmt.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
+    heading = "what failed" if phrases.is_check(result) else "what changed most"
+    for title, verdicts in ((heading, phrases.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
         listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
         if any(listed.values()):
             yield Padding(Text(title, style="bold"), (1, 0, 0, 0))
@@ -481,7 +427,7 @@ def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
                 parts = render_group(result, group, width)
                 yield Padding(Group(*parts), (0, 0, 0, 2))
             if left := sum(len(group.items) for group in groups[_CAUSES_SHOWN[verdict] :]):
-                more = f"… and {fmt.count(left)} more {fmt.verdict_name(result, verdict)}"
+                more = f"… and {fmt.count(left)} more {phrases.verdict_name(result, verdict)}"
                 more += f": replay report {one_line(result.run.id, 40)} --format html"
                 yield Padding(Text(more, style="dim"), (0, 0, 0, 2))
 
@@ -489,9 +435,9 @@ def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
 def _cause_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[RenderableType]:
     """The cause, and its first items, one line each."""
     verdict = group.items[0].verdict
-    name = f"{fmt.count(len(group.items))} {fmt.verdict_name(result, verdict)}"
+    name = f"{fmt.count(len(group.items))} {phrases.verdict_name(result, verdict)}"
     why = ": ".join(part for part in (one_line(group.metric, _METRIC), one_line(group.cause, 400)) if part)
-    yield _hanging(Text(name, style=VERDICT_STYLE[verdict]), Text(why), gap=2)
+    yield hanging(Text(name, style=VERDICT_STYLE[verdict]), Text(why), gap=2)
     members = group.items[:_ITEMS_SHOWN]
     ids = [Text(one_line(item.item.id, _ID), style="bold") for item in members]
     figures = [_figures(result, item, group.metric) for item in members]
@@ -515,21 +461,21 @@ def _figures(result: DiffResult, item: ItemVerdict, metric: str) -> Text:
     found = item.metrics.get(metric)
     if found is None:
         return Text("")
-    sides = (found.new,) if fmt.is_check(result) else (found.old, found.new)
+    sides = (found.new,) if phrases.is_check(result) else (found.old, found.new)
     return Text(" → ".join(map(fmt.score, sides)))
 
 
 def _item_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[RenderableType]:
     """Render an item with its own change: each metric's reason, and the input."""
     item = group.items[0]
-    head = Text(fmt.verdict_name(result, item.verdict), style=VERDICT_STYLE[item.verdict])
+    head = Text(phrases.verdict_name(result, item.verdict), style=VERDICT_STYLE[item.verdict])
     yield head.append(f"  {one_line(item.item.id, _ID)}", style="bold")
-    for name, reason in fmt.metric_reasons(item)[:3]:
-        yield _hanging(f"  {one_line(name, _METRIC)}:", Text(one_line(reason, 400)))
+    for name, reason in phrases.metric_reasons(item)[:3]:
+        yield hanging(f"  {one_line(name, _METRIC)}:", Text(one_line(reason, 400)))
     if item.verdict is Verdict.INCONCLUSIVE:
-        lost = [trial for lane in item.lanes for trial in fmt.failed_trials(item, lane)]
+        lost = [trial for lane in item.lanes for trial in phrases.failed_trials(item, lane)]
         for trial in lost[:2]:
             words = f"{trial.status}: {one_line(trial.reason or '', 300)}"
-            yield _hanging(f"  {trial.lane}:", Text(words))
+            yield hanging(f"  {trial.lane}:", Text(words))
     if item.item.input.strip():
-        yield _hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim")
+        yield hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim")

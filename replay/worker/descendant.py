@@ -19,7 +19,7 @@ else:
 
 MODULES = (
     "failures", "trampoline", "replies", "shapes", "remote", "calls", "answers", "holders", "decorators",
-    "discovery", "tables", "patch",
+    "discovery", "tables", "tool", "patch",
 )  # fmt: skip
 """What is loaded once the process imports tools, each after what it needs."""
 

@@ -87,6 +87,7 @@ else:
     decorators = _neighbour("decorators")
     discovery = _neighbour("discovery")
     tables = _neighbour("tables")
+    tool = _neighbour("tool")
     patch = _neighbour("patch")
     broker = _neighbour("broker")
     watch = _neighbour("watch")

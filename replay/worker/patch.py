@@ -2,236 +2,55 @@
 
 A point is `module:attr[.attr…]` and may be
 
-- a dispatcher: a function whose first parameter is named like a tool's name (`DISPATCHER_NAMES`) and whose
-  second like its arguments (`DISPATCHER_ARGS`) or is `**kwargs`; or whose first is the call itself
-  (`DISPATCHER_CALLS`: a mapping or object with name and arguments);
-- a tool: any other function. Its name is the tool's name; its arguments are those that were passed,
-  positional ones by their parameter's name, and no defaults: that is what the model asked for, and what a
-  recording holds;
-- a method, named through its class (`self` is left out; overriding subclasses are patched as well) or through
-  an object; a class whose instances are tools; an object that is one;
+- a dispatcher or a tool: a function (`tool` has what distinguishes them);
+- a method, named through its class (overriding subclasses are patched as well) or through an object; a class
+  whose instances are tools; an object that is one;
 - a table of tools in any shape and depth. What is added to it later is patched before it can be called.
 
 A point without a colon is a framework, whose adapter in `frameworks` replaces the framework's own code.
 
-`discovery` finds the functions behind a point, and their code is replaced (`trampoline`), so whoever holds
-them asks. `answers` brings a recorded answer into the type that the function promises.
+`discovery` finds the functions behind a point, and their code is replaced (`trampoline`) by a `tool.Tool`, so
+every reference to them reaches it.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
-import contextvars
 import functools
 import gc
 import inspect
 import sys
 import threading
 import types
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import (
-        answers,
-        calls,
         discovery,
         holders,
         imports,
         replies,
         shapes,
         tables,
+        tool,
         trampoline,
     )
 else:
-    answers = sys.modules["_replaydiff_worker_answers"]
-    calls = sys.modules["_replaydiff_worker_calls"]
     discovery = sys.modules["_replaydiff_worker_discovery"]
     holders = sys.modules["_replaydiff_worker_holders"]
     imports = sys.modules["_replaydiff_worker_imports"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
     tables = sys.modules["_replaydiff_worker_tables"]
+    tool = sys.modules["_replaydiff_worker_tool"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
-
-Ask = Callable[..., Any]
-"""Tool name and arguments → the answer (see `calls.Asking.ask`)."""
 
 Home = tuple[str, str, "str | None"]
 """Where a patched function is defined: module, qualified name, and the tool's name."""
 
-DISPATCHER_NAMES = {
-    "name", "tool", "tool_name", "toolname", "function", "function_name", "func_name", "fn", "fn_name",
-}  # fmt: skip
-DISPATCHER_ARGS = {
-    "args", "arguments", "input", "inputs", "tool_input", "tool_args", "tool_arguments", "function_args",
-    "function_arguments", "kwargs", "params", "parameters", "payload",
-}  # fmt: skip
-DISPATCHER_CALLS = {"call", "tool_call", "function_call", "tool_use", "block", "tool_block"}
-FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
-"""Arguments that LangChain gives to a tool's own method, and no model does."""
 NO_TOOLS = (int, float, complex, bytes, type(None))
-
-_LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_live", default=frozenset())
-"""Families of the tools that are running: what they call of themselves runs as well."""
-
-
-class Tool(trampoline.Handler):
-    """The replacement of a patched function: it requests the recorded result instead."""
-
-    def __init__(
-        self,
-        found: discovery.Found,
-        original: Callable[..., Any],
-        ask: Ask,
-        settled: Collection[str] = (),
-    ) -> None:
-        self.original: Any = original
-        self.family = found.family
-        self._ask = ask
-        self._settled = settled
-        like: Any = found.like or found.function
-        self.like = like
-        self._signature = trampoline.signature_of(like)
-        self._is_method = found.is_method
-        self._has_self = found.is_method and not found.hides_self
-        self._takes_input = found.takes_input
-        self._is_member = found.is_member
-        self._own_name = found.known or like.__name__
-        self._convert = answers.converter(like)
-        self.promised = answers.promised(like)
-        self._is_awaited = shapes.is_async(original)
-        self.name: str | None = None
-        """The tool's name, where a table or object gives it one."""
-        self.owners: dict[int, tuple[Any, str | None]] | None = {}
-        """Objects whose method is the tool, each with the tool's name; None: every object's is."""
-        self.others: dict[int, Any] = {}
-        """Objects of the same class whose method is no tool."""
-        self.join(found)
-
-    def join(self, found: discovery.Found) -> None:
-        """Take in one more place where the function was found."""
-        if found.owner is None:
-            self.name = found.name if self.name is None else self.name
-            self.owners = None
-        elif self.owners is not None:
-            known = self.owners.get(id(found.owner), (None, None))[1]
-            self.owners[id(found.owner)] = (found.owner, known or found.name)
-
-    @property
-    def style(self) -> str | None:
-        """`name` for a dispatcher (name, args), `call` for (tool_call), None for a tool."""
-        named = self.name or next((name for _, name in (self.owners or {}).values()), None)
-        return None if named or self._is_member else _dispatch_style(self._signature, self._has_self)
-
-    @property
-    def names(self) -> list[str]:
-        """Return the tool names of the patch point; for a dispatcher its own name with `(name, args)`."""
-        if self.style:
-            return [f"{self._own_name}(name, args)"]
-        names = {name for _, name in (self.owners or {}).values()} if self.owners else {self.name}
-        return sorted(name or self._own_name for name in names)
-
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of a plain function."""
-        if self._runs(args):
-            return self.original(*args, **kwargs)
-        if self._is_awaited:
-            return self.wait(args, kwargs)
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            with self._running():
-                return answer.run(lambda: self.original(*args, **kwargs))
-        return answer
-
-    async def wait(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of an async function."""
-        if self._runs(args):
-            return await self.original(*args, **kwargs)
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            with self._running():
-                return await answer.wait(self.original(*args, **kwargs))
-        return answer
-
-    def generate(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generator[Any, Any, Any]:
-        """Answer a call of a generator: a recorded list item by item, anything else as its one item."""
-        if self._runs(args):
-            return (yield from self.original(*args, **kwargs))
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            items: list[Any] = []
-            with answer.collecting(items), self._running():
-                for item in self.original(*args, **kwargs):
-                    items.append(item)
-                    yield item
-            return items
-        yield from answer if isinstance(answer, list) else [answer]
-        return answer
-
-    async def generate_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Answer a call of an async generator."""
-        if self._runs(args):
-            async for item in self.original(*args, **kwargs):
-                yield item
-            return
-        answer = self._requested(args, kwargs)
-        if isinstance(answer, calls.Live):
-            items: list[Any] = []
-            with answer.collecting(items), self._running():
-                async for item in self.original(*args, **kwargs):
-                    items.append(item)
-                    yield item
-            return
-        for item in answer if isinstance(answer, list) else [answer]:
-            yield item
-
-    def _runs(self, args: tuple[Any, ...]) -> bool:
-        """Whether this call is no tool call: of another object, or by the tool itself while it runs."""
-        if self.family in _LIVE.get():
-            return True
-        if self.owners is None:
-            return False
-        owner = args[0] if args else None
-        if id(owner) in self.owners:
-            return False
-        space = getattr(self.original, "__globals__", {}).get("__name__", "")
-        return id(owner) in self.others or discovery.is_library(str(space))
-
-    @contextlib.contextmanager
-    def _running(self) -> Iterator[None]:
-        token = _LIVE.set(_LIVE.get() | {self.family})
-        try:
-            yield
-        finally:
-            # A generator may be ended in another context than it was begun in.
-            with contextlib.suppress(ValueError):
-                _LIVE.reset(token)
-
-    def _requested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = self.name
-        if self.owners:
-            name = self.owners.get(id(args[0]) if args else 0, (None, None))[1]
-        if self._is_method:
-            args = args[1:]
-        style = self.style
-        if style == "name":
-            called, given = _split_dispatch(self._signature, args, kwargs, self._has_self)
-        elif style == "call":
-            called, given = _read_dispatched(args, kwargs)
-        elif self._takes_input:
-            called, given = name or self._own_name, replies.read_args([*args, *kwargs.values()][-1])
-        else:
-            called = name or self._own_name
-            given = _passed(self._signature, args, kwargs, self._has_self)
-            if self._is_member:
-                given = _unpacked(_without_framework(given), args)
-        answer = self._ask(called, given)
-        # What the settings say of the tool's result has been applied, and goes before the annotation.
-        if isinstance(answer, calls.Live) or called in self._settled:
-            return answer
-        return self._convert(answer)
 
 
 class Patches:
@@ -240,7 +59,7 @@ class Patches:
     def __init__(
         self,
         points: list[str],
-        ask: Ask,
+        ask: tool.Ask,
         refuse: Callable[[str], BaseException],
         homes: list[Home] | None = None,
         modules: list[tuple[str, str]] | None = None,
@@ -266,7 +85,7 @@ class Patches:
         self.frameworks = [_adapter(point)(ask, refuse, self._live) for point in points if ":" not in point]
         self._homes: list[Home] = homes or []
         self._ask, self._refuse = ask, refuse
-        self.tools: list[Tool] = []
+        self.tools: list[tool.Tool] = []
         self._caches: list[Any] = []
         self._classes: dict[tuple[type, str], str | None] = {}
         self._known: dict[int, Any] = {}
@@ -334,10 +153,10 @@ class Patches:
                     if name in names:
                         self._find(found, module, module.__name__, attributes)
                 nameless = False
-                for name, attributes, tool in self.homes():
+                for name, attributes, known in self.homes():
                     if name in names and "<" not in attributes:
                         with contextlib.suppress(AttributeError):
-                            self._find(found, module, module.__name__, attributes, tool)
+                            self._find(found, module, module.__name__, attributes, known)
                     nameless = nameless or (name in names and "<" in attributes)
                 self._install(found)
                 if nameless and not names & {point.partition(":")[0] for point in self.points}:
@@ -358,16 +177,16 @@ class Patches:
     @property
     def names(self) -> list[str]:
         """The names of the tools that are answered."""
-        named = {name for tool in self.tools for name in tool.names}
+        named = {name for one in self.tools for name in one.names}
         return sorted({*named, *(name for framework in self.frameworks for name in framework.names)})
 
     def returns(self) -> dict[str, str]:
         """What annotations promise: tool → `text` or `json`; `*` for the tools of a dispatcher."""
         found: dict[str, str] = {}
-        for tool in self.tools:
-            for name in ("*",) if tool.style else tool.names:
-                if tool.promised is not None:
-                    found[name] = tool.promised
+        for one in self.tools:
+            for name in ("*",) if one.style else one.names:
+                if one.promised is not None:
+                    found[name] = one.promised
         return found
 
     @property
@@ -382,8 +201,8 @@ class Patches:
     def homes(self) -> list[Home]:
         """Where the patched functions are defined."""
         own = {
-            (str(tool.like.__module__), tool.like.__qualname__, None if tool.style else tool.names[0])
-            for tool in self.tools
+            (str(one.like.__module__), one.like.__qualname__, None if one.style else one.names[0])
+            for one in self.tools
         }
         return sorted({*own, *self._homes}, key=str)
 
@@ -438,7 +257,7 @@ class Patches:
         for cls, attribute, name in found.classes:
             self._watch_subclasses(cls)
             self._classes[cls, attribute] = name
-        for name in [*self._modules, *(str(tool.like.__module__) for tool in self.tools)]:
+        for name in [*self._modules, *(str(one.like.__module__) for one in self.tools)]:
             self._modules[name] = imports.file_of(name) or self._modules.get(name, "")
 
     def _take_places(self, caches: list[Any], found: list[Any]) -> None:
@@ -472,14 +291,16 @@ class Patches:
         copies, caches = trampoline.holders_of(functions)
         for group in groups:
             for function in [group[0].function, *copies.get(id(group[0].function), ())]:
-                tool = Tool(group[0], trampoline.ORIGINALS.take(function), self._ask, self._settled)
+                replacement = tool.Tool(
+                    group[0], trampoline.ORIGINALS.take(function), self._ask, self._settled
+                )
                 for one in group[1:]:
-                    tool.join(one)
-                if tool.owners:
-                    tool.others = _others(function, tool.owners)
-                trampoline.replace_code(function, tool)
+                    replacement.join(one)
+                if replacement.owners:
+                    replacement.others = _others(function, replacement.owners)
+                trampoline.replace_code(function, replacement)
                 if function is group[0].function:
-                    self.tools.append(tool)
+                    self.tools.append(replacement)
         return caches
 
     def _patch_partial(self, partial: Any, found: discovery.Found) -> None:
@@ -506,9 +327,9 @@ class Patches:
             vars(run)["__signature__"] = signature
         function: Any = run
         one = discovery.Found(function, found.name, found.path, is_method=is_method, family=found.family)
-        tool = Tool(one, trampoline.ORIGINALS.take(function), self._ask, self._settled)
-        self.tools.append(tool)
-        trampoline.replace_code(function, tool)
+        replacement = tool.Tool(one, trampoline.ORIGINALS.take(function), self._ask, self._settled)
+        self.tools.append(replacement)
+        trampoline.replace_code(function, replacement)
         if is_method:
             partial.func, partial.args, partial.keywords = run, (), {}
         else:
@@ -629,7 +450,7 @@ def _adapter(name: str) -> Any:
 def _copied(function: Any) -> types.FunctionType:
     """Return a separate function that runs the same code, or is answered in the same way."""
     handler = trampoline.handler_of(function)
-    source = handler.original if isinstance(handler, Tool) else function
+    source = handler.original if isinstance(handler, tool.Tool) else function
     copy = trampoline.ORIGINALS.copied(source)
     copy.__qualname__, copy.__module__, copy.__doc__ = (
         function.__qualname__,
@@ -663,82 +484,3 @@ def _signature_of_partial(function: Any, partial: Any) -> inspect.Signature | No
     first, *rest = signature.parameters.values()
     left = [one for one in rest[len(partial.args) :] if one.name not in partial.keywords]
     return signature.replace(parameters=[first, *left])
-
-
-def _without_framework(given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without those that a framework, and no model, gave."""
-    kinds = (str, int, float, list, dict, type(None))
-    return {
-        key: value for key, value in given.items() if key not in FRAMEWORK_ARGS or isinstance(value, kinds)
-    }
-
-
-def _unpacked(given: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments out of a tool object's only argument, where it was given them all in one."""
-    if len(args) == 1 and len(given) == 1:
-        ((key, value),) = given.items()
-        if key.strip("_").lower() in DISPATCHER_ARGS and isinstance(value, (Mapping, str)):
-            unpacked = replies.read_args(value)
-            return given if "_raw" in unpacked else unpacked
-    return given
-
-
-# --- the arguments of a call ----------------------------------------------------------------------
-
-
-def _dispatch_style(signature: inspect.Signature | None, skip_self: bool) -> str | None:
-    """`name` for (name, args), `call` for (tool_call), None for a tool."""
-    parameters = list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
-    if not parameters:
-        return None
-    first = parameters[0].name.lower().strip("_")
-    if len(parameters) > 1 and first in DISPATCHER_NAMES:
-        second = parameters[1]
-        if second.kind is second.VAR_KEYWORD or second.name.lower().strip("_") in DISPATCHER_ARGS:
-            return "name"
-    return "call" if first in DISPATCHER_CALLS else None
-
-
-def _passed(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], skip_self: bool
-) -> dict[str, Any]:
-    """The arguments by name, those that were passed and no others."""
-    if not args:
-        return dict(kwargs)
-    if signature is None:
-        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
-    try:
-        bound = signature.bind_partial(*((None, *args) if skip_self else args), **kwargs).arguments
-    except TypeError:
-        # The real tool would have refused this call, and its recording, if there is one, holds that error.
-        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
-    named: dict[str, Any] = {}
-    for index, (name, value) in enumerate(bound.items()):
-        kind = signature.parameters[name].kind
-        if skip_self and index == 0:
-            continue
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = list(value) if kind is inspect.Parameter.VAR_POSITIONAL else value
-    return named
-
-
-def _split_dispatch(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], skip_self: bool
-) -> tuple[str, dict[str, Any]]:
-    """Tool name and arguments out of a dispatcher's call (name, args) or (name, **kwargs)."""
-    parameters = list(signature.parameters.values())[1 if skip_self else 0 :] if signature else []
-    first, second = parameters[0], parameters[1]
-    rest = dict(kwargs)
-    name = args[0] if args else rest.pop(first.name, None)
-    if second.kind is second.VAR_KEYWORD:
-        return str(name), rest
-    return str(name), replies.read_args(args[1] if len(args) > 1 else rest.get(second.name))
-
-
-def _read_dispatched(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    call = replies.read_call(args[0] if args else next(iter(kwargs.values()), None))
-    if call is None:
-        raise TypeError("the dispatcher was called with something that names no tool")
-    return call["name"], call["args"]

@@ -14,6 +14,7 @@ from replaydiff.diff.result import DiffResult, LaneSummary, MetricDelta, Verdict
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.text import visible
 from replaydiff.reports import format as fmt
+from replaydiff.reports import phrases
 
 WIDTH = 240.0
 _EDGE = 8.0
@@ -163,9 +164,9 @@ def scatters(result: DiffResult) -> list[Scatter]:
 
 def bars(result: DiffResult) -> list[Bars]:
     """Return latency and cost of the lanes side by side; nothing for a single lane."""
-    if fmt.is_check(result):
+    if phrases.is_check(result):
         return []
-    shown = [(lane, result.lanes[lane]) for lane in fmt.lanes(result)]
+    shown = [(lane, result.lanes[lane]) for lane in phrases.lanes(result)]
     return [one for one in (_latency(shown), _cost(shown)) if one is not None]
 
 

@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from replaydiff.diff.result import Answer, DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Lane, Status
 from replaydiff.replay.terminal.text import one_line, visible
-from replaydiff.reports import causes
+from replaydiff.reports import causes, phrases
 from replaydiff.reports import format as fmt
 from replaydiff.reports.html import plots, transcripts
 
@@ -43,24 +43,24 @@ def parts(result: DiffResult) -> dict[str, Any]:
     """What the template of a result shows, by the names it knows."""
     limit, whole = transcripts.text_limit(result), transcripts.shows_all(result)
     data = {
-        "check": fmt.is_check(result),
+        "check": phrases.is_check(result),
         "cases": [transcripts.case(result, item, limit, whole=whole) for item in result.items],
     }
     return {
         "result": result,
-        "check": fmt.is_check(result),
+        "check": phrases.is_check(result),
         "tone": TONE[result.answer],
         "data": embedded(data),
         "about": _about(result),
         "verdicts": _verdicts(result),
         "metrics": _metrics(result),
-        "scatters": [] if fmt.is_check(result) else plots.scatters(result),
+        "scatters": [] if phrases.is_check(result) else plots.scatters(result),
         "bars": plots.bars(result),
         "ranking": _ranking(result),
         "causes": causes.shown(result),
         "causes_summary": causes.summary(result),
-        "usage": fmt.usage_rows(result),
-        "slices_caption": fmt.slices_caption(result),
+        "usage": phrases.usage_rows(result),
+        "slices_caption": phrases.slices_caption(result),
         "lanes": _lanes(result),
         "filters": _filters(result),
         "rows": _rows(result),
@@ -124,9 +124,9 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 def _about(result: DiffResult) -> list[str]:
-    parts = [*fmt.run_line(result.run), fmt.compared(result)]
-    if not fmt.is_check(result):
-        parts.append(fmt.NOISE_SOURCE[result.noise])
+    parts = [*phrases.run_line(result.run), phrases.compared(result)]
+    if not phrases.is_check(result):
+        parts.append(phrases.NOISE_SOURCE[result.noise])
     parts.append(f"{fmt.moment(result.run.created_at)} UTC")
     if result.run.finished_at is None:
         parts.append("not finished")
@@ -135,7 +135,7 @@ def _about(result: DiffResult) -> list[str]:
 
 def _verdicts(result: DiffResult) -> list[dict[str, Any]]:
     """Each verdict with its number, and its stretch of the bar in percent."""
-    counts = fmt.verdict_counts(result)
+    counts = phrases.verdict_counts(result)
     total = sum(number for _, _, number in counts)
     rows, at = [], 0.0
     for verdict, name, number in counts:
@@ -153,7 +153,7 @@ def _metrics(result: DiffResult) -> list[dict[str, Any]]:
         {
             "name": visible(name),
             "figures": metric,
-            "notes": [visible(note) for note in fmt.metric_notes(name, metric)],
+            "notes": [visible(note) for note in phrases.metric_notes(name, metric)],
             "plot": drawn.get(name),
             "ends": axes[name].ends if name in axes else None,
         }
@@ -163,13 +163,13 @@ def _metrics(result: DiffResult) -> list[dict[str, Any]]:
 
 def _lanes(result: DiffResult) -> list[dict[str, Any]]:
     names = {Lane.OLD: "old", Lane.NEW: "new", Lane.OLD2: "old2 (the old version once more)"}
-    missed = dict(fmt.unrecorded_calls(result, fmt.lanes(result)))
+    missed = dict(phrases.unrecorded_calls(result, phrases.lanes(result)))
     return [
         {
             "name": names[lane],
-            "version": visible(fmt.version_name(summary.version)),
+            "version": visible(phrases.version_name(summary.version)),
             "facts": [
-                (visible(label), visible(value)) for label, value in fmt.version_facts(summary.version)
+                (visible(label), visible(value)) for label, value in phrases.version_facts(summary.version)
             ],
             "statuses": [
                 (visible(status), number, status != Status.OK)
@@ -179,7 +179,7 @@ def _lanes(result: DiffResult) -> list[dict[str, Any]]:
             "figures": summary,
             "missed": missed.get(lane, ""),
         }
-        for lane, summary in ((lane, result.lanes[lane]) for lane in fmt.lanes(result))
+        for lane, summary in ((lane, result.lanes[lane]) for lane in phrases.lanes(result))
     ]
 
 
@@ -190,16 +190,16 @@ def _ranking(result: DiffResult) -> dict[str, Any] | None:
         {
             "lane": str(candidate.lane),
             "shown": candidate.shown,
-            "version": visible(fmt.version_name(candidate.summary.version)),
+            "version": visible(phrases.version_name(candidate.summary.version)),
             "answer": candidate.answer.value,
             "tone": TONE[candidate.answer],
-            "metrics": fmt.main_metrics(candidate),
+            "metrics": phrases.main_metrics(candidate),
             "counts": candidate.counts,
             "cost_usd": candidate.summary.cost_usd,
         }
         for candidate in result.ranking
     ]
-    notes = [fmt.ranking_caption(result), *fmt.against_first(result)]
+    notes = [phrases.ranking_caption(result), *phrases.against_first(result)]
     return {"candidates": candidates, "notes": notes}
 
 
@@ -222,11 +222,11 @@ def _rows(result: DiffResult) -> list[dict[str, Any]]:
 
 def _row(result: DiffResult, item: ItemVerdict, places: dict[str, dict[str, int]]) -> dict[str, Any]:
     changed = [name for name, metric in item.metrics.items() if metric.verdict is not Verdict.UNCHANGED]
-    why = fmt.metric_reasons(item)
+    why = phrases.metric_reasons(item)
     figures = changed or list(item.metrics)
     return {
         "key": item.verdict.value,
-        "name": fmt.verdict_name(result, item.verdict),
+        "name": phrases.verdict_name(result, item.verdict),
         "id": one_line(item.item.id, 200),
         "input": one_line(item.item.input, 140),
         "why": one_line(why[0][1], 220) if why else "",

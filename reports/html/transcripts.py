@@ -26,6 +26,7 @@ from replaydiff.replay.align import Call, align, differing, same
 from replaydiff.replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
 from replaydiff.replay.terminal.text import visible
 from replaydiff.reports import format as fmt
+from replaydiff.reports import phrases
 
 BUDGET = 11_000_000
 """Characters of transcripts that a page holds at most, about."""
@@ -74,7 +75,7 @@ def case(result: DiffResult, item: ItemVerdict, limit: int, *, whole: bool = Tru
                 fmt.score(metric.old),
                 fmt.score(metric.new),
                 fmt.change(metric.delta),
-                fmt.verdict_name(result, metric.verdict),
+                phrases.verdict_name(result, metric.verdict),
                 _cut(metric.reason, limit),
                 str(metric.verdict),
             ]
@@ -158,7 +159,7 @@ def _lane(
 def _informative(item: ItemVerdict, lane: Lane) -> int:
     """The trial that shows the verdict best: in the lane that did worse, the first of the worst."""
     trials = item.lanes[lane]
-    names = [name for name, metric in item.metrics.items() if metric.verdict in fmt.CHANGED] or list(
+    names = [name for name, metric in item.metrics.items() if metric.verdict in phrases.CHANGED] or list(
         item.metrics
     )
 

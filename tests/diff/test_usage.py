@@ -17,7 +17,7 @@ from replaydiff.replay.model import Item, Lane, Rule, SampleRecord, Status, Tool
 from replaydiff.replay.settings import DiffSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.samples import write_sample
-from replaydiff.reports import format as fmt
+from replaydiff.reports import phrases
 from tests.diff.build import CALLS, RUN_ID, WHEN, filled, item, settings, store, trial
 
 
@@ -189,5 +189,5 @@ def test_shorter_answers_and_refusals_are_described(tmp_path: Path) -> None:
     assert found["answer_chars"] == (100, 60)
     assert found["calls"] == (2, 1)
     assert found["refusals"] == (0, 1)
-    rows = {row.label: row.change for row in fmt.usage_rows(result)}
+    rows = {row.label: row.change for row in phrases.usage_rows(result)}
     assert rows["characters of the answer"].endswith("(−40\u00a0%)")

@@ -24,7 +24,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import iter_grades
 from replaydiff.replay.store.runs import create_run, get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials, write_trials
-from replaydiff.reports.format import metric_notes
+from replaydiff.reports.phrases import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
 
 

@@ -16,6 +16,7 @@ from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.text import one_line, visible
 from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
+from replaydiff.reports import phrases
 from replaydiff.reports.html import render
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _row(summary: RunSummary) -> RunRow:
         summary=summary,
         source=run.sample or run.golden_path or "–",
         versions=" → ".join(
-            fmt.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
+            phrases.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
             for lane in (Lane.OLD, Lane.NEW)
             if lane in run.lanes
         ),
