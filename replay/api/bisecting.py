@@ -7,7 +7,7 @@ computed again from them, so a bisection that was interrupted or killed goes on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,11 +48,24 @@ class BisectRequest:
     good: str
     bad: str
     metric: str | None = None
-    cause: SearchedCause | None = None
     hunks: bool = False
     settings: bool = False
     confidence: float = 0.95
     max_trials: int = DEFAULT_MAX_TRIALS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What the caller names of the items to search with."""
+
+    run: str | None = None
+    """The run whose items they are; None for the latest."""
+    golden: Path | None = None
+    """A golden set whose cases they are instead."""
+    cause: str | None = None
+    """The cause of the run that they show."""
+    items: tuple[str, ...] = ()
+    """Only the items of these ids; empty for all."""
 
 
 def bisect(
@@ -61,7 +74,7 @@ def bisect(
     options: RunOptions,
     channel: Channel,
     request: BisectRequest,
-    items: Callable[[], tuple[Sequence[Item], str | None]],
+    chosen: Chosen,
 ) -> BisectResult:
     """Start a bisection.
 
@@ -71,7 +84,7 @@ def bisect(
         options: limits and how trials are replayed.
         channel: where messages go.
         request: what is searched.
-        items: returns the items and the golden set that they are from.
+        chosen: which items.
 
     Raises:
         VersionError: the revisions name no commits to search. Nothing was stored.
@@ -82,6 +95,10 @@ def bisect(
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import EXPERIMENT
 
+    if not request.good or not request.bad:
+        raise SettingsError("name two revisions: --good where the items pass, --bad where they fail")
+    if chosen.golden is not None and (chosen.run is not None or chosen.cause is not None):
+        raise SettingsError("--cases takes the items of a golden set; leave --run and --cause out")
     settings = settings_with(base, options)
     if not 0.5 < request.confidence < 1:
         raise SettingsError(f"the confidence must be between 0.5 and 1, not {request.confidence:g}")
@@ -90,23 +107,33 @@ def bisect(
     good, bad = revision_of(request.good, settings), revision_of(request.bad, settings)
     if not request.settings:
         read_history(settings, good, bad)
-    chosen, golden = items()
-    cause = request.cause if request.metric is None else None
+    searched = None if chosen.cause is None else cause_of_run(store, base, chosen.run, chosen.cause)
+    items = _items(store, base, chosen, searched)
+    cause = searched if request.metric is None else None
     if cause is not None and not cause.shown_alone:
         channel.message(
             f"note: no single trial shows cause {cause.id}; a trial fails if a metric does not pass"
         )
         cause = None
-    metric = _metric(request.metric, chosen, settings) if cause is None else f"cause:{cause.id}"
+    metric = _metric(request.metric, items, settings) if cause is None else f"cause:{cause.id}"
     facts: JsonObject = {
         "kind": KIND, "cause": None if cause is None else {"id": cause.id, "more": cause.more},
         "good": good, "bad": bad, "good_spec": request.good, "bad_spec": request.bad,
         "metric": metric, "hunks": request.hunks, "settings": request.settings,
         "confidence": request.confidence, "max_trials": request.max_trials,
     }  # fmt: skip
+    golden = None if chosen.golden is None else str(chosen.golden)
     with open_store(store) as con:
-        run = new_experiment(con, settings, chosen, {EXPERIMENT: facts}, golden_path=golden)
+        run = new_experiment(con, settings, items, {EXPERIMENT: facts}, golden_path=golden)
     return _go(store, run, settings, channel)
+
+
+def _items(store: Path, settings: Settings, chosen: Chosen, searched: SearchedCause | None) -> Sequence[Item]:
+    if chosen.golden is not None:
+        return only(items_of_cases(chosen.golden), chosen.items)
+    if searched is not None:
+        return only(searched.items, chosen.items)
+    return only(items_of_run(store, settings, chosen.run, every=bool(chosen.items)), chosen.items)
 
 
 def resume_bisect(
@@ -191,17 +218,11 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
     Raises:
         UnknownNameError: there is no such run or cause.
     """
-    from replaydiff.diff.compute import compute
+    from replaydiff.replay.api.results import diff_of
     from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
 
-    with open_store(store, read_only=True) as con:
-        result = compute(con, chosen_run(con, run).id, settings)
-    found = [cause for cause in result.causes if name and cause.id.startswith(name)]
-    if len(found) != 1:
-        raise UnknownNameError("cause", name, [one.id for one in result.causes], f"in run {result.run.id}")
-    (cause,) = found
+    diff = diff_of(store, settings, run)
+    cause, result = diff.cause(name), diff.result
     times, of = cause.trials[Lane.NEW]
     before = [cause.trials[lane] for lane in (Lane.OLD, Lane.OLD2) if lane in cause.trials]
     more = times / of > sum(one for one, _ in before) / sum(total for _, total in before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -58,6 +59,80 @@ class Display:
     source: Callable[[str], AbstractContextManager[Callable[[str], None]]] = lambda _: nullcontext(
         lambda _: None
     )
+
+
+class ImportReport:
+    """What an import did."""
+
+    def __init__(
+        self, reports: Sequence[Report], *, redacted: bool, first: bool, unclear: Sequence[str] = ()
+    ) -> None:
+        self.reports = tuple(reports)
+        """One for each source."""
+        self.redacted = redacted
+        """Whether personal data was replaced on the way into the store."""
+        self.first = first
+        """Whether the store held no trace before."""
+        self.unclear_results = tuple(unclear)
+        """Tools with results that are JSON text, where nothing shows if they return text or objects."""
+
+    @property
+    def new(self) -> int:
+        """Return the number of traces that are new in the store."""
+        return sum(report.new for report in self.reports)
+
+    @property
+    def updated(self) -> int:
+        """Return the number of traces that replaced an earlier state."""
+        return sum(report.updated for report in self.reports)
+
+    @property
+    def unchanged(self) -> int:
+        """Return the number of traces that were already in the store."""
+        return sum(report.unchanged for report in self.reports)
+
+    @property
+    def rejected(self) -> int:
+        """Records that could not be imported; `Project.rejects` lists them."""
+        return sum(report.rejected for report in self.reports)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return 3 if a record was rejected, else 0."""
+        return ExitCode.PARTIAL if self.rejected else ExitCode.OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document."""
+        from replaydiff.replay.model import TraceState
+
+        skipped: Counter[str] = sum((report.skipped for report in self.reports), Counter())
+        notes: Counter[str] = sum((report.notes for report in self.reports), Counter())
+        states: Counter[TraceState] = sum((report.states for report in self.reports), Counter())
+        return {
+            "source": ",".join(report.source for report in self.reports),
+            "files": sum(report.files for report in self.reports),
+            "traces": {"new": self.new, "updated": self.updated, "unchanged": self.unchanged},
+            "tool_calls": sum(report.tool_calls for report in self.reports),
+            "unanswered_tool_calls": sum(report.unanswered for report in self.reports),
+            "tool_calls_paired_by_name": sum(report.paired_by_name for report in self.reports),
+            "tool_call_conflicts": sum(report.conflicts for report in self.reports),
+            "rejected": self.rejected,
+            "skipped": sum(skipped.values()),
+            "duplicates": sum(report.duplicates for report in self.reports),
+            "older": sum(report.older for report in self.reports),
+            "no_content": states[TraceState.NO_CONTENT],
+            "incomplete": states[TraceState.INCOMPLETE],
+            "unclear_results": [*self.unclear_results],
+            "redacted": self.redacted,
+            "skipped_because": dict(skipped),
+            "notes": dict(notes),
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"ImportReport(new={self.new}, updated={self.updated}, unchanged={self.unchanged}, "
+            f"rejected={self.rejected})"
+        )
 
 
 @contextmanager
@@ -190,6 +265,16 @@ def import_live(
             lambda: store_with_redaction(store, settings), reader, query, folder, status, strict=strict
         )
     return [report], first
+
+
+def report_of(store: Path, settings: Settings, reports: Sequence[Report], *, first: bool) -> ImportReport:
+    """Return what an import did, with the tools whose results it leaves unclear."""
+    return ImportReport(
+        reports,
+        redacted=settings.import_.redaction is not None,
+        first=first,
+        unclear=unclear_tools(store, settings),
+    )
 
 
 def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Unpack
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from replaydiff.replay import settings as settings_module
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import (
     RunOptions,
-    mode_of,
     resumed_settings,
     settings_with,
 )
-from replaydiff.replay.api.results import Check, Diff, ImportReport, Run, Sample, TriageQueue
-from replaydiff.replay.api.sampling import LATEST, SampleOptions
+from replaydiff.replay.api.results import Check, Diff, Run, Sample, TriageQueue, diff_of
+from replaydiff.replay.api.sampling import SampleOptions
 from replaydiff.replay.api.threads import in_thread
-from replaydiff.replay.errors import InputError, SettingsError
+from replaydiff.replay.errors import InputError
 from replaydiff.replay.files import set_writer_wait
 
 if TYPE_CHECKING:
@@ -29,14 +28,12 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.diagnosis import Diagnosis
     from replaydiff.replay.api.forking import ForkResult
     from replaydiff.replay.api.golden import GoldenSet, PushResult
-    from replaydiff.replay.api.importing import Display, LiveOptions
+    from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
     from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
     from replaydiff.replay.api.reviewing import CauseReview, Promotion, Reviewer
-    from replaydiff.replay.api.running import Ended
     from replaydiff.replay.bisect.result import BisectResult
-    from replaydiff.replay.engine.items import Source
     from replaydiff.replay.engine.progress import RunningRun
-    from replaydiff.replay.model import Case, Item, JsonObject, Trace, Trial
+    from replaydiff.replay.model import Case, JsonObject, Trace, Trial
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.import_records import StoredReject
     from replaydiff.replay.store.traces import Listed
@@ -114,7 +111,7 @@ class Project:
             reports, first = importing.import_live(
                 self.store, self.settings, source, options, self.channel, shown, strict=strict
             )
-        return self._import_report(reports, first)
+        return importing.report_of(self.store, self.settings, reports, first=first)
 
     aimport_ = in_thread(import_)
 
@@ -122,7 +119,8 @@ class Project:
         """Import rejected records again, after an upgrade or a corrected setting."""
         from replaydiff.replay.api import importing
 
-        return self._import_report(importing.retry(self.store, self.settings, source), first=False)
+        reports = importing.retry(self.store, self.settings, source)
+        return importing.report_of(self.store, self.settings, reports, first=False)
 
     aretry_rejects = in_thread(retry_rejects)
 
@@ -135,16 +133,6 @@ class Project:
             return list_rejects(con, source)
 
     arejects = in_thread(rejects)
-
-    def _import_report(self, reports: Sequence[Any], first: bool) -> ImportReport:
-        from replaydiff.replay.api.importing import unclear_tools
-
-        return ImportReport(
-            reports,
-            redacted=self.settings.import_.redaction is not None,
-            first=first,
-            unclear=unclear_tools(self.store, self.settings),
-        )
 
     # --- look ---
 
@@ -303,7 +291,7 @@ class Project:
             golden=self._golden(cases),
         )
         start = running.start(self.store, settings, options, source, lanes)
-        return self._ended(running.replay_and_judge(self.store, settings, judge, start, self.channel))
+        return Run(self, running.replay_and_judge(self.store, settings, judge, start, self.channel))
 
     arun = in_thread(run)
 
@@ -328,7 +316,7 @@ class Project:
         settings = resumed_settings(self.settings, options)
         judge = running.judge_of(options, settings)
         resume = running.resume(self.store, settings, run, retry)
-        return self._ended(running.replay_and_judge(self.store, settings, judge, resume, self.channel))
+        return Run(self, running.replay_and_judge(self.store, settings, judge, resume, self.channel))
 
     aresume = in_thread(resume)
 
@@ -355,60 +343,33 @@ class Project:
         Raises:
             InputError: `draw` beside a sample or golden set.
         """
-        from replaydiff.diff import gate as gates
+        from replaydiff.diff.gate import check_form
         from replaydiff.replay.api import running
-        from replaydiff.replay.api.sampling import draw_sample
 
-        gates.check_form(gate)
+        check_form(gate)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
-        given = {name: value for name, value in (draw or {}).items() if value}
-        source: Source
-        if sample is not None or cases:
-            for name in given:
-                raise SettingsError(
-                    f"--{name.replace('_', '-')} is for drawing a sample; leave it out beside "
-                    f"--{'sample' if sample is not None else 'cases'}"
-                )
-            source = running.items_of(
-                self.store,
-                options,
-                self.channel,
-                sample=sample.name if isinstance(sample, Sample) else sample,
-                golden=self._golden(cases),
-            )
-        else:
-            chosen: SampleOptions = {"month": LATEST, "seed": options.get("seed"), **(draw or {})}
-            if chosen.get("month") is None:
-                chosen["month"] = LATEST
-            drawn = draw_sample(self.store, self.settings, chosen, self.channel)
-            unsaved = running.unsaved_sample(self.store, drawn, named=chosen.get("name") is not None)
-            source = running.in_mode(self.store, mode_of(options), unsaved, self.channel)
+        source = running.items_to_compare(
+            self.store,
+            self.settings,
+            options,
+            self.channel,
+            sample=sample.name if isinstance(sample, Sample) else sample,
+            golden=self._golden(cases),
+            draw=draw or {},
+        )
         start = running.start(self.store, settings, options, source, lanes)
-        run = self._ended(running.replay_and_judge(self.store, settings, judge, start, self.channel))
+        ended = running.replay_and_judge(self.store, settings, judge, start, self.channel)
+        run = Run(self, ended)
         return run, run.diff(metrics=metrics, gate=gate)
 
     acompare = in_thread(compare)
-
-    def _ended(self, ended: Ended) -> Run:
-        return Run(self, ended)
 
     def _golden(self, cases: str | Path | bool | None) -> Path | None:
         if cases is None or cases is False:
             return None
         return self.settings.golden_path if cases is True else Path(cases)
-
-    def divergences(self, run: Run) -> list[Any]:
-        """Return, in step mode, the first decision at which the lanes of a run differ, trace by trace."""
-        from replaydiff.replay.engine.steps import step_divergences
-        from replaydiff.replay.model import Mode
-        from replaydiff.replay.store.connection import open_store
-
-        if run.ended.report.run.mode is not Mode.STEP:
-            return []
-        with open_store(self.store, read_only=True) as con:
-            return list(step_divergences(con, run.ended.report.run))
 
     # --- what changed ---
 
@@ -431,25 +392,7 @@ class Project:
         Raises:
             UnknownNameError: there is no such run, metric or lane.
         """
-        from replaydiff.diff import gate as gates
-        from replaydiff.diff.compute import compute
-        from replaydiff.replay.model import Lane
-        from replaydiff.replay.store.connection import open_store
-        from replaydiff.replay.store.runs import chosen_run
-
-        gates.check_form(gate)
-        with open_store(self.store, read_only=True) as con:
-            run_id = chosen_run(con, run).id
-            return Diff(
-                compute(
-                    con,
-                    run_id,
-                    self.settings,
-                    metrics=tuple(metrics),
-                    gate=tuple(gate) or None,
-                    candidate=None if lane is None else Lane.parse(lane),
-                )
-            )
+        return diff_of(self.store, self.settings, run, metrics=metrics, gate=gate, lane=lane)
 
     adiff = in_thread(diff)
 
@@ -620,27 +563,11 @@ class Project:
             changes: JsonObject = {"max_trials": max_trials, "hunks": hunks, "settings": settings}
             run_id = None if resume is True else resume
             return bisecting.resume_bisect(self.store, self.settings, options, self.channel, run_id, changes)
-        if good is None or bad is None:
-            raise SettingsError("name two revisions: --good where the items pass, --bad where they fail")
-        golden = self._golden(cases)
-        if golden is not None and (run is not None or cause is not None):
-            raise SettingsError("--cases takes the items of a golden set; leave --run and --cause out")
-        searched = None
-        if cause is not None:
-            searched = bisecting.cause_of_run(self.store, self.settings, run, cause)
-
-        def chosen() -> tuple[Sequence[Item], str | None]:
-            if golden is not None:
-                return bisecting.only(bisecting.items_of_cases(golden), items), str(golden)
-            if searched is not None:
-                return bisecting.only(searched.items, items), None
-            found = bisecting.items_of_run(self.store, self.settings, run, every=bool(items))
-            return bisecting.only(found, items), None
-
         request = bisecting.BisectRequest(
-            good=good, bad=bad, metric=metric, cause=searched, hunks=hunks, settings=settings,
+            good=good or "", bad=bad or "", metric=metric, hunks=hunks, settings=settings,
             confidence=confidence, max_trials=max_trials or bisecting.DEFAULT_MAX_TRIALS,
         )  # fmt: skip
+        chosen = bisecting.Chosen(run=run, golden=self._golden(cases), cause=cause, items=tuple(items))
         return bisecting.bisect(self.store, self.settings, options, self.channel, request, chosen)
 
     abisect = in_thread(bisect)
@@ -697,13 +624,9 @@ class Project:
             everything: also the items that no signal points at.
             again: also what was skipped before.
         """
-        from replaydiff.cases.triage.priority import triage_queue
-        from replaydiff.replay.store.connection import open_store
-        from replaydiff.replay.store.runs import chosen_run
+        from replaydiff.replay.api import reviewing
 
-        with open_store(self.store, read_only=True) as con:
-            run_id = chosen_run(con, run).id
-            return TriageQueue(triage_queue(con, run_id, self.settings, everything=everything, again=again))
+        return reviewing.triage(self.store, self.settings, run, everything=everything, again=again)
 
     atriage = in_thread(triage)
 
@@ -801,12 +724,7 @@ class Project:
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        from replaydiff.replay.api import reviewing
-
-        decision = "open" if undo else "accepted"
-        return reviewing.decide_causes(
-            self, causes, decision, run=run, lane=lane, promote=promote and not undo
-        )
+        return self._decide(causes, "open" if undo else "accepted", run, lane, promote)
 
     aaccept = in_thread(accept)
 
@@ -832,14 +750,16 @@ class Project:
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        from replaydiff.replay.api import reviewing
-
-        decision = "open" if undo else "rejected"
-        return reviewing.decide_causes(
-            self, causes, decision, run=run, lane=lane, promote=promote and not undo
-        )
+        return self._decide(causes, "open" if undo else "rejected", run, lane, promote)
 
     areject = in_thread(reject)
+
+    def _decide(
+        self, causes: Sequence[str], state: str, run: str | None, lane: str | None, promote: bool
+    ) -> CauseReview:
+        from replaydiff.replay.api import reviewing
+
+        return reviewing.decide_causes(self, causes, state, run=run, lane=lane, promote=promote)
 
     def golden_set(self, path: str | Path | None = None) -> GoldenSet:
         """Return a golden set; default that of the settings."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.errors import ExitCode, InputError, worst_exit
+from replaydiff.replay.errors import ExitCode, InputError, UnknownNameError, worst_exit
 
 if TYPE_CHECKING:
     import pandas
@@ -18,85 +17,11 @@ if TYPE_CHECKING:
     from replaydiff.cases.triage.priority import Entry, Queue
     from replaydiff.diff.result import Cause, Gate, ItemVerdict, LaneSummary, MetricDelta
     from replaydiff.diff.result import DiffResult as DiffResult
-    from replaydiff.importers.ingest import Report
     from replaydiff.replay.api.project import Project
     from replaydiff.replay.api.reviewing import Reviewer
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.model import Lane, SampleItem, SampleRecord, Status, Version
-
-
-class ImportReport:
-    """What an import did."""
-
-    def __init__(
-        self, reports: Sequence[Report], *, redacted: bool, first: bool, unclear: Sequence[str] = ()
-    ) -> None:
-        self.reports = tuple(reports)
-        """One for each source."""
-        self.redacted = redacted
-        """Whether personal data was replaced on the way into the store."""
-        self.first = first
-        """Whether the store held no trace before."""
-        self.unclear_results = tuple(unclear)
-        """Tools with results that are JSON text, where nothing shows if they return text or objects."""
-
-    @property
-    def new(self) -> int:
-        """Return the number of traces that are new in the store."""
-        return sum(report.new for report in self.reports)
-
-    @property
-    def updated(self) -> int:
-        """Return the number of traces that replaced an earlier state."""
-        return sum(report.updated for report in self.reports)
-
-    @property
-    def unchanged(self) -> int:
-        """Return the number of traces that were already in the store."""
-        return sum(report.unchanged for report in self.reports)
-
-    @property
-    def rejected(self) -> int:
-        """Records that could not be imported; `Project.rejects` lists them."""
-        return sum(report.rejected for report in self.reports)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return 3 if a record was rejected, else 0."""
-        return ExitCode.PARTIAL if self.rejected else ExitCode.OK
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document."""
-        from replaydiff.replay.model import TraceState
-
-        skipped: Counter[str] = sum((report.skipped for report in self.reports), Counter())
-        notes: Counter[str] = sum((report.notes for report in self.reports), Counter())
-        states: Counter[TraceState] = sum((report.states for report in self.reports), Counter())
-        return {
-            "source": ",".join(report.source for report in self.reports),
-            "files": sum(report.files for report in self.reports),
-            "traces": {"new": self.new, "updated": self.updated, "unchanged": self.unchanged},
-            "tool_calls": sum(report.tool_calls for report in self.reports),
-            "unanswered_tool_calls": sum(report.unanswered for report in self.reports),
-            "tool_calls_paired_by_name": sum(report.paired_by_name for report in self.reports),
-            "tool_call_conflicts": sum(report.conflicts for report in self.reports),
-            "rejected": self.rejected,
-            "skipped": sum(skipped.values()),
-            "duplicates": sum(report.duplicates for report in self.reports),
-            "older": sum(report.older for report in self.reports),
-            "no_content": states[TraceState.NO_CONTENT],
-            "incomplete": states[TraceState.INCOMPLETE],
-            "unclear_results": [*self.unclear_results],
-            "redacted": self.redacted,
-            "skipped_because": dict(skipped),
-            "notes": dict(notes),
-        }
-
-    def __repr__(self) -> str:
-        return (
-            f"ImportReport(new={self.new}, updated={self.updated}, unchanged={self.unchanged}, "
-            f"rejected={self.rejected})"
-        )
+    from replaydiff.replay.settings import Settings
 
 
 class Sample:
@@ -217,7 +142,15 @@ class Run:
 
     def divergences(self) -> list[Any]:
         """In step mode, return the first decision at which the lanes differ, for each trace where they do."""
-        return self._project.divergences(self)
+        from replaydiff.replay.engine.steps import step_divergences
+        from replaydiff.replay.model import Mode
+        from replaydiff.replay.store.connection import open_store
+
+        run = self.ended.report.run
+        if run.mode is not Mode.STEP:
+            return []
+        with open_store(self._project.store, read_only=True) as con:
+            return list(step_divergences(con, run))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
@@ -309,6 +242,19 @@ class Diff:
     def causes(self) -> tuple[Cause, ...]:
         """What the new version does otherwise, with counts: rejected causes first, then open ones."""
         return self.result.causes
+
+    def cause(self, name: str) -> Cause:
+        """Return the cause of this id, or of a unique beginning of it.
+
+        Raises:
+            UnknownNameError: the run has no such cause.
+        """
+        found = [cause for cause in self.causes if name and cause.id.startswith(name)]
+        if len(found) != 1:
+            raise UnknownNameError(
+                "cause", name, [cause.id for cause in self.causes], f"in run {self.run_id}"
+            )
+        return found[0]
 
     @property
     def items(self) -> tuple[ItemVerdict, ...]:
@@ -409,6 +355,33 @@ class Diff:
 
     def __repr__(self) -> str:
         return f"Diff({self.run_id!r}: {self.answer}, {self.reason})"
+
+
+def diff_of(
+    store: Path,
+    settings: Settings,
+    run: str | None,
+    *,
+    metrics: Sequence[str] = (),
+    gate: Sequence[str] = (),
+    lane: str | None = None,
+) -> Diff:
+    """Compute what changed in a run of a store; see `Project.diff`."""
+    from replaydiff.diff.compute import compute
+    from replaydiff.diff.gate import check_form
+    from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+
+    check_form(gate)
+    candidate = None if lane is None else Lane.parse(lane)
+    with open_store(store, read_only=True) as con:
+        run_id = chosen_run(con, run).id
+        return Diff(
+            compute(
+                con, run_id, settings, metrics=tuple(metrics), gate=tuple(gate) or None, candidate=candidate
+            )
+        )
 
 
 class TriageQueue:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.errors import InputError, ReplayError, SettingsError, UnknownNameError
+from replaydiff.replay.errors import InputError, ReplayError, SettingsError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.diff.result import Cause
     from replaydiff.replay.api.project import Project
-    from replaydiff.replay.api.results import Diff
+    from replaydiff.replay.api.results import Diff, TriageQueue
     from replaydiff.replay.model import Case, Decision, RunRecord
 
 
@@ -256,6 +256,18 @@ def dismiss(
     return [one.item.id for one in found]
 
 
+def triage(store: Path, settings: Settings, run: str | None, *, everything: bool, again: bool) -> TriageQueue:
+    """Return what a person should look at in a run (None: the latest); see `Project.triage`."""
+    from replaydiff.cases.triage.priority import triage_queue
+    from replaydiff.replay.api.results import TriageQueue
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import chosen_run
+
+    with open_store(store, read_only=True) as con:
+        run_id = chosen_run(con, run).id
+        return TriageQueue(triage_queue(con, run_id, settings, everything=everything, again=again))
+
+
 def decide_causes(
     project: Project, names: Sequence[str], decision: str, *, run: str | None, lane: str | None, promote: bool
 ) -> CauseReview:
@@ -267,7 +279,7 @@ def decide_causes(
         decision: `accepted`, `rejected` or `open`.
         run: default the latest run.
         lane: of several new versions the one to decide on.
-        promote: add the causes' example items to the golden set.
+        promote: add the causes' example items to the golden set; not for `open`.
 
     Raises:
         UnknownNameError: the run has no such cause.
@@ -277,7 +289,7 @@ def decide_causes(
     from replaydiff.diff.result import CauseState
 
     before = project.diff(run, lane=lane)
-    chosen = [_cause_of(before, name) for name in dict.fromkeys(names)]
+    chosen = [before.cause(name) for name in dict.fromkeys(names)]
     path = decisions_path(project.settings)
     write_decisions(
         path,
@@ -288,7 +300,12 @@ def decide_causes(
         at=utc_now(),
     )
     promoted, refused = [], []
-    items = dict.fromkeys(example.item for cause in chosen for example in cause.examples if promote)
+    items = dict.fromkeys(
+        example.item
+        for cause in chosen
+        for example in cause.examples
+        if promote and decision != CauseState.OPEN
+    )
     for item in items:
         try:
             # Of what is intended the new version's calls are expected, of a regression the recorded ones.
@@ -305,14 +322,6 @@ def decide_causes(
         not_promoted=tuple(refused),
         path=path,
     )
-
-
-def _cause_of(diff: Diff, name: str) -> Cause:
-    found = [cause for cause in diff.causes if cause.id.startswith(name)]
-    if len(found) != 1 or not name:
-        known = [cause.id for cause in diff.causes]
-        raise UnknownNameError("cause", name, known, f"in run {diff.run_id}")
-    return found[0]
 
 
 def _judge(settings: Settings) -> Judge:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
+from replaydiff.replay.api.stopping import check_until_known, continued_run, look_with
 from replaydiff.replay.errors import (
     ExitCode,
     InputError,
@@ -21,14 +22,13 @@ from replaydiff.replay.errors import (
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from replaydiff.diff.judge.grading import GradingReport
     from replaydiff.diff.judge.judge import Judge
+    from replaydiff.replay.api.sampling import SampleOptions
     from replaydiff.replay.engine.items import SampleSource, Source
     from replaydiff.replay.engine.progress import RunReport
     from replaydiff.replay.engine.run import Hooks
-    from replaydiff.replay.model import Lane, Look, Mode, RunRecord, Version
+    from replaydiff.replay.model import Lane, Mode, Version
     from replaydiff.replay.sampling import Draw
 
 
@@ -179,6 +179,38 @@ def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
     return SampleSource(chosen, draw.items, unsaved=replace(draw.sample, name=chosen))
 
 
+def items_to_compare(
+    store: Path,
+    settings: Settings,
+    options: RunOptions,
+    channel: Channel,
+    *,
+    sample: str | None,
+    golden: Path | None,
+    draw: SampleOptions,
+) -> Source:
+    """Return a sample by its name, a golden set, or else a sample that is drawn now.
+
+    Raises:
+        SettingsError: a sample is to be drawn beside one that is given.
+    """
+    from replaydiff.replay.api.sampling import LATEST, draw_sample
+
+    if sample is not None or golden is not None:
+        if given := next((name for name, value in draw.items() if value), None):
+            raise SettingsError(
+                f"--{given.replace('_', '-')} is for drawing a sample; leave it out beside "
+                f"--{'sample' if sample is not None else 'cases'}"
+            )
+        return items_of(store, options, channel, sample=sample, golden=golden)
+    chosen: SampleOptions = {"seed": options.get("seed"), **draw}
+    if chosen.get("month") is None:
+        chosen["month"] = LATEST
+    drawn = draw_sample(store, settings, chosen, channel)
+    unsaved = unsaved_sample(store, drawn, named=chosen.get("name") is not None)
+    return in_mode(store, mode_of(options), unsaved, channel)
+
+
 def judge_of(options: RunOptions, settings: Settings) -> Judge | None:
     """Return the judge of the settings, unless it is off; checked before anything is spent.
 
@@ -211,8 +243,8 @@ def start(
 
     continues, earlier = options.get("continues"), None
     if settings.run.until_known:
-        _check_until_known(settings, lanes)
-        earlier = None if continues is None else _continued(store, continues, lanes)
+        check_until_known(settings, lanes)
+        earlier = None if continues is None else continued_run(store, continues, lanes)
     elif continues is not None:
         raise SettingsError("--continue spends the error that a run left; add --until-known")
 
@@ -239,85 +271,6 @@ def start(
         )
 
     return begin
-
-
-def _check_until_known(settings: Settings, lanes: dict[Lane, Version]) -> None:
-    if not any(map(_is_replayed, lanes.values())):
-        raise SettingsError(
-            "--until-known ends a run early, and recordings need no run; leave it out (or set [run] "
-            "until_known = false)"
-        )
-    if settings.judge.model is not None and settings.judge.batch:
-        raise SettingsError(
-            "--until-known asks the judge at every look, and a batch takes up to a day; leave --until-known "
-            "or --batch out"
-        )
-
-
-def _continued(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRecord:
-    """Return the run that a new one continues.
-
-    Raises:
-        InputError: it was no such run, or compared other versions.
-    """
-    from replaydiff.diff.stopping import plan_of
-    from replaydiff.replay.engine.versions import changes
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import get_run
-
-    with open_store(store, read_only=True) as con:
-        run = get_run(con, run_id)
-    if plan_of(run) is None:
-        raise InputError(
-            f"run {run.id} was not begun with --until-known, so it left no error; leave --continue out"
-        )
-    compared, now = ({k: v for k, v in found.items() if k != Lane.OLD2} for found in (run.lanes, lanes))
-    if compared.keys() != now.keys() or any(changes(compared[lane], now[lane]) for lane in now):
-        raise InputError(
-            f"run {run.id} compared other versions; a new comparison has an error of its own: leave "
-            "--continue out"
-        )
-    return run
-
-
-def look_with(
-    settings: Settings, judge: Judge | None, channel: Channel, lane: Lane | None = None
-) -> Callable[[DuckDBPyConnection, RunRecord, int], Look]:
-    """Return what takes a look at a run that may stop early.
-
-    Args:
-        settings: of the answer.
-        judge: grades what was replayed before each look; None for none.
-        channel: gets a sentence on each look.
-        lane: the only lane that counts, as in a check; None for all.
-    """
-    from replaydiff.diff.compute import compute
-    from replaydiff.diff.judge.grading import grade_run
-    from replaydiff.diff.judge.questions import spent
-    from replaydiff.diff.stopping import FUTILITY, plan_of, why_to_stop
-    from replaydiff.replay.model import Look
-    from replaydiff.replay.store.trials import spent_usd
-
-    def look(con: DuckDBPyConnection, run: RunRecord, items: int) -> Look:
-        if judge is not None:
-            budget = run.budget_usd
-            if budget is not None:
-                budget = max(0.0, budget - (spent_usd(con, run.id, [*run.lanes]) or 0.0) - spent(con, run.id))
-            grade_run(con, run.id, judge, budget_usd=budget)
-        result = compute(con, run.id, settings, lane=lane, look=items)
-        planned = result.counts.total
-        stopped = why_to_stop(result, items, planned)
-        plan = plan_of(run)
-        of = f"look {len(run.looks) + 1}" + (f" of {len(plan.looks)}" if plan else "")
-        why = "; neither SHIP nor HOLD is likely with the rest" if stopped == FUTILITY else ""
-        channel.message(
-            f"{of}, {items} of {planned} items: {result.answer.value}{why}"
-            + ("" if stopped is None else f"; stopped, {planned - items} items are not replayed")
-        )
-        return Look(items=items, answer=result.answer.value, stopped=stopped)
-
-    return look
 
 
 def too_few_items(settings: Settings, source: Source, lanes: dict[Lane, Version]) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -12,24 +13,41 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.reviewing import CauseReview
 
 
+class _Decision(TypedDict):
+    """The options of both commands."""
+
+    causes: tuple[str, ...]
+    run_id: str | None
+    lane: str | None
+    promote: bool
+    undo: bool
+    as_json: bool
+
+
+def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the options of both commands."""
+
+    def declared(function: Callable[..., Any]) -> Callable[..., Any]:
+        options = (
+            click.argument("causes", nargs=-1, required=True, metavar="CAUSE..."),
+            click.option(
+                "--run", "run_id", metavar="RUN", help="The run that shows them; default the latest."
+            ),
+            candidate_option,
+            click.option("--promote", is_flag=True, help=promote_help),
+            click.option("--undo", is_flag=True, help="Take an earlier decision back."),
+            json_option,
+        )
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return declared
+
+
 @command("accept")
-@click.argument("causes", nargs=-1, required=True, metavar="CAUSE...")
-@click.option("--run", "run_id", metavar="RUN", help="The run that shows them; default the latest.")
-@candidate_option
-@click.option(
-    "--promote", is_flag=True, help="Add the example items as cases that expect what the new version does."
-)
-@click.option("--undo", is_flag=True, help="Take an earlier decision back.")
-@json_option
-def accept(
-    app: App,
-    causes: tuple[str, ...],
-    run_id: str | None,
-    lane: str | None,
-    promote: bool,
-    undo: bool,
-    as_json: bool,
-) -> None:
+@_decision_options("Add the example items as cases that expect what the new version does.")
+def accept(app: App, **decision: Unpack[_Decision]) -> None:
     """Accept causes as intended, and answer again.
 
     CAUSE is an id that `replay diff` shows, or a unique beginning of it. An accepted cause no longer
@@ -43,26 +61,12 @@ def accept(
       replay accept c3f9a21b0
       replay accept c3f9a21b0 --run 20261120-221305-ab12 --promote
     """
-    review = app.project.accept(*causes, run=run_id, lane=lane, promote=promote, undo=undo)
-    _show(review, as_json=as_json)
+    _decide(app.project.accept, decision)
 
 
 @command("reject")
-@click.argument("causes", nargs=-1, required=True, metavar="CAUSE...")
-@click.option("--run", "run_id", metavar="RUN", help="The run that shows them; default the latest.")
-@candidate_option
-@click.option("--promote", is_flag=True, help="Add the example items as cases that expect what was recorded.")
-@click.option("--undo", is_flag=True, help="Take an earlier decision back.")
-@json_option
-def reject(
-    app: App,
-    causes: tuple[str, ...],
-    run_id: str | None,
-    lane: str | None,
-    promote: bool,
-    undo: bool,
-    as_json: bool,
-) -> None:
+@_decision_options("Add the example items as cases that expect what was recorded.")
+def reject(app: App, **decision: Unpack[_Decision]) -> None:
     """Reject causes as regressions, and answer again.
 
     CAUSE is an id that `replay diff` shows, or a unique beginning of it. A rejected cause is a
@@ -76,8 +80,18 @@ def reject(
       replay reject c3f9a21b0
       replay reject c3f9a21b0 --run 20261120-221305-ab12 --promote
     """
-    review = app.project.reject(*causes, run=run_id, lane=lane, promote=promote, undo=undo)
-    _show(review, as_json=as_json)
+    _decide(app.project.reject, decision)
+
+
+def _decide(decide: Callable[..., CauseReview], decision: _Decision) -> None:
+    review = decide(
+        *decision["causes"],
+        run=decision["run_id"],
+        lane=decision["lane"],
+        promote=decision["promote"],
+        undo=decision["undo"],
+    )
+    _show(review, as_json=decision["as_json"])
 
 
 def _show(review: CauseReview, *, as_json: bool) -> None:

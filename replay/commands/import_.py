@@ -26,8 +26,7 @@ from replaydiff.replay.errors import ExitCode, InputError
 from replaydiff.replay.terminal.text import one_line
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.importing import Display, LiveOptions
-    from replaydiff.replay.api.results import ImportReport
+    from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
 
 _SECONDS_BETWEEN_LINES = 5
 

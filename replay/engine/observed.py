@@ -19,7 +19,18 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.engine.items import Source, input_messages
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Lane, Rule, ServedCall, Status, Trace, Trial, Turn, Version
+from replaydiff.replay.model import (
+    JsonObject,
+    Lane,
+    Rule,
+    ServedCall,
+    Status,
+    Trace,
+    Trial,
+    Turn,
+    Version,
+    VersionKind,
+)
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.model_calls import count_model_calls, latest_recorded
 from replaydiff.replay.store.runs import get_run
@@ -66,6 +77,36 @@ class Pairing:
     def most(self) -> int:
         """The most trials that an item has."""
         return max(map(len, self.traces.values()))
+
+    def counted(self, source: Source) -> JsonObject:
+        """Return how many traces and items are paired and are not, as it is stored with the run."""
+        return {
+            "traces": self.matched,
+            "unpaired": self.unpaired,
+            "items_without_trace": len(source.ids()) - len(self.traces),
+        }
+
+
+def pair_lanes(
+    store: Path, source: Source, lanes: Mapping[Lane, Version], pair_by: str | None
+) -> tuple[Source, dict[Lane, Pairing]]:
+    """Return the items, one for each value that pairs them, and the traces of the observed lanes.
+
+    Opening the store to read also finds out early if it is in use.
+
+    Raises:
+        InputError: `pair_by` is given, and no version is observed.
+    """
+    recorded = {lane: version for lane, version in lanes.items() if version.kind is VersionKind.OBSERVED}
+    if not recorded:
+        if pair_by is not None:
+            raise InputError("--pair-by pairs recorded traces with items, and no version here is observed")
+        if not store.exists():
+            return source, {}
+    with open_store(store, read_only=True) as con:
+        if pair_by is not None and any(version.condition is not None for version in recorded.values()):
+            source = source.merged(con, pair_by)
+        return source, {lane: pair(con, version, source, pair_by) for lane, version in recorded.items()}
 
 
 def pair(con: DuckDBPyConnection, version: Version, source: Source, pair_by: str | None) -> Pairing:

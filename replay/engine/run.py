@@ -130,7 +130,7 @@ def execute(
         Interrupted: by a signal. What had finished is kept, and `resume` goes on.
     """
     drawn = len(source.ids())
-    source, pairings = _pair(store, source, lanes, pair_by)
+    source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
     rules = with_results(rules_of(settings), store)
     if settings.run.replay_model is not None:
         rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
@@ -151,7 +151,7 @@ def execute(
             "retries": settings.run.retries,
             "pair_by": pair_by,
             "merged": drawn - len(source.ids()),
-            "observed": {str(lane): _counted(source, pairing) for lane, pairing in pairings.items()},
+            "observed": {str(lane): pairing.counted(source) for lane, pairing in pairings.items()},
             "replaydiff": VERSION,
             **({} if looks is None else {UNTIL_KNOWN: looks(len(source.ids()))}),
             **({} if source.golden_path is None else {"cases": _held_against(settings)}),
@@ -438,35 +438,6 @@ class _Execution:
         lanes = [lane for lane in runner.lanes if self.run.lanes[lane].tools] if writing else []
         found = {lane: unasked_tools(con, self.run.id, lane, writing) for lane in lanes}
         return {lane: counts for lane, counts in found.items() if counts}
-
-
-def _pair(
-    store: Path, source: Source, lanes: Mapping[Lane, Version], pair_by: str | None
-) -> tuple[Source, dict[Lane, Pairing]]:
-    """The items, one for each value that pairs them, and the traces of the observed lanes.
-
-    Opens the store to read, which also says early if it is in use.
-    """
-    recorded = {lane: version for lane, version in lanes.items() if version.kind is VersionKind.OBSERVED}
-    if not recorded:
-        if pair_by is not None:
-            raise InputError("--pair-by pairs recorded traces with items, and no version here is observed")
-        if not store.exists():
-            return source, {}
-    with open_store(store, read_only=True) as con:
-        if pair_by is not None and any(version.condition is not None for version in recorded.values()):
-            source = source.merged(con, pair_by)
-        return source, {
-            lane: observed.pair(con, version, source, pair_by) for lane, version in recorded.items()
-        }
-
-
-def _counted(source: Source, pairing: Pairing) -> JsonObject:
-    return {
-        "traces": pairing.matched,
-        "unpaired": pairing.unpaired,
-        "items_without_trace": len(source.ids()) - len(pairing.traces),
-    }
 
 
 def _items(

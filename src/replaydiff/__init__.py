@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from replaydiff.replay.agents.base import Outcome as Outcome
     from replaydiff.replay.agents.base import Rules as Rules
     from replaydiff.replay.api.forking import ForkResult as ForkResult
+    from replaydiff.replay.api.importing import ImportReport as ImportReport
     from replaydiff.replay.api.options import RunOptions as RunOptions
     from replaydiff.replay.api.project import Project as Project
     from replaydiff.replay.api.project import open as open  # noqa: A004
     from replaydiff.replay.api.results import Check as Check
     from replaydiff.replay.api.results import Diff as Diff
-    from replaydiff.replay.api.results import ImportReport as ImportReport
     from replaydiff.replay.api.results import Run as Run
     from replaydiff.replay.api.results import Sample as Sample
     from replaydiff.replay.bisect.result import BisectResult as BisectResult
@@ -70,7 +70,7 @@ _EXPORTS = {
     "Lane": "replaydiff.replay.model",
     "Check": "replaydiff.replay.api.results",
     "Diff": "replaydiff.replay.api.results",
-    "ImportReport": "replaydiff.replay.api.results",
+    "ImportReport": "replaydiff.replay.api.importing",
     "Project": "replaydiff.replay.api.project",
     "Run": "replaydiff.replay.api.results",
     "RunOptions": "replaydiff.replay.api.options",
