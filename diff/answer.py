@@ -16,7 +16,7 @@ itself, is at most `max_changed` at the interval's upper end, else CAN'T TELL.
 
 The interval covers the worst that trials without a score could have been (`diff.comparison`). Where nothing
 was tried twice the noise of an item is unknown, so no item counts as regressed and the interval decides. With
-a single lane (`replay check`) the share of items that meet their expectation is held against `threshold`,
+a single lane (`replay check`) the share of items that meet their expectation is compared with `threshold`,
 that of the items with a tag against the tag's own; items in quarantine do not count (`diff.expectations`).
 """
 

@@ -359,7 +359,7 @@ class CaseGroup:
     failed: int
     undecided: int
     not_graded: int
-    """Nothing could be held against them in this run."""
+    """Nothing could be compared with them in this run."""
     threshold: float | None = None
     """The share that must pass; None where nobody set one for this group."""
 

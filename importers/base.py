@@ -143,7 +143,7 @@ class Query:
 
 
 ShowStatus = Callable[[str], None]
-"""Told now and then, in a few words, how far a live import has come."""
+"""Called now and then with the progress of a live import in a few words."""
 
 
 class LiveImporter(Importer, Protocol):

@@ -59,7 +59,7 @@ ONE_PROCESS_BYTES = 8_000_000
 _PROGRESS_EVERY = 250
 
 Progress = Callable[[int, int], None]
-"""Told now and then how many traces and rejects there were so far (the files know their own positions)."""
+"""Called now and then with the traces and rejects so far (the files know their own positions)."""
 
 
 @dataclass(slots=True)

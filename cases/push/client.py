@@ -1,8 +1,8 @@
 """Talking to Langfuse through its SDK's plain API client: no tracing, no threads, and an end to all waiting.
 
 The client waits out rate limits (`Retry-After`) and passing faults a few times, each for a minute at most.
-What happens then is sorted by what the caller does about it: a record was refused (go on with the next), the
-server has no such route (do without it), or nothing more will come through (stop).
+Failures are classified by what the caller does about them: a record was refused (continue with the
+next), the server has no such route (do without it), or nothing more can be sent (stop).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What Langfuse's users changed in a dataset, as proposals for the golden set.
 
-An item carries the hash of what was pushed (`metadata.sent`), so an edit there is told from an edit here: an
+An item carries the hash of what was pushed (`metadata.sent`), which distinguishes edits there and here: an
 item that still has that hash was not touched, however the case has changed since. Where both changed, the
 proposal is a conflict, which is shown and never applied.
 

@@ -130,7 +130,7 @@ def _reviewer(reviewer: str | None, source: ItemOrigin) -> str | None:
 
 
 def item_of_run(dataset: str, item: Item, source: ItemOrigin) -> DatasetItem:
-    """The dataset item of what a run replayed: held against its case, else against its recording."""
+    """The dataset item of what a run replayed: compared with its case, else with its recording."""
     if item.expectation is not None:
         expected = _expected(item.expectation)
     else:

@@ -143,8 +143,8 @@ class ArgumentRules:
 def equal(wanted: Json, made: Json) -> bool:
     """Whether two values are the same as JSON, JSON inside strings decoded.
 
-    Most are told apart, or found equal, by looking at them side by side; only where a string may hold JSON,
-    or a number is none, both are written out.
+    A direct comparison decides most; only where a string may contain JSON, or a number is none, both are
+    serialised.
     """
     try:
         found = _equal_values(wanted, made)

@@ -1,9 +1,9 @@
 """Whether the world is as it should be after the trial, whichever way the agent took there.
 
 `[grading] end_state` names a function of the user: it gets the tool calls of a trial, in their order, with
-what the tools answered, and gives the state that they leave behind (any JSON value). A case is held against
-its `expected_state`; of an object only the expected keys count, at every depth. A sampled trace is held
-against the state that its recorded calls left, and that must be equal.
+what the tools answered, and gives the state that they leave behind (any JSON value). A case is compared with
+its `expected_state`; of an object only the expected keys count, at every depth. A sampled trace is
+compared with the state that its recorded calls left, and that must be equal.
 
     def end_state(calls):
         return {"cancelled": sorted(call.args["order_id"] for call in calls if call.name == "cancel_order")}

@@ -1,15 +1,15 @@
 """Whether a trial made the right tool calls.
 
-A case that expects calls is held against them, by the case's own rules (`match`). A sampled trace has no
-expectation and is held against what production did: its recorded calls, by the rules of `[match]`. Arguments
+A case that expects calls is compared with them, by the case's own rules (`match`). A sampled trace has no
+expectation and is compared with what production did: its recorded calls, by the rules of `[match]`. Arguments
 named in `ignore_args` of `[agent]` or `[tools.NAME]` never count. `match` of `[tools.NAME]` says how a tool's
 arguments are compared where neither the case nor `[match]` does.
 
 A trial that diverged was stopped at a call the tape could not answer. It is graded on its calls up to and
 with that one: where no continuation could match any more it failed; otherwise the grade abstains.
 
-What matching means stands in `diff.graders.matching`. The score is 1 or 0; `detail["partial"]` holds the
-partial credit.
+`diff.graders.matching` describes what matching means. The score is 1 or 0; `detail["partial"]` is the partial
+credit.
 """
 
 from __future__ import annotations

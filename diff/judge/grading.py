@@ -281,7 +281,7 @@ def _pass_mark(item: Item) -> float:
     expected = item.expectation
     if expected is None or expected.tolerance != "semantic_similar":
         return PASS / POINTS[-1]
-    # A case with traits is held against those.
+    # A case with traits is compared with those.
     return PASS / POINTS[-1] if expected.response_traits else SIMILAR
 
 

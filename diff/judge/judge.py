@@ -38,7 +38,7 @@ class Judge:
     batches: Callable[[], AbstractAsyncContextManager[Batches]] | None = None
     """How its provider takes many questions at once; None where it does not."""
     batch: bool = False
-    """Whether it is asked so."""
+    """Whether its questions are sent that way."""
     pairwise: bool = False
     """Whether it also compares old and new trials, pair by pair."""
     notes: tuple[str, ...] = ()

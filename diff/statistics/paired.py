@@ -15,7 +15,7 @@ _FEWEST_RESAMPLES = 2_000
 _DRAWS = 600_000
 """Random numbers one interval may cost: above it there are fewer resamples, each over more items."""
 _MOST_GROUPS = 300
-"""Different clusters that are told apart in an interval; see `_alike`."""
+"""Different clusters that are distinguished in an interval; see `_alike`."""
 _ENDS = 30
 _UNIT = 2520
 """Lowest common multiple of 1..10: means of up to ten 0/1 trials differ by whole multiples of 1/2520."""

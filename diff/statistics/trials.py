@@ -161,7 +161,7 @@ def stratified(strata: Sequence[Stratum]) -> float:
     as far from its expectation as the one seen (Agresti 2013, "Categorical Data Analysis", §7.3.5). With one
     trial a version it is McNemar's exact test. Items are fixed and only their trials vary, so an item that
     always says yes adds nothing, however many trials it has. The convolution of the items' distributions is
-    computed with a Fourier transform; chances below 1e-12 are not told apart.
+    computed with a Fourier transform; chances below 1e-12 are not distinguished.
     """
     margins = _margins(strata)
     if not margins:

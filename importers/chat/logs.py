@@ -124,7 +124,7 @@ _SESSIONS = ("session_id", "conversation_id", "thread_id", "conversation")
 _USERS = ("user_id", "user", "safety_identifier")
 _LABELS = frozenset({"name", "environment", "release", "model", *_SESSIONS, *_USERS})
 _ANSWER_KEYS = {"choices", "output", "object", "role", "content", "error", "body"}
-"""Keys by which an answer that was logged as JSON text is told from an answer that is JSON."""
+"""Keys by which an answer that was logged as JSON text is distinguished from an answer that is JSON."""
 
 _READ = frozenset(
     {

@@ -2,7 +2,7 @@
 
 A line is `{timestamp, type, payload}`; `response_item` lines hold the items of the Responses API, which make
 the conversation. Events repeat them, but for token counts. A session has many turns of its user, and each
-turn is a trace: `SESSION:NUMBER`. What was said in earlier turns stands before it in its messages, without
+turn is a trace: `SESSION:NUMBER`. What was written in earlier turns stands before it in its messages, without
 their tools. The release is the version of Codex. What Codex itself puts into the user's mouth (the
 environment, instructions) is no turn.
 """

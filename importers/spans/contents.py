@@ -1,7 +1,7 @@
 """What went into a span and what came out, in whichever of the many places it was recorded.
 
 Structured places come before generic ones: messages are better understood than a serialised request. A place
-counts if there is something in it; the message recogniser reads what is given back.
+counts if there is something in it; the message recogniser reads what is returned.
 
 | written by | input, output |
 |---|---|

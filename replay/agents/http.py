@@ -3,7 +3,7 @@
 How it may answer: JSON; `text/plain`, the response itself; or a stream, `text/event-stream` or
 `application/x-ndjson`, whose events are `{"delta": "text"}` and at the end what JSON would be.
 
-How its failures are told apart: 429, 502, 503, 504 and 529, and an address that cannot be reached, are not
+How its failures are distinguished: 429, 502, 503, 504 and 529, and an address that cannot be reached, are not
 the agent's doing; any other error status is. A connection that ends before its answer is a crash where
 nothing listens there any more, else the infrastructure's doing.
 """

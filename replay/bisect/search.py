@@ -48,7 +48,7 @@ class SearchResult:
     commit: int | None
     """Place in `History.commits`; None where none was found."""
     confidence: float
-    """Probability of the commit, or of the most likely group of commits that cannot be told apart."""
+    """Probability of the commit, or of the most likely group of commits that cannot be distinguished."""
     reason: str
     group: tuple[int, ...] = ()
     """Where `commit` is None: the commits of which one made the change."""

@@ -1,6 +1,6 @@
 """A run from its first trial to its last, in one process or in several.
 
-`execute` begins a run, `resume` goes on with one that was interrupted, killed or stopped by its budget. Both
+`execute` begins a run, `resume` continues one that was interrupted, killed or stopped by its budget. Both
 find out whether anything can run at all before they store anything: versions resolve, traces pair, agents
 start. Then trials are handed out block by block to as many tasks as may be in flight, and each one is in the
 journal before the next is begun in its place.
@@ -92,7 +92,7 @@ class Hooks:
     announce: Callable[[str], None] = lambda _: None
     """Gets sentences a person should read at once."""
     progress: Callable[[RunProgress], None] = lambda _: None
-    """Told after every trial."""
+    """Called after every trial."""
     judged: bool = False
     """A judge will grade the trials, which is part of what the run will cost."""
     look: Callable[[DuckDBPyConnection, RunRecord, int], Look] | None = None

@@ -5,7 +5,7 @@ from the trace's `llm` steps where they hold what the model was given; else from
 turn of the assistant is a decision and everything before it was given.
 
 An item `TRACE#3` is the third decision of a trace: its messages are frozen, what was recorded is what it is
-held against, and a version is asked for the next action alone. So it cannot leave the tape, and it needs no
+compared with, and a version is asked for the next action alone. So it cannot leave the tape, and it needs no
 agent code. The decisions of a trace are no independent observations: they are one cluster (`session_id`).
 """
 

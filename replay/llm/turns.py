@@ -1,8 +1,8 @@
 """A conversation as the Messages API takes it.
 
 What was recorded is rarely a conversation that the API would take as it is: results without ids, calls that
-nobody answered, two turns of one role in a row, an agent that spoke first. It is mended without changing what
-was said: calls get ids of their own, each result stands right after its call, and a call without a result
+nobody answered, two turns of one role in a row, an agent that spoke first. It is mended without changing the
+content: calls get ids of their own, each result stands right after its call, and a call without a result
 gets one that says so.
 """
 

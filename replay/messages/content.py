@@ -1,6 +1,6 @@
 """Read one message of any provider: text, requested tool calls, tool results.
 
-A content is a string or a list of parts. Parts are told apart by what they carry, not by who sent them: the
+A content is a string or a list of parts. What a part carries decides its kind, not who sent it: the
 same field of one Langfuse project holds OpenAI, Anthropic, Gemini, Vercel and OTel parts side by side.
 """
 

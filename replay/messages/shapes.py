@@ -2,9 +2,9 @@
 
 Whatever field it is found in, a conversation is one of a dozen shapes: OpenAI chat and Responses,
 Anthropic, LangChain (flat and serialised), LangGraph states and Commands, OTel GenAI, Gemini and ADK,
-Vercel AI, Bedrock, OpenInference, and plain transcripts (`Human: … AI: …`). They are told apart by what they
-carry. One record may mix them; a message that cannot be understood is left out, and a value with no message
-in it at all is not a conversation.
+Vercel AI, Bedrock, OpenInference, and plain transcripts (`Human: … AI: …`). What a message
+carries decides its shape. One record may mix them; a message that cannot be understood is left out, and a
+value with no message in it at all is not a conversation.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
     else:
         content = read_content(raw)
         if content.results and role == "assistant":
-            # Tools that ran at the provider: what was said before and after stays before and after.
+            # Tools that ran at the provider: what was written before and after stays before and after.
             yield from _from_parts(raw if isinstance(raw, list) else [raw])
             return
         yield from content.results

@@ -154,7 +154,7 @@ class Expectation:
     tools: tuple[str, ...] | None = None
     """Names of tools that must be called, order irrelevant, other calls allowed."""
     response_traits: tuple[str, ...] = ()
-    """Phrases a judge holds the response against."""
+    """Phrases a judge compares the response with."""
     answer: str | None = None
     tolerance: str | None = None
     """`exact_match`, `numeric_close` or `semantic_similar`; how `answer` is compared."""

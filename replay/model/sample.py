@@ -64,7 +64,7 @@ class Item:
     recorded_response: str | None = None
     """What production answered; None for a case without it."""
     expectation: Expectation | None = None
-    """What the case expects; None for a sampled trace, which is held against its recording."""
+    """What the case expects; None for a sampled trace, which is compared with its recording."""
     trace_id: str | None = None
     case_id: str | None = None
     quarantine: Quarantine | None = None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 OnRows = Callable[[int, int], None]
-"""Told how many rows are done, and how many there are."""
+"""Called with the number of rows that are done, and how many there are."""
 
 _IDS = 10_000
 _TRACES = 500

@@ -58,7 +58,7 @@ class Reject:
     id: str = ""
     """The record's own id, where file and line do not say which one it is."""
     record: str | None = None
-    """The whole record as JSON text, or the line as it stands; None where it is longer than
+    """The whole record as JSON text, or the line as it is; None where it is longer than
     `KEPT_CHARACTERS` or cannot be kept."""
     alone: bool = False
     """The record is a trace by itself, so it can be tried again without the rest of its file. Tried alone, a

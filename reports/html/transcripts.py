@@ -1,6 +1,6 @@
 """What the page's script needs to draw one item's transcripts: plain JSON values, texts cut to a limit.
 
-The page holds this for every item, so keys are short and nothing is said twice: a result that is the
+The page holds this for every item, so keys are short and nothing is repeated: a result that is the
 reference's own is left out. Markup is made nowhere here; the script sets texts, never HTML.
 
     id, input, talk       the item; `talk` are the turns before the input, where there were any

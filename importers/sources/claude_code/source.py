@@ -55,7 +55,7 @@ def notes(turn: SessionTurn) -> Iterator[Note]:
 def trace(
     source: str, session: str, number: int, before: Sequence[Message], turn: SessionTurn, file: InputFile
 ) -> Trace:
-    """The trace of a session's turn of this number; `before` is what was said in earlier turns."""
+    """The trace of a session's turn of this number; `before` is what was written in earlier turns."""
     started_at = fields.time(turn.first, "timestamp")
     if started_at is None:
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
@@ -296,7 +296,7 @@ def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile
         made = list(_made(group, number, before, turn, file))
         answers.update(dict.fromkeys(ids, group.key) if holder is None else {})
         yield from made if holder is None else [Skipped(COPIES)]
-        # What was said, without the tools between: a session would be stored once for each of its turns.
+        # What was written, without the tools between: a session would be stored once for each of its turns.
         for one in made:
             if isinstance(one, Trace):
                 exchange = (_message("user", one.input), _message("assistant", one.final_response))
