@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from replaydiff.replay import settings as settings_module
-from replaydiff.replay.model.json import json_text
-from replaydiff.replay.settings import Settings
-
 if TYPE_CHECKING:
     from replaydiff.replay.api.project import Project
+    from replaydiff.replay.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,7 +32,9 @@ class App:
     @cached_property
     def settings(self) -> Settings:
         """replay.toml, the environment and `--wait`; read at first use, so `--help` never fails on them."""
-        found = settings_module.load()
+        from replaydiff.replay.settings import load
+
+        found = load()
         if self.wait is None:
             return found
         return replace(found, store=replace(found.store, wait=self.wait))
@@ -149,6 +148,7 @@ width_option = click.option(
 
 def print_json(document: Any) -> None:
     """Write one JSON document to stdout, and nothing else."""
+    from replaydiff.replay.model.json import json_text
     from replaydiff.replay.terminal.text import shown_json
 
     sys.stdout.write(f"{shown_json(json_text(document))}\n")

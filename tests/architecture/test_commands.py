@@ -46,7 +46,8 @@ def test_help_imports_no_heavy_library() -> None:
         "from replaydiff.replay.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio'}\n"
+        "heavy = {'duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio',\n"
+        "    'replaydiff.replay.model', 'replaydiff.replay.settings'}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
