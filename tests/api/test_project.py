@@ -90,14 +90,13 @@ def test_every_blocking_method_has_an_asynchronous_twin() -> None:
         "golden_set",
         "store_file",
     }
-    helpers = {"divergences"}
     methods = {
         name
         for name, value in vars(Project).items()
         if inspect.isfunction(value) and not name.startswith("_") and not inspect.iscoroutinefunction(value)
     }
     without = {name for name in methods if not inspect.iscoroutinefunction(vars(Project).get(f"a{name}"))}
-    assert without == interactive | helpers
+    assert without == interactive
 
 
 def test_an_error_is_one_sentence_with_its_exit_code(folder: Path) -> None:
