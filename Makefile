@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick hostile lint types docs lock bench frameworks interpreters clean
+.PHONY: help setup demo test quick full hostile lint types docs lock bench frameworks interpreters clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,8 +33,11 @@ QUICK := tests/messages tests/tape tests/model tests/test_align.py tests/engine/
 quick: setup ## Run the tests of the pure rooms, in seconds
 	$(BIN)/pytest -m "not oracle" --hypothesis-profile=quick $(QUICK)
 
+full: setup ## Run the tests with every row of their matrices and many examples (nightly)
+	REPLAYDIFF_TEST_FULL=1 $(BIN)/pytest -n auto
+
 hostile: setup ## Install beside users' packages of our names, and print what worked
-	REPLAYDIFF_HOSTILE_TABLE=.hostile.md $(BIN)/pytest tests/packaging/test_hostile.py && cat .hostile.md; rm -f .hostile.md
+	REPLAYDIFF_TEST_FULL=1 REPLAYDIFF_HOSTILE_TABLE=.hostile.md $(BIN)/pytest tests/packaging/test_hostile.py && cat .hostile.md; rm -f .hostile.md
 
 lint: setup ## Check style and the arrows between packages
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ os.environ["REPLAY_RUN_AA"] = "false"
 
 from tests.demo import run as demo
 from tests.stand_ins import processes, watchdog
+from tests.stand_ins.full import FULL
 
 TOGETHER = {
     "tests/demo/": "demo",
@@ -35,10 +36,11 @@ TOGETHER = {
 # How long an example takes says how busy the machine is, not whether the code is right. Other seeds come with
 # every run, so fewer examples each still see many in a week.
 settings.register_profile(
-    "replaydiff", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "replaydiff", deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("quick", settings.get_profile("replaydiff"), max_examples=15)
-settings.load_profile("replaydiff")
+settings.register_profile("full", settings.get_profile("replaydiff"), max_examples=200)
+settings.load_profile("full" if FULL else "replaydiff")
 
 PACKAGES = ("replay", "importers", "diff", "cases", "reports")
 
@@ -69,6 +71,16 @@ def pytest_collection() -> Generator[None, None, None]:
     gc.freeze()
     # Nor through the few thousand objects of a test at every turn, which is a twentieth of all computing time.
     gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `make full` runs."""
+    if FULL:
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 def pytest_unconfigure() -> None:

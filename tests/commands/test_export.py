@@ -44,6 +44,7 @@ from replaydiff.replay.store.trace_codec import trace_record
 from replaydiff.replay.store.traces import get_trace, iter_traces, write_traces
 from replaydiff.replay.store.trials import write_trials
 from tests.commands.conftest import Replay
+from tests.stand_ins.full import examples
 from tests.stand_ins.schemas import validator
 from tests.store.build import WHEN, calls, items, rich_trace, run, trace
 
@@ -210,7 +211,7 @@ _made_calls = st.lists(
 ).map(lambda made: tuple(replace(call, index=n) for n, call in enumerate(made)))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.builds(
         Trace,

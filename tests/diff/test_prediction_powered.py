@@ -18,6 +18,7 @@ from replaydiff.diff.statistics.prediction_powered import (
     corrected_change,
     tuning_factor,
 )
+from tests.stand_ins.full import examples
 
 CHANGES = st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0])
 PAIRS = st.lists(st.tuples(CHANGES, CHANGES), min_size=3, max_size=30)
@@ -36,7 +37,7 @@ def _corrected(
 
 
 @given(PAIRS, st.lists(CHANGES, min_size=3, max_size=60), st.sampled_from([0.0, 0.3, 1.0]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12, 25), deadline=None)
 def test_the_estimate_is_that_of_ppi_python(
     pairs: list[tuple[float, float]], others: list[float], tuning: float
 ) -> None:
@@ -47,7 +48,7 @@ def test_the_estimate_is_that_of_ppi_python(
 
 
 @given(PAIRS, st.lists(CHANGES, min_size=3, max_size=60))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(12, 25), deadline=None)
 def test_the_tuning_factor_is_the_published_one(
     pairs: list[tuple[float, float]], others: list[float]
 ) -> None:

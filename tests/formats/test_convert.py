@@ -16,6 +16,7 @@ from replaydiff.cases.formats.bridge import FORMATS, load
 from replaydiff.cases.formats.convert import NAMES, OWN, read, write
 from replaydiff.replay.golden import case_of, case_to_json, read_golden
 from tests.commands.conftest import Replay
+from tests.stand_ins.full import examples
 
 CASES: list[dict[str, Any]] = [
     {
@@ -101,7 +102,7 @@ _cases = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20, 60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_cases, st.sampled_from(sorted(FORMATS)))
 def test_any_case_survives_any_format(case: dict[str, Any], name: str) -> None:
     ours = case_of(case)

@@ -15,6 +15,7 @@ from replaydiff.cases.golden import add_cases, take_back
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.golden import case_of, csv_form, read_golden, yaml_form
 from replaydiff.replay.golden.splicing import pieces_of, with_case, without
+from tests.stand_ins.full import examples
 
 YAML = """\
 # The golden set of the shop.
@@ -52,7 +53,7 @@ _records = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 100), deadline=None)
 @given(_value)
 def test_yaml_reads_back_here_and_by_the_older_rules(value: Any) -> None:
     written = yaml_form.dump([value])
@@ -60,7 +61,7 @@ def test_yaml_reads_back_here_and_by_the_older_rules(value: Any) -> None:
     assert json.dumps(yaml.safe_load(written)) == json.dumps([value])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 100), deadline=None)
 @given(
     _records, st.sampled_from(["g.jsonl", "g.json", "g.yaml"]), st.sampled_from(["", "[]\n", "[\r\n]\r\n"])
 )
@@ -75,7 +76,7 @@ def test_cases_go_in_sorted_and_out_again(records: list[dict[str, Any]], name: s
         assert left == [found.record for at, found in enumerate(pieces) if at != place]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 100), deadline=None)
 @given(_records)
 def test_a_table_reads_back(records: list[dict[str, Any]]) -> None:
     said = [

@@ -104,29 +104,31 @@ def test_order_of_the_file_is_kept(source: str, tmp_path: Path) -> None:
     assert [trace.trace_id for trace in traces(source, file)] == ["t5", "t3", "t9", "t1"]
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ("this is not JSON", "not JSON"),
-        ('{"cut": "her', "not JSON"),
-        ("17", "must be an object"),
-        ("{}", ""),
-        ('{"trace_id": [], "started_at": {}, "messages": 5, "id": {}}', ""),
-        ("[" * 5000, "nested too deeply"),
-    ],
+BAD = (
+    ("this is not JSON", "not JSON"),
+    ('{"cut": "her', "not JSON"),
+    ("17", "must be an object"),
+    ("{}", ""),
+    ('{"trace_id": [], "started_at": {}, "messages": 5, "id": {}}', ""),
+    ("[" * 5000, "nested too deeply"),
 )
-def test_a_bad_record_is_a_reject_and_the_rest_comes_in(
-    source: str, bad: str, reason: str, tmp_path: Path
-) -> None:
-    file = _write(tmp_path / "f.jsonl", good_record(source, 1), bad, good_record(source, 2))
+"""A line, and what the reason of its reject says."""
+
+
+def test_a_bad_record_is_a_reject_and_the_rest_comes_in(source: str, tmp_path: Path) -> None:
+    lines: list[Any] = [good_record(source, 0)]
+    for number, (bad, _) in enumerate(BAD, start=1):
+        lines += [bad, good_record(source, number)]
+    file = _write(tmp_path / "f.jsonl", *lines)
     report = _import(tmp_path / "s.duckdb", source, file)
-    assert (report.new, report.rejected) == (2, 1)
+    assert (report.new, report.rejected) == (len(BAD) + 1, len(BAD))
     with open_store(tmp_path / "s.duckdb", read_only=True) as con:
-        (stored,) = list_rejects(con)
-    assert (stored.source, stored.file, stored.line) == (source, str(file), 2)
-    assert reason in stored.reason
-    assert bad.replace(" ", "").startswith(stored.excerpt.replace(" ", ""))
-    assert len(stored.excerpt) <= 200
+        rejects = sorted(list_rejects(con), key=lambda reject: reject.line or 0)
+    for number, ((bad, reason), stored) in enumerate(zip(BAD, rejects, strict=True)):
+        assert (stored.source, stored.file, stored.line) == (source, str(file), 2 * number + 2)
+        assert reason in stored.reason
+        assert bad.replace(" ", "").startswith(stored.excerpt.replace(" ", ""))
+        assert len(stored.excerpt) <= 200
 
 
 def test_a_mended_file_leaves_no_rejects_behind(source: str, tmp_path: Path) -> None:
@@ -183,26 +185,31 @@ def test_one_huge_record(source: str, tmp_path: Path) -> None:
 HOSTILE = ["__proto__", "'; DROP TABLE traces; --", "a\x00b", "\ud83d", "\u202eevil", "", "🦆" * 50]
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_in_keys_and_values_is_stored(source: str, text: str, tmp_path: Path) -> None:
-    record = good_record(source, 1)
-    _put(record, "metadata", {text: text, "nested": {text: [text]}})
-    record[text + "!"] = text
-    _put(record, "input", text + "?")
-    report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", record))
-    assert (report.new, report.rejected) == (1, 0)
+def test_hostile_text_in_keys_and_values_is_stored(source: str, tmp_path: Path) -> None:
+    records = [good_record(source, number) for number in range(len(HOSTILE))]
+    for record, text in zip(records, HOSTILE, strict=True):
+        _put(record, "metadata", {text: text, "nested": {text: [text]}})
+        record[text + "!"] = text
+        _put(record, "input", text + "?")
+    report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", *records))
+    assert (report.new, report.rejected) == (len(HOSTILE), 0)
     with open_store(tmp_path / "s.duckdb", read_only=True) as con:
-        trace = next(iter_traces(con, ["t1"]))
-    assert trace.input == (text + "?").replace("\x00", "\ufffd").replace("\ud83d", "\ufffd")
-    assert "nested" in trace.metadata
+        stored = {trace.trace_id: trace for trace in iter_traces(con, [f"t{n}" for n in range(len(HOSTILE))])}
+    for number, text in enumerate(HOSTILE):
+        trace = stored[f"t{number}"]
+        assert trace.input == (text + "?").replace("\x00", "\ufffd").replace("\ud83d", "\ufffd")
+        assert "nested" in trace.metadata
 
 
-@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1970-01-01"])
-def test_times_at_the_ends_of_the_calendar_are_kept(source: str, time: str, tmp_path: Path) -> None:
-    record = good_record(source, 1)
-    _put(record, "time", time)
-    report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", record))
-    assert (report.new, report.rejected) == (1, 0)
+TIMES = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "1970-01-01")
+
+
+def test_times_at_the_ends_of_the_calendar_are_kept(source: str, tmp_path: Path) -> None:
+    records = [good_record(source, number) for number in range(len(TIMES))]
+    for record, time in zip(records, TIMES, strict=True):
+        _put(record, "time", time)
+    report = _import(tmp_path / "s.duckdb", source, _write(tmp_path / "f.jsonl", *records))
+    assert (report.new, report.rejected) == (len(TIMES), 0)
 
 
 def test_auto_knows_its_own_samples(source: str) -> None:

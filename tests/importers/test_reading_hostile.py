@@ -20,6 +20,7 @@ from replaydiff.importers.base import InputFile
 from replaydiff.importers.collect import collected
 from replaydiff.importers.reading import RECORD_BYTES, Broken, Record, records
 from replaydiff.replay.errors import InputError
+from tests.stand_ins.full import examples
 
 MB = 1_000_000
 A, B, C = '{"a": 1}', '{"b": 2}', '{"c": 3}'
@@ -268,7 +269,7 @@ def test_a_row_of_parquet_that_is_too_large_is_a_reject(tmp_path: Path) -> None:
     assert [line for line, _ in _bad(found)] == [2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25, 60), deadline=None)
 @given(place=st.floats(0, 1), noise=st.binary(min_size=1, max_size=30))
 def test_damage_anywhere_in_a_parquet_file_is_told(
     place: float, noise: bytes, tmp_path_factory: pytest.TempPathFactory

@@ -26,6 +26,7 @@ from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens, list_rejects
 from replaydiff.replay.store.traces import get_trace
+from tests.stand_ins.full import examples
 
 ON = "[import.redact]\n"
 
@@ -131,7 +132,7 @@ NUMBERS = st.one_of(
 
 
 @given(NUMBERS, st.sampled_from(["{}", "It is {}.", "see {}, please", "({})", '"{}"', "a\n{}\nb"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100, 400), deadline=None)
 def test_ids_dates_and_amounts_are_no_phones_and_no_cards(redact: Redactor, number: str, around: str) -> None:
     text = around.format(number)
     assert redact.text(text) == text
@@ -139,7 +140,7 @@ def test_ids_dates_and_amounts_are_no_phones_and_no_cards(redact: Redactor, numb
 
 @given(NUMBERS)
 @example("6000000.00")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, 200), deadline=None)
 def test_nor_are_they_where_europeans_write_numbers(european: Redactor, number: str) -> None:
     assert european.text(f"It is {number} now") == f"It is {number} now"
 
@@ -147,7 +148,7 @@ def test_nor_are_they_where_europeans_write_numbers(european: Redactor, number: 
 @given(
     st.uuids(), st.integers(0, 10**19), st.sampled_from(["id", "order_id", "orderId", "created_at", "sku"])
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60, 200), deadline=None)
 def test_what_stands_under_the_key_of_an_id_stays(
     redact: Redactor, uuid: UUID, number: int, key: str
 ) -> None:
@@ -172,7 +173,7 @@ DOMAIN = st.from_regex(r"[a-z][a-z0-9]{1,20}(-[a-z0-9]{1,8})?\.[a-z]{2,8}", full
 @given(
     LOCAL, DOMAIN, st.sampled_from(["{}", "<{}>", "mailto:{}", "({})", '"{}"', "x,{},y", "to {}.", "a\n{}!"])
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100, 400), deadline=None)
 def test_every_address_is_found_whatever_is_around(
     redact: Redactor, local: str, domain: str, around: str
 ) -> None:
@@ -182,7 +183,7 @@ def test_every_address_is_found_whatever_is_around(
 
 
 @given(st.from_regex(r"(4[0-9]{14}|5[1-5][0-9]{13})", fullmatch=True), st.sampled_from(["", " ", "-"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80, 300), deadline=None)
 def test_every_card_is_found_however_it_is_grouped(redact: Redactor, start: str, separator: str) -> None:
     number = next(start + digit for digit in string.digits if luhn(start + digit))
     grouped = separator.join(number[place : place + 4] for place in range(0, 16, 4))
@@ -191,7 +192,7 @@ def test_every_card_is_found_however_it_is_grouped(redact: Redactor, start: str,
 
 
 @given(st.text(max_size=300) | st.text("0123456789 -+()@.aeyJ_", max_size=300))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100, 400), deadline=None)
 def test_any_text_can_be_redacted_and_stays_so(redact: Redactor, text: str) -> None:
     once = redact.text(text)
     assert redact.text(once) == once

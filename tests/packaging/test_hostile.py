@@ -13,6 +13,7 @@ import pytest
 
 from tests.packaging import hostile
 from tests.packaging.installs import Installed
+from tests.stand_ins.full import full
 
 INSTALLS = {"wheel": "from_wheel", "editable": "editable"}
 Results = dict[tuple[str, str], dict[str, str]]
@@ -27,8 +28,14 @@ def results() -> Iterator[Results]:
         Path(file).write_text(hostile.table(kept) + "\n")
 
 
-@pytest.mark.parametrize("layout", hostile.LAYOUTS)
-@pytest.mark.parametrize("install", INSTALLS)
+MATRIX = [(install, layout) for install in INSTALLS for layout in hostile.LAYOUTS]
+# A wheel beside packages in the current folder, and two editable installs in one `site-packages`.
+USUAL = {("wheel", "package"), ("editable", "editable .pth")}
+
+
+@pytest.mark.parametrize(
+    ("install", "layout"), [pytest.param(*row, marks=() if row in USUAL else full) for row in MATRIX]
+)
 def test_packages_of_a_user_with_our_names_stay_theirs(
     install: str, layout: str, results: Results, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

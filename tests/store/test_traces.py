@@ -25,6 +25,7 @@ from replaydiff.replay.store.traces import (
     trace_months,
     write_traces,
 )
+from tests.stand_ins.full import examples
 from tests.store.build import calls, rich_trace, trace
 
 
@@ -288,7 +289,9 @@ STEP = st.builds(
         scores=st.dictionaries(TEXT, TEXT | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)),
     )
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(20, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_clean_trace_comes_back_as_it_was(con: DuckDBPyConnection, given_trace: Trace) -> None:
     numbered = replace(
         given_trace,

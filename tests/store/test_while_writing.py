@@ -21,6 +21,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import KeptVote, decisions, read_votes, vote_row
 from replaydiff.replay.store.traces import count_traces, write_traces
 from tests.diff.build import item
+from tests.stand_ins.full import examples
 from tests.store.build import trace
 
 WRITER = """
@@ -121,7 +122,7 @@ def test_a_copy_is_of_one_moment_whatever_the_writer_does(tmp_path: Path) -> Non
     path, end = tmp_path / "s.duckdb", tmp_path / "end"
     states = set()
     with writer(path, BUSY, end):
-        for _ in range(40):
+        for _ in range(examples(15, 40)):
             with open_store(path, read_only=True) as con:
                 found = con.execute(
                     "SELECT (SELECT (count(*), bit_xor(hash(f))) FROM first f),"
