@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
 from replaydiff.importers.base import Imported, Job, Note, Reject, Skipped
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 
@@ -41,7 +41,7 @@ def carried_out(found: Iterable[Imported | Job], processes: int) -> Iterator[Mad
     """The items, and those of the jobs, each in its turn, with traces encoded.
 
     Raises:
-        InputError: a process was killed.
+        UnavailableError: a process was killed.
     """
     waiting: deque[Future[list[Made]] | Imported] = deque()
     with ThreadPoolExecutor(processes) as threads, _started(processes) as idle:
@@ -71,9 +71,9 @@ def _run_job(idle: SimpleQueue[Connection], job: Job) -> list[Made]:
         process.send(job)
         answer: list[Made] | Exception = process.recv()
     except (EOFError, OSError):
-        raise InputError(
-            "a process of the import was killed, maybe for want of memory; what was written is kept: "
-            "import the same again"
+        raise UnavailableError(
+            "a process of the import was killed, maybe for want of memory; what was written is kept",
+            hint="import the same again",
         ) from None
     finally:
         idle.put(process)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import keyword
 import shlex
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -130,6 +132,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; every way out is an exit code of `replay.errors.ExitCode`."""
     app = App()
     try:
+        _obey_signals()
         result = cli.main(args=args, prog_name="replay", standalone_mode=False, obj=app)
         code = int(result) if isinstance(result, int) else ExitCode.OK
     except click.ClickException as error:
@@ -142,6 +145,15 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort
         code = _report(_explained(error), app)
     sys.exit(code)
+
+
+def _obey_signals() -> None:
+    """Let `kill` and a closed terminal end a command at any moment as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # One that is ignored (`nohup`) stays ignored.
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, signal.default_int_handler)
 
 
 def _explained(error: BaseException) -> ReplayError:

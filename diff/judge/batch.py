@@ -31,7 +31,7 @@ from replaydiff.diff.judge.judge import Judge
 from replaydiff.diff.judge.questions import Question, estimated_cost, highest_cost, size_of
 from replaydiff.diff.judge.votes import CAST_STATES, Key, PricedVote
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.errors import ReplayError, UnavailableError
 from replaydiff.replay.event_loop import run_sync
 from replaydiff.replay.llm.base import ModelFailure, ModelReply
 from replaydiff.replay.llm.batches import (
@@ -132,9 +132,9 @@ class _BatchFetch:
                 while self._judge.batch and (sent := await self._send()):
                     await self._wait(sent)
             except ModelFailure as failure:
-                raise ReplayError(
-                    f"the judge's batches cannot be had now: {failure}; what was sent is kept, and fetched "
-                    f"next time: `replay run --resume {self._run_id}`"
+                raise UnavailableError(
+                    f"the judge's batches are not available now: {failure}; what was sent is kept",
+                    hint=f"fetch it later with `replay run --resume {self._run_id}`",
                 ) from None
         return self._fetched
 

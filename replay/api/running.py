@@ -17,6 +17,7 @@ from replaydiff.replay.errors import (
     Interrupted,
     ReplayError,
     SettingsError,
+    UnavailableError,
     UnknownNameError,
 )
 from replaydiff.replay.settings import DEFAULT_TRIALS, Settings
@@ -392,8 +393,11 @@ def _grade(store: Path, judge: Judge, report: RunReport, channel: Channel) -> Gr
             grading = grade_run(con, report.run.id, judge, progress=update, budget_usd=left, batch=fetched)
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
-    except ReplayError:
+    except ReplayError as error:
         channel.message(f"the trials of run {report.run.id} are kept; {again}")
+        if error.exit_code is ExitCode.WRONG_INPUT:
+            # That code says that nothing was changed, and the run is in the store.
+            raise UnavailableError(error.reason, where=error.where, hint=error.hint) from None
         raise
     for warning in grading.warnings:
         channel.message(f"warning: {warning}")

@@ -92,7 +92,11 @@ def serving(answer: Answer) -> Iterator[Loopback]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """A client that was killed is no error."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     state = Loopback(f"http://127.0.0.1:{server.server_port}", iter(()))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

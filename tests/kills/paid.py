@@ -1,0 +1,384 @@
+"""Commands that pay for answers, ended at random moments: what is lost, paid twice, or different in the end.
+
+    .venv/bin/python -m tests.kills.paid [KILLS] [--only JOB] [--seed 7]
+
+A job is judging, batching, recording through the gateway, or bisecting. Each is ended KILLS (25) times by
+`kill -9` and as often by SIGTERM, at moments drawn at random, and repeated until it finishes; then it starts
+again in a new project, until there were that many ends. Servers on loopback count what was paid for. An
+answer that was on its way when a process ended is paid again, and no other: the most that may be is what a
+command has in flight, for each end. What the finished project contains must equal an undisturbed one.
+
+Ends with 1 where anything was lost, paid twice or different; prints one row of a Markdown table for each job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from replaydiff.replay.model import Lane, VersionKind
+from replaydiff.replay.store.connection import open_store
+from tests.diff_judge.records import RUN, item, store, trial
+from tests.engine.project import Project, order
+from tests.stand_ins.batches import BatchServer
+from tests.stand_ins.batches import serving as batches
+from tests.stand_ins.loopback import Request, serving
+from tests.stand_ins.processes import PATIENCE_S, start
+
+AT_ONCE = 4
+ANSWER_S = 0.02
+"""What a server takes for an answer."""
+
+
+@dataclass
+class Bench:
+    """A project in which a job is done, and what it paid for."""
+
+    folder: Path
+    paid: Callable[[], Counter[str]]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command that pays."""
+
+    bench: Callable[[Path], Any]
+    """A context manager: a new project in a folder, with its servers."""
+    first: tuple[str, ...]
+    again: tuple[str, ...]
+    """The command that continues it."""
+    figures: Callable[[Path], Any]
+    """What the finished project contains."""
+    in_flight: int
+    """Paid answers that may be on their way at one moment."""
+
+
+@dataclass
+class Outcome:
+    """What became of a job under many ends."""
+
+    ends: int = 0
+    finished: int = 0
+    twice: int = 0
+    lost: int = 0
+    different: int = 0
+    other_codes: list[str] = field(default_factory=list)
+
+    def is_clean(self, job: Job) -> bool:
+        """Return whether nothing was lost or different, and nothing paid twice beyond what was in flight."""
+        within = self.twice <= self.ends * job.in_flight
+        return within and not (self.lost or self.different or self.other_codes)
+
+
+def disturbed(
+    job: Job, number: signal.Signals, kills: int, home: Path, chance: random.Random
+) -> tuple[Outcome, Counter[str]]:
+    """End a job at random moments until there were `kills` ends; return the outcome and what one round pays."""
+    begun = time.monotonic()
+    with job.bench(home / "undisturbed") as bench:
+        code, err = _run(job, bench, None, number)
+        assert code == 0, err
+        wanted, paid = job.figures(bench.folder), bench.paid()
+    seconds = time.monotonic() - begun
+    outcome = Outcome()
+    while outcome.ends < kills:
+        folder = home / f"round-{outcome.finished}"
+        with job.bench(folder) as bench:
+            while True:
+                after = chance.uniform(0.0, seconds) if outcome.ends < kills else None
+                code, err = _run(job, bench, after, number)
+                if code == 0:
+                    break
+                outcome.ends += 1
+                if code != (-9 if number == signal.SIGKILL else 130) or "Traceback" in err:
+                    outcome.other_codes.append(f"{code}: {err[-600:]}")
+                    if len(outcome.other_codes) > kills:
+                        return outcome, paid
+            here = bench.paid()
+            outcome.finished += 1
+            outcome.twice += (here - paid).total()
+            outcome.lost += (paid - here).total()
+            outcome.different += job.figures(bench.folder) != wanted
+        shutil.rmtree(folder)
+    return outcome, paid
+
+
+def _run(job: Job, bench: Bench, after: float | None, number: signal.Signals) -> tuple[int, str]:
+    """Do or continue the job, and end it after some seconds."""
+    words = job.again if _is_begun(bench.folder) else job.first
+    process = start(bench.folder, *words, env={**os.environ, **bench.environment})
+    try:
+        process.wait(timeout=PATIENCE_S if after is None else after)
+    except subprocess.TimeoutExpired:
+        process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    return process.wait(), err
+
+
+def _is_begun(folder: Path) -> bool:
+    path = folder / ".replay" / "replay.duckdb"
+    if not path.exists():
+        return False
+    with open_store(path, read_only=True) as con:
+        found = con.execute("SELECT count(*) FROM runs").fetchall()
+    return bool(found[0][0])
+
+
+def _number_of(text: str) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16)
+
+
+def _verdict(params: Mapping[str, Any]) -> str:
+    """The same verdict for the same question: a score, or which of two is better."""
+    number = _number_of(json.dumps(params["messages"])) % 3
+    if "better" in json.dumps(params["output_config"]):
+        return json.dumps({"reasoning": "So it is.", "better": ("first", "second", "tie")[number]})
+    return json.dumps({"reasoning": "So it is.", "score": number + 1})
+
+
+def _message(text: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-5-5",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 100, "output_tokens": 10},
+        **more,
+    }
+
+
+def _judged(folder: Path, items: int, url: str, more: str = "") -> None:
+    """A project with a finished run of recordings, and a judge."""
+    folder.mkdir(parents=True)
+    cases = [item(number) for number in range(items)]
+    trials = [
+        trial(one, lane, final_response=f"{one.id} {lane}") for one in cases for lane in (Lane.OLD, Lane.NEW)
+    ]
+    store(folder / ".replay" / "replay.duckdb", cases, trials, kind=VersionKind.OBSERVED)
+    (folder / "replay.toml").write_text(
+        f'[judge]\nmodel = "claude-opus-5-5"\nbase_url = "{url}"\nconcurrency = {AT_ONCE}\n{more}'
+    )
+
+
+@contextmanager
+def judging(folder: Path) -> Iterator[Bench]:
+    """Votes on 60 answers, four at once."""
+    paid: Counter[str] = Counter()
+
+    def answer(request: Request) -> tuple[int, Any]:
+        paid[json.dumps(request.body["messages"])] += 1
+        time.sleep(ANSWER_S)
+        return 200, _message(_verdict(request.body))
+
+    with serving(answer) as server:
+        _judged(folder, 30, server.url)
+        yield Bench(folder, lambda: Counter(paid))
+
+
+@contextmanager
+def batching(folder: Path) -> Iterator[Bench]:
+    """Votes on 12 answers in one batch, which ends after three looks."""
+    with batches(BatchServer(say=_verdict, patience=3)) as server:
+        _judged(folder, 6, server.url, "batch = true\n")
+        yield Bench(folder, lambda: Counter(one["custom_id"].partition("-")[2] for one in server.sent))
+
+
+ASKING = """
+import json, os, urllib.request
+
+def ask(text):
+    body = {"model": "claude-haiku-4-5", "max_tokens": 10, "messages": [{"role": "user", "content": text}]}
+    request = urllib.request.Request(
+        os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", json.dumps(body).encode(),
+        {"content-type": "application/json", "x-api-key": os.environ["ANTHROPIC_API_KEY"]},
+    )
+    with urllib.request.urlopen(request) as answer:
+        return json.loads(answer.read())["content"][0]["text"]
+
+def run_agent(text):
+    return ask("second " + ask("first " + text))
+"""
+
+
+@contextmanager
+def recording(folder: Path) -> Iterator[Bench]:
+    """40 trials of two requests each, four trials at once."""
+    paid: Counter[str] = Counter()
+
+    def answer(request: Request) -> tuple[int, Any]:
+        text = request.body["messages"][0]["content"]
+        paid[text] += 1
+        time.sleep(ANSWER_S)
+        return 200, _message(f"answer {_number_of(text)}")
+
+    with serving(answer) as server:
+        project = Project(folder)
+        project.settings(
+            f'[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\n[run]\nconcurrency = {AT_ONCE}\n'
+        )
+        project.write("v1", ASKING)
+        project.sample(20)
+        yield Bench(
+            folder,
+            lambda: Counter(paid),
+            {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-of-a-test"},
+        )
+
+
+SEARCHED = """
+import os, time
+
+def look_up(order_id):
+    raise RuntimeError("the real tool ran")
+
+def confirm(order_id):
+    raise RuntimeError("the real tool ran")
+
+def run_agent(text):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write("call\\n")
+    time.sleep(0.02)
+    look_up(order_id=text)
+    if VERSION < 5:
+        confirm(order_id=text)
+    return "done"
+"""
+
+
+@contextmanager
+def bisecting(folder: Path) -> Iterator[Bench]:
+    """A history of nine commits, of which the sixth leaves out a confirmation."""
+    shutil.copytree(_history(folder.parent), folder)
+    calls = folder.with_name(f"{folder.name}.calls")
+
+    def paid() -> Counter[str]:
+        return Counter(call=len(calls.read_text().splitlines()) if calls.exists() else 0)
+
+    yield Bench(folder, paid, {"CALLS": str(calls)})
+
+
+def _history(home: Path) -> Path:
+    folder = home / "history"
+    if folder.exists():
+        return folder
+    project = Project(folder)
+    project.settings(
+        '[agent]\nentrypoint = "app.agent:run_agent"\ntools = ["app.agent:look_up", "app.agent:confirm"]\n'
+    )
+    lines = []
+    for number in range(6):
+        name = order(number).trace_id
+        calls = [{"name": tool, "args": {"order_id": name}} for tool in ("look_up", "confirm")]
+        tape = [{**call, "result": "shipped"} for call in calls]
+        case = {"id": name, "input": name, "expected_tool_calls": calls, "tape": tape}
+        lines.append(json.dumps(case))
+    (folder / "golden.jsonl").write_text("\n".join(lines))
+    for number in range(9):
+        project.write(str(number), SEARCHED)
+        project.commit(f"c{number}", SEARCHED.replace("VERSION", str(number)))
+    return folder
+
+
+def _grades(folder: Path) -> Any:
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        columns = "item_id, lane, trial, grader, state, score, passed, votes"
+        waiting = con.execute("SELECT count(*) FROM judge_batches").fetchall()
+        return waiting, con.execute(f"SELECT {columns} FROM grades ORDER BY ALL").fetchall()
+
+
+def _recorded(folder: Path) -> Any:
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        trials = con.execute(
+            "SELECT item_id, lane, index, status, final_response FROM trials ORDER BY ALL"
+        ).fetchall()
+        calls = con.execute(
+            "SELECT item_id, lane, trial, index, request FROM model_calls ORDER BY ALL"
+        ).fetchall()
+        unfinished = con.execute("SELECT count(*) FROM runs WHERE finished_at IS NULL").fetchall()
+    return unfinished, trials, calls, [path.name for path in (folder / ".replay").glob("journal/2*")]
+
+
+def _found(folder: Path) -> Any:
+    """What a search found: the trials of each commit, and how the run ended."""
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        trials = con.execute(
+            "SELECT item_id, lane, index, status, final_response, len(served) FROM trials ORDER BY ALL"
+        ).fetchall()
+        unfinished = con.execute("SELECT count(*) FROM runs WHERE finished_at IS NULL").fetchall()
+    return unfinished, trials
+
+
+_RESUME = ("run", "--resume", RUN)
+_SEARCH = ("--concurrency", str(AT_ONCE))
+JOBS = {
+    "judging": Job(judging, _RESUME, _RESUME, _grades, AT_ONCE),
+    "batching": Job(batching, _RESUME, _RESUME, _grades, 0),
+    # A trial that did not finish asks its model again from its first request.
+    "recording": Job(
+        recording,
+        ("run", "--new", ".", "--old", ".", "--record"),
+        ("run", "--resume"),
+        _recorded,
+        2 * AT_ONCE,
+    ),
+    "bisecting": Job(
+        bisecting,
+        ("bisect", "--good", "c0", "--bad", "c8", "--cases", "golden.jsonl", *_SEARCH),
+        ("bisect", "--resume", *_SEARCH),
+        _found,
+        AT_ONCE,
+    ),
+}
+
+
+def main() -> int:
+    """Run the jobs that are wanted; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kills", type=int, nargs="?", default=25)
+    parser.add_argument("--only", choices=JOBS, action="append")
+    parser.add_argument("--seed", type=int, default=7)
+    wanted = parser.parse_args()
+    chance, clean = random.Random(wanted.seed), True
+    os.environ.update(REPLAY_RUN_TRIALS="1", REPLAY_RUN_AA="false")
+    print(
+        "| command | ended by | ends | rounds | paid for in a round | paid twice | at most | lost | different |"
+    )
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    for name in wanted.only or JOBS:
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            with tempfile.TemporaryDirectory() as home:
+                outcome, paid = disturbed(JOBS[name], number, wanted.kills, Path(home), chance)
+            most = outcome.ends * JOBS[name].in_flight
+            print(
+                f"| {name} | {'`kill -9`' if number == signal.SIGKILL else 'SIGTERM'} | {outcome.ends} | "
+                f"{outcome.finished} | {paid.total()} | {outcome.twice} | {most} | {outcome.lost} | "
+                f"{outcome.different} |",
+                flush=True,
+            )
+            for text in outcome.other_codes:
+                print(f"unexpected exit {text}", file=sys.stderr)
+            clean = clean and outcome.is_clean(JOBS[name])
+    return 0 if clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
