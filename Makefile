@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile lint types docs lock bench frameworks interpreters clean
+.PHONY: help setup demo test quick full hostile kills fuzz lint types docs lock bench frameworks interpreters clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -38,6 +38,9 @@ full: setup ## Run the tests with every row of their matrices and many examples 
 
 hostile: setup ## Install beside users' packages of our names, and print what worked
 	REPLAYDIFF_TEST_FULL=1 REPLAYDIFF_HOSTILE_TABLE=.hostile.md $(BIN)/pytest tests/packaging/test_hostile.py && cat .hostile.md; rm -f .hostile.md
+
+kills: setup ## End commands that pay 200 times at random moments, and count what is lost or paid twice
+	$(BIN)/python -m tests.kills.paid
 
 lint: setup ## Check style and the arrows between packages
 	$(BIN)/ruff check .

@@ -49,10 +49,6 @@ class RecordError(ValueError):
     """A record is rejected; the text is the reason shown to the user."""
 
 
-class RedactionError(Exception):
-    """A text could not be searched for personal data and must not be stored. The text says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A record that is left out on purpose; equal reasons are counted."""

@@ -26,7 +26,6 @@ from replaydiff.importers.base import (
     Imported,
     Importer,
     InputFile,
-    RedactionError,
     Reject,
     Skipped,
     divided,
@@ -34,6 +33,7 @@ from replaydiff.importers.base import (
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Trace, TraceState
+from replaydiff.replay.redact.redactor import RedactionError
 from replaydiff.replay.store import import_records
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
@@ -43,7 +43,7 @@ from replaydiff.replay.store.traces import is_older, write_rows
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.importers.redact.redactor import Redactor
+    from replaydiff.replay.redact.redactor import Redactor
 
 
 BATCH_TRACES = 2_000
@@ -111,7 +111,7 @@ def ingest(
     report = Report(importer.NAME, len(files))
     with closing(_read(importer, files, redactor)) as made:
         write(con, report, made, progress, redactor)
-    forget_rejects(con, [file.name for file in files], began)
+    forget_rejects(con, [_redacted_name(file.name, redactor) for file in files], began)
     return report
 
 
@@ -321,9 +321,23 @@ def _redacted(reject: Reject, redactor: Redactor) -> Reject:
         if record is None and len(reject.excerpt) == EXCERPT_CHARACTERS:
             # It was cut, maybe within an address, of which half is not known for one.
             excerpt = excerpt[:-_LONGEST_HALF]
-        return replace(reject, reason=redactor.text(reject.reason), excerpt=excerpt, record=record)
+        return replace(
+            reject,
+            file=_redacted_name(reject.file, redactor),
+            reason=redactor.text(reject.reason),
+            excerpt=excerpt,
+            record=record,
+        )
     except RedactionError as error:
         return replace(reject, reason=str(error), excerpt="", record=None, alone=False)
+
+
+def _redacted_name(name: str, redactor: Redactor | None) -> str:
+    """A file's name as rejects keep it; nothing of one that cannot be searched."""
+    try:
+        return name if redactor is None else redactor.text(name)
+    except RedactionError:
+        return ""
 
 
 def _redacted_record(text: str, redactor: Redactor) -> str:

@@ -31,7 +31,7 @@ from replaydiff.replay.store.where import month_range
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.importers.redact.redactor import Redactor
+    from replaydiff.replay.redact.redactor import Redactor
 
     Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
     """The store, open for writing, and what redacts on the way into it."""

@@ -163,8 +163,12 @@ def resume_bisect(
     settings = resumed_settings(base, options)
     with open_store(store, read_only=True) as con:
         run = get_run(con, run_id) if run_id else latest_run(con, unfinished=True, experiment=KIND)
+        last = run or latest_run(con, experiment=KIND)
     if run is None:
-        raise InputError("there is no unfinished bisection to resume; `replay bisect` starts one")
+        ended = f"; `replay bisect --resume {last.id}` prints the result of the last one" if last else ""
+        raise InputError(
+            f"there is no unfinished bisection to resume{ended}", hint="`replay bisect` starts one"
+        )
     facts: Any = run.settings.get(EXPERIMENT) or {}
     if facts.get("kind") != KIND:
         raise InputError(f"run {run.id} is no bisection; go on with `replay run --resume {run.id}`")

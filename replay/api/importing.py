@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
-    from replaydiff.importers.redact.redactor import Redactor
+    from replaydiff.replay.redact.redactor import Redactor
     from replaydiff.replay.store.import_records import StoredReject
 
 AUTO = "auto"
@@ -147,7 +147,7 @@ def store_with_redaction(
         if section is None:
             yield con, None
             return
-        from replaydiff.importers.redact.redactor import redactor
+        from replaydiff.replay.redact.redactor import redactor
         from replaydiff.replay.store.import_records import Tokens
 
         yield con, redactor(section, settings.root, Tokens(con))

@@ -22,6 +22,7 @@ from replaydiff.replay.engine.executors import LocalExecutor
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.probe import Probe, RepeatedFailureError
 from replaydiff.replay.engine.progress import ProgressFile
+from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import Slot
 from replaydiff.replay.engine.versions import changes
@@ -96,6 +97,7 @@ class AdaptiveRun:
         """
         self.run, self._settings, self._con = run, settings, con
         self._rules = Rules.from_json(run.settings)
+        self._redactor = run_redactor(settings, con)
         self._files = ExitStack()
         self._journal = self._files.enter_context(closing(_ReadableJournal(store, run.id, con)))
         self._file = self._files.enter_context(closing(ProgressFile(store, run.id)))
@@ -219,7 +221,9 @@ class AdaptiveRun:
         if not known:
             self.run = replace(self.run, lanes={**self.run.lanes, lane: agents.lanes[lane]})
             add_lane(self._con, self.run)
-        runner = Runner(replace(self.run, lanes=agents.lanes), agents, self._settings, self._con, _ignore)
+        runner = Runner(
+            replace(self.run, lanes=agents.lanes), agents, self._settings, self._con, _ignore, self._redactor
+        )
         if lane not in self._probes:
             self._probes[lane] = Probe(
                 self.run.id, agents.lanes, items=len(self.items), live=agents.rules.live

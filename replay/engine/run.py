@@ -28,6 +28,7 @@ from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.observed import Pairing, recorded_run
 from replaydiff.replay.engine.probe import Probe, UncontainedError, list_names
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunReport
+from replaydiff.replay.engine.redaction import run_redactor
 from replaydiff.replay.engine.reuse import reuse_old, reuse_sentences
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order
@@ -271,14 +272,15 @@ class _Execution:
             with open_store(self.store) as con:
                 give_back(con)
                 self._agents.corpus.open(con)
+                redactor = run_redactor(self._settings, con)
                 if self._agents.gateway is not None:
-                    self._agents.gateway.open(con)
+                    self._agents.gateway.open(con, None if redactor is None else redactor.value)
                 if write is not None:
                     self.run = write(con, self.run)
                     for note in reuse_sentences(self.run):
                         self._hooks.announce(f"note: {note}")
                 self.stored = True
-                runner = Runner(self.run, self._agents, self._settings, con, self._hooks.progress)
+                runner = Runner(self.run, self._agents, self._settings, con, self._hooks.progress, redactor)
                 if self.run.finished_at is None:
                     await self._replay(con, runner, is_new=write is not None)
                 return self._report(con, runner)

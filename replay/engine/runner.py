@@ -23,6 +23,7 @@ from replaydiff.replay.engine.forecast import cost_of
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.probe import OutageError, Probe, UncontainedError
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress
+from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.engine.reuse import reused_lanes
 from replaydiff.replay.engine.schedule import Pace, Slot, block, provider_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, Status
@@ -53,6 +54,7 @@ class Runner:
         settings: Settings,
         con: DuckDBPyConnection,
         report: Callable[[RunProgress], None],
+        redactor: RunRedactor | None = None,
     ) -> None:
         """Count what an earlier process has done.
 
@@ -62,8 +64,10 @@ class Runner:
             settings: concurrency, retries and prices.
             con: a connection to the store.
             report: called after every trial.
+            redactor: redacts what trials came to; None where redaction is off.
         """
         self.run, self._agents, self._settings, self._report = run, agents, settings, report
+        self._redactor = redactor
         self.lanes = list(agents.agents)
         """The lanes that are replayed."""
         self.is_free = agents.gateway is not None and agents.gateway.replays
@@ -191,6 +195,8 @@ class Runner:
             if line is not None:
                 outcome = with_recording(outcome, line, take_calls=not task.version.tools)
                 outcome = replace(outcome, served=self._agents.rules.renames.served(outcome.served))
+            if self._redactor is not None:
+                outcome = self._redactor.outcome(outcome)
             attempts += 1
             pace.went(outcome)
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries

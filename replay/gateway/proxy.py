@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.gateway.recording import STREAM, Exchange, Line, has_only_usage
 from replaydiff.replay.llm.anthropic import NO_KEY_NEEDED, is_loopback
-from replaydiff.replay.model import Lane
+from replaydiff.replay.model import Json, Lane
 from replaydiff.replay.serving import HOST, LARGEST, Reply, Request, Server
 from replaydiff.replay.settings import Price
 from replaydiff.replay.store.model_calls import recorded_answers
@@ -109,14 +109,20 @@ class ModelProxy:
         self.server = Server(self._serve, knows=self._knows, largest=LARGEST)
         self._clients: dict[bool, httpx.AsyncClient] = {}
         self._con: DuckDBPyConnection | None = None
+        self._redact: Callable[[Json], Json] | None = None
 
     async def start(self) -> None:
         """Listen."""
         await self.server.start()
 
-    def open(self, con: DuckDBPyConnection) -> None:
-        """Read recordings from this connection from now on."""
-        self._con = con.cursor()
+    def open(self, con: DuckDBPyConnection, redact: Callable[[Json], Json] | None = None) -> None:
+        """Read recordings from this connection from now on.
+
+        Args:
+            con: of the store.
+            redact: what is done to requests before they are stored, so that a repeated one is recognised.
+        """
+        self._con, self._redact = con.cursor(), redact
 
     async def close(self) -> None:
         """End all connections. May be called at any time."""
@@ -131,7 +137,9 @@ class ModelProxy:
 
     def line(self, item_id: str, lane: Lane, trial: int) -> Line:
         """For one try at a trial."""
-        return Line(self._run_id, item_id, lane, trial, own=self._own, keep=not self.replays)
+        return Line(
+            self._run_id, item_id, lane, trial, own=self._own, keep=not self.replays, redact=self._redact
+        )
 
     def address(self, environment: Mapping[str, str]) -> ProxyAddress:
         """Open a new address; `environment` is that of the version, in addition to the command's own."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -251,15 +251,33 @@ class Line:
     """The requests of one try at a trial, in the order in which they came."""
 
     def __init__(
-        self, run_id: str, item_id: str, lane: Lane, trial: int, *, own: Mapping[str, Price], keep: bool
+        self,
+        run_id: str,
+        item_id: str,
+        lane: Lane,
+        trial: int,
+        *,
+        own: Mapping[str, Price],
+        keep: bool,
+        redact: Callable[[Json], Json] | None = None,
     ) -> None:
-        """Create the recorder of a trial; `own` are the user's prices, `keep` stores its requests."""
+        """Create the recorder of a trial.
+
+        Args:
+            run_id: the run.
+            item_id: the item.
+            lane: the lane.
+            trial: its index.
+            own: the user's prices.
+            keep: its requests are stored.
+            redact: what is done to requests before they are stored.
+        """
         self.run_id, self.item_id, self.lane, self.trial = run_id, item_id, lane, trial
         self.unrecorded: str | None = None
         """A request that the recording has no answer to; None where there was none."""
         self.keeps = keep
         """Its requests are stored."""
-        self._own = own
+        self._own, self._redact = own, redact
         self._exchanges: list[Exchange] = []
         self._requested: Counter[str] = Counter()
         self._over = False
@@ -267,8 +285,9 @@ class Line:
     def begin(self, api: str, method: str, path: str, body: bytes) -> Exchange:
         """Record the arrival of a request."""
         request = _read(body)
+        known_by = request if self._redact is None else self._redact(request)
         exchange = Exchange(
-            api=api, path=path, request=request, request_hash=request_hash(api, method, path, request)
+            api=api, path=path, request=request, request_hash=request_hash(api, method, path, known_by)
         )
         # One that comes when the trial is over is of no trial any more.
         if not self._over:

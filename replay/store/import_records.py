@@ -174,6 +174,11 @@ class Tokens:
             self._new.append((kind, number, digest))
         return f"[{kind}_{number}]"
 
+    @property
+    def has_new(self) -> bool:
+        """Whether there are tokens that are not stored yet."""
+        return bool(self._new)
+
     def save(self, con: DuckDBPyConnection) -> None:
         """Store the new tokens, in one transaction with the texts that contain them."""
         if self._new and not self._is_key_stored:

@@ -14,7 +14,7 @@ from replaydiff.importers import parallel
 from replaydiff.importers.base import BUILTIN, Reject, divided, find_importer
 from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
-from replaydiff.importers.redact.redactor import redactor
+from replaydiff.replay.redact.redactor import redactor
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens, list_rejects

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from replaydiff.importers.redact.finders import luhn
-from replaydiff.importers.redact.redactor import Redactor, redactor
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Trace
+from replaydiff.replay.redact.finders import luhn
+from replaydiff.replay.redact.redactor import Redactor, redactor
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens, list_rejects
@@ -402,7 +402,7 @@ def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
 def test_a_text_that_cannot_be_searched_is_not_stored(
     lines: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replaydiff.importers.redact.redactor.SECONDS", 0.2)
+    monkeypatch.setattr("replaydiff.replay.redact.redactor.SECONDS", 0.2)
     (folder / "own.py").write_text(
         "def fails(text): raise ValueError('no')\n"
         "def wrong(text): return [(0, 99, 'NAME')]\n"

@@ -10,6 +10,7 @@ The words before a number, or the key it stands under, name what it is.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -294,6 +295,11 @@ def is_iban(number: str) -> bool:
 
 
 _EMAIL = starting(r"\w.%+\-", r"[\w.%+\-]{1,64}@(?:\w(?:[\w\-]{0,61}\w)?\.){1,8}[^\W\d_][\w\-]{0,61}[^\W_]")
+_SPACED = starting(
+    r"\w.%+\-",
+    r"[\w.%+\-]{1,64}(?: {1,2}@ {0,2}|@ {1,2})(?:\w(?:[\w\-]{0,61}\w)?\.){1,8}[^\W\d_][\w\-]{0,61}[^\W_]",
+)
+"""An address with spaces around its sign."""
 _ABROAD = starting_with(r"\+\d", r"\w+", r"(?:[ .\-/()\u00a0]{0,2}\d){6,14}(?!\w)")
 _NO_NUMBER = r"(?!\w|[\-/.:,]\d|%|\s?[€$£])"
 _WITHIN = r"\w+.,:/#$€£@=&\-"
@@ -316,11 +322,12 @@ _FEWEST_ABROAD = 9
 def emails(text: str) -> Iterator[PersonalText]:
     """E-mail addresses; one is the same in capitals."""
     if "@" in text:
-        for match in _EMAIL.finditer(text):
+        for match in itertools.chain(_EMAIL.finditer(text), _SPACED.finditer(text)):
             # A dash or dots before an address belong to the sentence.
-            address = match[0].lstrip(".-+%_")
+            address = match[0].lstrip(".-+%_ ")
             if not address.startswith("@"):
-                yield PersonalText(match.end() - len(address), match.end(), "EMAIL", address.lower())
+                value = address.replace(" ", "").lower()
+                yield PersonalText(match.end() - len(address), match.end(), "EMAIL", value)
 
 
 def phones(text: str, regions: Sequence[str]) -> Iterator[PersonalText]:

@@ -20,8 +20,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from replaydiff.importers.base import RedactionError
-from replaydiff.importers.redact.finders import (
+import msgspec
+
+from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.functions import load_function
+from replaydiff.replay.model import Json, JsonObject, Message, ModelCall, ServedCall, Step, ToolCall, Trace
+from replaydiff.replay.redact.disguises import plain, unified
+from replaydiff.replay.redact.finders import (
     PersonalText,
     bare_phone,
     cards,
@@ -35,9 +40,7 @@ from replaydiff.importers.redact.finders import (
     phones,
     secrets,
 )
-from replaydiff.replay.errors import SettingsError
-from replaydiff.replay.functions import load_function
-from replaydiff.replay.model import Json, JsonObject, Message, Step, ToolCall, Trace
+from replaydiff.replay.redact.streams import STREAM, redacted_stream
 
 if TYPE_CHECKING:
     from replaydiff.replay.settings import RedactSection
@@ -47,6 +50,12 @@ SECONDS = 2.0
 """How long the user's patterns, and the hook, may take for one text."""
 
 Finder = Callable[[str], Iterable[PersonalText]]
+
+
+class RedactionError(Exception):
+    """A text could not be searched for personal data and must not be stored. The text says why."""
+
+
 _WORD = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -181,7 +190,7 @@ class Redactor:
         self._seen: dict[str, str] = {}
 
     def trace(self, trace: Trace) -> Trace:
-        """The trace with every text of it redacted. Ids of traces and spans, names and times stay.
+        """The trace with every text of it redacted. Ids of traces and spans, names of tools and times stay.
 
         Raises:
             RedactionError: the user's own pattern or hook failed on a text.
@@ -189,16 +198,19 @@ class Redactor:
         self.forget()
         return replace(
             trace,
-            name=self._or_none(trace.name),
+            name=self.or_none(trace.name),
+            environment=self.or_none(trace.environment),
+            release=self.or_none(trace.release),
+            model=self.or_none(trace.model),
             session_id=self._id("SESSION", trace.session_id),
             user_id=self._id("USER", trace.user_id),
             tags=tuple(map(self.text, trace.tags)),
             input=self.text(trace.input),
             messages=tuple(map(self._message, trace.messages)),
-            final_response=self._or_none(trace.final_response),
+            final_response=self.or_none(trace.final_response),
             steps=tuple(map(self._step, trace.steps)),
-            tool_calls=tuple(map(self._call, trace.tool_calls)),
-            error=self._or_none(trace.error),
+            tool_calls=tuple(map(self.tool_call, trace.tool_calls)),
+            error=self.or_none(trace.error),
             scores={
                 self.text(name): self.text(score) if isinstance(score, str) else score
                 for name, score in trace.scores.items()
@@ -259,49 +271,92 @@ class Redactor:
         return None
 
     def _replaced(self, text: str, wanted: Callable[[PersonalText], bool]) -> str:
-        found: list[PersonalText] = []
-        for finder in self._finders:
-            more = [piece for piece in finder(text) if wanted(piece)]
+        found = self._found(text, wanted)
+        if (hidden := plain(text)) is not None:
+            more = list(hidden.written(self._found(hidden.text, wanted)))
             found = _without_overlap(found, more) if more else found
         if not found:
             return text
         parts, position = [], 0
         for piece in found:
             quote = _quote(text, piece)
-            parts += [text[position : piece.start], quote, self.tokens.of(piece.kind, piece.value), quote]
+            token = self.tokens.of(piece.kind, unified(piece.value))
+            parts += [text[position : piece.start], quote, token, quote]
             position = piece.end
         return "".join([*parts, text[position:]])
 
-    def _or_none(self, text: str | None) -> str | None:
+    def _found(self, text: str, wanted: Callable[[PersonalText], bool]) -> list[PersonalText]:
+        found: list[PersonalText] = []
+        for finder in self._finders:
+            more = [piece for piece in finder(text) if wanted(piece)]
+            found = _without_overlap(found, more) if more else found
+        return found
+
+    def or_none(self, text: str | None) -> str | None:
+        """Return a text redacted, and None for None."""
         return None if text is None else self.text(text)
+
+    def served_call(self, served: ServedCall) -> ServedCall:
+        """Return a call of a replay, and how it was answered, with its texts redacted."""
+        return replace(served, call=self.tool_call(served.call), note=self.or_none(served.note))
+
+    def model_call(self, call: ModelCall) -> ModelCall:
+        """Return a recorded request to a model, and its answer, with their texts redacted."""
+        return replace(
+            call,
+            path=self.text(call.path),
+            request=self.value(call.request),
+            response=None
+            if call.response is None
+            else self._response(call.content_type or "", call.response),
+            error=self.or_none(call.error),
+            model=self.or_none(call.model),
+            tool_calls=tuple(map(self.tool_call, call.tool_calls)),
+        )
+
+    def json_text(self, text: str) -> str:
+        """Return JSON text with its values redacted, or any other text redacted."""
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            return self.text(text)
+        redacted = self.value(value)
+        return text if redacted == value else msgspec.json.encode(redacted).decode()
+
+    def _response(self, content_type: str, text: str) -> str:
+        return redacted_stream(text, self) if content_type.startswith(STREAM) else self.json_text(text)
 
     def _id(self, kind: str, text: str | None) -> str | None:
         if text is None:
             return None
         return self.tokens.of(kind, text) if self._whole_ids else self.text(text)
 
-    def _call(self, call: ToolCall) -> ToolCall:
+    def tool_call(self, call: ToolCall) -> ToolCall:
+        """Return a tool call with its texts redacted; the tool's name stays."""
         return replace(
             call,
+            call_id=self.or_none(call.call_id),
             args=self._object(call.args),
             result=self.value(call.result),
-            error=self._or_none(call.error),
+            error=self.or_none(call.error),
         )
 
     def _message(self, message: Message) -> Message:
         return replace(
             message,
             text=self.text(message.text),
-            tool_calls=tuple(map(self._call, message.tool_calls)),
+            tool_calls=tuple(map(self.tool_call, message.tool_calls)),
             data=self.value(message.data),
         )
 
     def _step(self, step: Step) -> Step:
         return replace(
             step,
+            name=self.text(step.name),
+            model=self.or_none(step.model),
             messages=tuple(map(self._message, step.messages)),
             output=self.value(step.output),
-            error=self._or_none(step.error),
+            error=self.or_none(step.error),
         )
 
 

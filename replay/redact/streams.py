@@ -1,0 +1,102 @@
+"""Redaction of a model's answer that came as a stream of events.
+
+An address may come in pieces: `jane@ex`, `ample.com`. So the pieces of one text are put together, and where
+something is found in it, the first event gets the redacted text, and the others get an empty one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import msgspec
+
+from replaydiff.replay.model import Json
+
+STREAM = "text/event-stream"
+_PLACES = ("index", "output_index", "content_index", "item_id")
+"""Members of an event that say of which text it has a piece."""
+
+Path = tuple[str | int, ...]
+
+
+class TextRedactor(Protocol):
+    """What redacts; fits `Redactor`."""
+
+    def text(self, text: str, /) -> str:
+        """Return a text redacted."""
+        ...
+
+    def value(self, value: Json, /) -> Json:
+        """Return a JSON value redacted."""
+        ...
+
+
+def redacted_stream(text: str, redactor: TextRedactor) -> str:
+    """Return the events of a stream with their texts redacted, those that came in pieces too."""
+    lines = text.split("\n")
+    events = {number: found for number, line in enumerate(lines) if (found := _event(line)) is not None}
+    pieces: dict[tuple[Any, ...], list[tuple[int, Path, str]]] = defaultdict(list)
+    for number, event in events.items():
+        for path, piece in _deltas(event, (), within=False):
+            pieces[_text_of(event, path)].append((number, path, piece))
+    for parts in pieces.values():
+        whole = "".join(piece for _, _, piece in parts)
+        redacted = redactor.text(whole)
+        if redacted != whole:
+            for place, (number, path, _) in enumerate(parts):
+                _put(events[number], path, redacted if place == 0 else "")
+    for number, event in events.items():
+        value = redactor.value(event)
+        if value != msgspec.json.decode(lines[number][5:]):
+            end = "\r" if lines[number].endswith("\r") else ""
+            lines[number] = f"data: {msgspec.json.encode(value).decode()}{end}"
+    return "\n".join(
+        line if number in events or line.startswith("data:") is False else _other(line, redactor)
+        for number, line in enumerate(lines)
+    )
+
+
+def _event(line: str) -> Any:
+    """The JSON of a line of data; None for any other line."""
+    if not line.startswith("data:"):
+        return None
+    try:
+        found = msgspec.json.decode(line[5:])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _other(line: str, redactor: TextRedactor) -> str:
+    return f"data:{redactor.text(line[5:])}"
+
+
+def _deltas(value: Any, path: Path, *, within: bool) -> Iterator[tuple[Path, str]]:
+    """The texts below a member `delta`, with their places."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _deltas(inner, (*path, key), within=within or key == "delta")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _deltas(inner, (*path, index), within=within)
+    elif within and isinstance(value, str) and path[-1] not in ("type", "role", "id", "stop_reason"):
+        yield path, value
+
+
+def _text_of(event: dict[str, Any], path: Path) -> tuple[Any, ...]:
+    """What pieces of the same text have in common."""
+    places: list[Any] = [event.get("type"), *(str(event.get(name)) for name in _PLACES)]
+    holder: Any = event
+    for step in path[:-1]:
+        holder = holder[step]
+        if isinstance(holder, dict):
+            places += [str(holder.get(name)) for name in _PLACES]
+    return (*places, *(step for step in path if isinstance(step, str)))
+
+
+def _put(value: Any, path: Path, text: str) -> None:
+    for step in path[:-1]:
+        value = value[step]
+    value[path[-1]] = text
