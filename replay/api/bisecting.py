@@ -165,9 +165,9 @@ def resume_bisect(
         run = get_run(con, run_id) if run_id else latest_run(con, unfinished=True, experiment=KIND)
         last = run or latest_run(con, experiment=KIND)
     if run is None:
-        ended = f"; `replay bisect --resume {last.id}` prints the result of the last one" if last else ""
+        hint = f"`replay bisect --resume {last.id}` prints the result of the last one; " if last else ""
         raise InputError(
-            f"there is no unfinished bisection to resume{ended}", hint="`replay bisect` starts one"
+            "there is no unfinished bisection to resume", hint=f"{hint}`replay bisect` starts one"
         )
     facts: Any = run.settings.get(EXPERIMENT) or {}
     if facts.get("kind") != KIND:

@@ -121,7 +121,8 @@ def disturbed(
 
 def _run(job: Job, bench: Bench, after: float | None, number: signal.Signals) -> tuple[int, str]:
     """Do or continue the job, and end it after some seconds."""
-    words = job.again if _is_begun(bench.folder) else job.first
+    run = _run_of(bench.folder)
+    words = job.first if run is None else [run if word == "RUN" else word for word in job.again]
     process = start(bench.folder, *words, env={**os.environ, **bench.environment})
     try:
         process.wait(timeout=PATIENCE_S if after is None else after)
@@ -131,13 +132,15 @@ def _run(job: Job, bench: Bench, after: float | None, number: signal.Signals) ->
     return process.wait(), err
 
 
-def _is_begun(folder: Path) -> bool:
+def _run_of(folder: Path) -> str | None:
+    """The run that was begun, if one was."""
     path = folder / ".replay" / "replay.duckdb"
     if not path.exists():
-        return False
+        return None
     with open_store(path, read_only=True) as con:
-        found = con.execute("SELECT count(*) FROM runs").fetchall()
-    return bool(found[0][0])
+        found: list[tuple[str]] = con.execute("SELECT run_id FROM runs").fetchall()
+    assert len(found) <= 1
+    return found[0][0] if found else None
 
 
 def _number_of(text: str) -> int:
@@ -336,14 +339,14 @@ JOBS = {
     "recording": Job(
         recording,
         ("run", "--new", ".", "--old", ".", "--record"),
-        ("run", "--resume"),
+        ("run", "--resume", "RUN"),
         _recorded,
         2 * AT_ONCE,
     ),
     "bisecting": Job(
         bisecting,
         ("bisect", "--good", "c0", "--bad", "c8", "--cases", "golden.jsonl", *_SEARCH),
-        ("bisect", "--resume", *_SEARCH),
+        ("bisect", "--resume", "RUN", *_SEARCH),
         _found,
         AT_ONCE,
     ),
