@@ -395,8 +395,8 @@ def _grade(store: Path, judge: Judge, report: RunReport, channel: Channel) -> Gr
         raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
     except ReplayError as error:
         channel.message(f"the trials of run {report.run.id} are kept; {again}")
-        if error.exit_code is ExitCode.WRONG_INPUT:
-            # That code says that nothing was changed, and the run is in the store.
+        if error.exit_code is ExitCode.WRONG_INPUT and report.forecast is not None:
+            # That code says that nothing was changed, and this command has run trials.
             raise UnavailableError(error.reason, where=error.where, hint=error.hint) from None
         raise
     for warning in grading.warnings:
