@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, mode_of, new_versions
 from replaydiff.replay.api.stopping import check_until_known, continued_run, look_with
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     ExitCode,
     InputError,
@@ -356,6 +357,7 @@ def replay_and_judge(
     from replaydiff.replay.engine.run import Hooks
 
     require(settings)
+    began = utc_now()
     with channel.showing("replaying", "trials") as update:
         look = look_with(settings, judge, channel, lane)
         hooks = Hooks(announce=channel.message, progress=update, judged=judge is not None, look=look)
@@ -363,11 +365,14 @@ def replay_and_judge(
     notes = notes_on(report)
     for note in notes:
         channel.message(note)
-    grading = None if judge is None else _grade(store, judge, report, channel)
+    was_finished = report.run.finished_at is not None and report.run.finished_at < began
+    grading = None if judge is None else _grade(store, judge, report, channel, was_finished=was_finished)
     return Ended(report=report, grading=grading, notes=tuple(notes))
 
 
-def _grade(store: Path, judge: Judge, report: RunReport, channel: Channel) -> GradingReport | None:
+def _grade(
+    store: Path, judge: Judge, report: RunReport, channel: Channel, *, was_finished: bool
+) -> GradingReport | None:
     from replaydiff.diff.graders.base import JUDGE, failure_sentence
     from replaydiff.diff.judge.batch import fetch
     from replaydiff.diff.judge.grading import grade_run
@@ -395,7 +400,7 @@ def _grade(store: Path, judge: Judge, report: RunReport, channel: Channel) -> Gr
         raise Interrupted(f"interrupted; all trials and the grades so far are kept: {again}") from None
     except ReplayError as error:
         channel.message(f"the trials of run {report.run.id} are kept; {again}")
-        if error.exit_code is ExitCode.WRONG_INPUT and report.forecast is not None:
+        if error.exit_code is ExitCode.WRONG_INPUT and not was_finished:
             # That code says that nothing was changed, and this command has run trials.
             raise UnavailableError(error.reason, where=error.where, hint=error.hint) from None
         raise

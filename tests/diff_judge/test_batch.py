@@ -316,6 +316,8 @@ def test_a_refused_batch_is_one_sentence_and_nothing_waits(
     code: int,
     sentence: str,
 ) -> None:
+    with open_store(project) as con:
+        con.execute("UPDATE runs SET finished_at = created_at")
     refused = {"type": "error", "error": {"type": "invalid_request_error", "message": "no"}}
     server.create = lambda _: (status, refused)  # type: ignore[method-assign]
     assert _judge(project) == code
