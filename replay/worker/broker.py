@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import hmac
 import json
-import secrets
+import os
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+if sys.platform != "linux":
+    import tempfile
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import calls, remote
@@ -32,6 +34,13 @@ GREETING_S = 5.0
 """Seconds that a stranger may take for it."""
 
 
+def _folder() -> str:
+    """Return a new folder for a socket; on Linux its address needs none."""
+    if sys.platform != "linux":
+        return tempfile.mkdtemp(prefix="replay-")
+    return ""
+
+
 class Broker:
     """Serves the processes that the agent starts."""
 
@@ -42,9 +51,8 @@ class Broker:
             tools: where tool calls are passed on to.
             config: what another process must patch; None while it is not known.
         """
-        self.secret = secrets.token_hex(16)
-        folder = "" if sys.platform == "linux" else tempfile.mkdtemp(prefix="replay-")
-        self._server, self.address = remote.listen(secrets.token_hex(8), folder)
+        self.secret = os.urandom(16).hex()
+        self._server, self.address = remote.listen(os.urandom(8).hex(), _folder())
         self._tools, self._config = tools, config
         threading.Thread(target=self._accept, name="replay-broker", daemon=True).start()
 

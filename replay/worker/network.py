@@ -16,7 +16,6 @@ import os
 import re
 import socket
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -96,7 +95,10 @@ class HostGate:
             self._refuse(name if isinstance(where, (bytes, bytearray)) else str(where))
 
     def _check_path(self, path: str) -> None:
-        shared = path.startswith((os.path.join(tempfile.gettempdir(), "pymp-"), *PROCESSES_OWN))  # noqa: PTH118
+        # multiprocessing makes its sockets there, and loads this module, which takes long, when it does.
+        tempfile: Any = sys.modules.get("tempfile")
+        own = (os.path.join(tempfile.gettempdir(), "pymp-"),) if tempfile else ()  # noqa: PTH118
+        shared = path.startswith((*own, *PROCESSES_OWN))
         if path and not shared and not self._is_named(path):
             self._refuse(f"the socket {path!r}" if path.startswith("\0") else f"the socket {path}")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,26 @@ def test_a_started_agent_describes_its_interpreter() -> None:
     packages = asyncio.run(describe())
     assert packages["python"] == ".".join(map(str, sys.version_info[:3]))
     assert packages["anthropic"].split(".")[0] == "2"
+
+
+def test_the_versions_of_packages_are_found_in_every_form_of_installation(tmp_path: Path) -> None:
+    for name in ("openai-1.2.3.dist-info", "langchain_core-0.3.1+cpu.dist-info", "other-1.dist-info"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "groq-0.4-py3.11.egg-info").write_text("Metadata-Version: 1.1\nName: groq\nVersion: 0.4\n")
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        archive.writestr(
+            "cohere-5.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: cohere\nVersion: 5.0\n"
+        )
+
+    async def describe() -> dict[str, str]:
+        path = f"{tmp_path}:{tmp_path / 'packed.zip'}"
+        running = agent("shop:run_agent", folder=AGENTS, env={"PYTHONPATH": path})
+        await running.start()
+        await running.close()
+        return running.describe()
+
+    found = asyncio.run(describe())
+    assert (found["openai"], found["langchain-core"], found["groq"], found["cohere"]) == (
+        "1.2.3", "0.3.1+cpu", "0.4", "5.0"
+    )  # fmt: skip
+    assert "other" not in found
