@@ -28,10 +28,10 @@ from replaydiff.replay.model import (
     VersionKind,
 )
 from replaydiff.replay.settings import MatchSection, Settings
-from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import write_grades
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials
+from tests.stand_ins.stores import open_for_writing
 
 RUN_ID = "20261120-221305-ab12"
 WHEN = datetime(2026, 11, 20, 22, 13, 5)
@@ -137,7 +137,7 @@ def filled(
         "golden_path": "cases/golden.jsonl",
         **fields,
     }
-    with open_store(folder / "replay.duckdb") as con:
+    with open_for_writing(folder / "replay.duckdb") as con:
         create_run(con, RunRecord(id=RUN_ID, lanes=dict(chosen), **given), items)
         write_trials(con, done)
         write_grades(con, grades)

@@ -28,9 +28,9 @@ from replaydiff.replay.model import (
     Version,
     VersionKind,
 )
-from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials
+from tests.stand_ins.stores import open_for_writing
 
 RUN = "20261120-120000-abcd"
 AT = datetime(2026, 11, 20, 12)
@@ -74,7 +74,7 @@ def store(
     }
     rules = Rules(timeout_s=60).to_json()
     run = RunRecord(id=RUN, created_at=AT, lanes=versions, trials=1, seed=0, sample="s", settings=rules)
-    with open_store(path) as con:
+    with open_for_writing(path) as con:
         create_run(con, run, items)
         write_trials(con, trials)
     return path

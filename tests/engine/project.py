@@ -24,6 +24,7 @@ from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.traces import write_traces
 from replaydiff.replay.store.trials import iter_trials
 from tests.stand_ins.processes import PATIENCE_S, Process, start
+from tests.stand_ins.stores import open_for_writing
 
 AGENT = """
 import os, time
@@ -109,7 +110,7 @@ class Project:
         git(self.folder, "tag", version)
 
     def traces(self, traces: Sequence[Trace]) -> None:
-        with open_store(self.store) as con:
+        with open_for_writing(self.store) as con:
             write_traces(con, traces)
 
     def sample(self, size: int, name: str = "october") -> None:

@@ -15,6 +15,7 @@ from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
+from tests.stand_ins.stores import open_for_writing
 
 SESSION = SAMPLES / "claude-code" / "session.jsonl"
 
@@ -37,7 +38,7 @@ def _file(path: Path, *lines: Any) -> Path:
 
 
 def _import(store: Path, *paths: Path) -> Report:
-    with collected([str(path) for path in paths]) as files, open_store(store) as con:
+    with collected([str(path) for path in paths]) as files, open_for_writing(store) as con:
         return ingest(con, find_importer("claude-code"), files)
 
 

@@ -14,6 +14,7 @@ from replaydiff.importers.ingest import Report, ingest
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLES, items, others, traces
+from tests.stand_ins.stores import open_for_writing
 
 ROLLOUT = SAMPLES / "codex" / "rollout.jsonl"
 META = {"timestamp": "2026-11-01T10:00:00Z", "type": "session_meta", "payload": {"id": "s"}}
@@ -30,7 +31,7 @@ def _file(path: Path, *lines: Any) -> Path:
 
 
 def _import(store: Path, *paths: Path) -> Report:
-    with collected([str(path) for path in paths]) as files, open_store(store) as con:
+    with collected([str(path) for path in paths]) as files, open_for_writing(store) as con:
         return ingest(con, find_importer("codex"), files)
 
 

@@ -20,6 +20,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens, list_rejects
 from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
+from tests.stand_ins.stores import open_for_writing
 
 IN_PROCESSES = " in processes"
 # A trace of a coding agent is many records: test_claude_code.py and test_codex.py hold them to the same.
@@ -57,7 +58,7 @@ def _put(record: dict[str, Any], what: str, value: Any) -> None:
 
 
 def _import(store: Path, source: str, *paths: Path) -> Report:
-    with collected([str(path) for path in paths]) as files, open_store(store) as con:
+    with collected([str(path) for path in paths]) as files, open_for_writing(store) as con:
         return ingest(con, find_importer(source), files)
 
 

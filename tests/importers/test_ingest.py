@@ -10,9 +10,9 @@ import pytest
 from replaydiff.importers import ingest as module
 from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
-from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, get_trace
 from tests.importers.reading import good_record
+from tests.stand_ins.stores import open_for_writing
 
 
 def test_an_id_that_comes_in_several_batches_is_counted_once(
@@ -25,7 +25,7 @@ def test_an_id_that_comes_in_several_batches_is_counted_once(
         rows.append(good_record("jsonl", number) | {"tool_calls": calls, "release": str(version)})
     file = tmp_path / "f.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
-    with collected([str(file)]) as files, open_store(tmp_path / "s.duckdb") as con:
+    with collected([str(file)]) as files, open_for_writing(tmp_path / "s.duckdb") as con:
         limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
         report = module.ingest(con, find_importer("jsonl"), files)
         after = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]

@@ -30,7 +30,6 @@ from replaydiff.replay.model import (
     Usage,
     Vote,
 )
-from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import add_decision, decisions, iter_grades, write_grades
 from replaydiff.replay.store.import_records import list_rejects, write_rejects
 from replaydiff.replay.store.runs import (
@@ -44,6 +43,7 @@ from replaydiff.replay.store.runs import (
 )
 from replaydiff.replay.store.samples import get_sample, list_samples, sample_items, write_sample
 from replaydiff.replay.store.trials import finished_keys, iter_trials, trials_of, write_trials
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, calls, items, run
 
 RUN = "20261003-142205-ab12"
@@ -51,7 +51,7 @@ RUN = "20261003-142205-ab12"
 
 @pytest.fixture
 def con(tmp_path: Path) -> Iterator[DuckDBPyConnection]:
-    with open_store(tmp_path / "s.duckdb") as opened:
+    with open_for_writing(tmp_path / "s.duckdb") as opened:
         yield opened
 
 

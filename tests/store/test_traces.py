@@ -26,12 +26,13 @@ from replaydiff.replay.store.traces import (
     write_traces,
 )
 from tests.stand_ins.full import examples
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import calls, rich_trace, trace
 
 
 @pytest.fixture
 def con(tmp_path: Path) -> Iterator[DuckDBPyConnection]:
-    with open_store(tmp_path / "s.duckdb") as opened:
+    with open_for_writing(tmp_path / "s.duckdb") as opened:
         yield opened
 
 

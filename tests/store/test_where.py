@@ -14,6 +14,7 @@ from replaydiff.replay.store import where as where_module
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces, list_traces, write_traces
 from replaydiff.replay.store.where import field_text, guarded, matching_ids, month_range
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import calls, trace
 
 TRACES = [
@@ -52,7 +53,7 @@ TRACES = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "s.duckdb"
-    with open_store(path) as con:
+    with open_for_writing(path) as con:
         write_traces(con, TRACES)
     return path
 
