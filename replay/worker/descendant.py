@@ -6,6 +6,7 @@ patch points from the worker and patches them; where that fails, the import fail
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -19,7 +20,7 @@ else:
 
 MODULES = (
     "failures", "trampoline", "replies", "shapes", "remote", "calls", "answers", "holders", "decorators",
-    "discovery", "tables", "tool", "patch",
+    "kinds", "discovery", "classes", "tables", "tool", "patch",
 )  # fmt: skip
 """What is loaded once the process imports tools, each after what it needs."""
 
@@ -56,7 +57,9 @@ class Descendant:
     def is_ours(self, name: str, file: str) -> bool:
         """Return whether a module contains tools. In a process older than the patches, every agent module
         may."""
-        if file in self._files or (name in self._names and not self._files):
+        if name in self._names and not (file and self._files and os.path.exists(file)):  # noqa: PTH110
+            return True
+        if imports.same_text(file, self._files):
             return True
         if self._patches is not None and self._patches.is_ours(name, file):
             return True

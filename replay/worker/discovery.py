@@ -8,9 +8,7 @@ schema) is passed over; a tool whose code cannot be replaced is refused by name.
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
-import enum
 import functools
 import importlib
 import importlib.util
@@ -19,33 +17,18 @@ import re
 import sys
 import types
 import weakref
-from collections.abc import Iterator, Mapping, MutableMapping, Set
+from collections.abc import Mapping, MutableMapping, Set
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import decorators, replies, shapes, trampoline
+    from replaydiff.replay.worker import decorators, kinds, replies, shapes, trampoline
 else:
     decorators = sys.modules["_replaydiff_worker_decorators"]
+    kinds = sys.modules["_replaydiff_worker_kinds"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
 
-FIELDS = (
-    "func", "coroutine", "fn", "async_fn", "_fn", "_async_fn", "afunc", "_func", "function", "_function",
-    "callable", "handler", "impl", "implementation", "on_invoke_tool", "on_invoke", "callback", "tool_func",
-    "entrypoint",
-)  # fmt: skip
-"""Attributes in which tool objects of frameworks hold the function that does the work."""
-METHODS = (
-    "_run", "_arun", "_call", "_acall", "_execute", "_aexecute", "_invoke", "_ainvoke", "run", "arun",
-    "run_async", "run_json", "call", "acall", "call_tool", "execute", "aexecute", "invoke", "ainvoke",
-    "forward", "aforward", "on_invoke_tool", "on_invoke", "handle", "perform", "apply", "process", "__call__",
-)  # fmt: skip
-"""Methods by which tool objects and tool classes are called."""
-INPUT_NAMES = ("on_invoke_tool", "on_invoke", "run_json")
-"""Of those, what takes the arguments as one JSON text or mapping, last."""
-SCHEMA_BASES = ("BaseModel", "Enum", "TypedDict", "BaseException", "Struct")
-LIBRARIES = ("site-packages", "dist-packages")
 DEEPEST = 50
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*")
 
@@ -98,7 +81,7 @@ class Discovery:
     def point(self, owner: Any, attribute: str, value: Any, path: str, name: str | None = None) -> bool:
         """Find the tools of what a patch point names: an attribute of a module, class or object."""
         raw = inspect.getattr_static(owner, attribute, None)
-        if inspect.isclass(owner) and _is_of_class(raw):
+        if inspect.isclass(owner) and kinds.is_of_class(raw):
             return self.class_method(owner, attribute, raw, path, name)
         return self.add(value, name, path, attribute)
 
@@ -142,19 +125,17 @@ class Discovery:
         if kind in (weakref.ref, weakref.WeakMethod):
             return self.add(value(), name, path, known)
         if isinstance(value, types.ModuleType):
-            raise _refused(path, "a module; name its functions")
-        if _is_mock(value):
-            raise _refused(path, "a mock, whose calls cannot be answered; name the tool that it stands for")
-        if isinstance(value, str):
-            return self._reference(value, name, path)
-        if isinstance(value, Mapping):
-            return self._mapping(value, name, path)
-        if isinstance(value, (list, tuple, Set, collections.deque)):
-            return self._sequence(value, name, path)
+            raise kinds.refused(path, "a module; name its functions")
+        if kinds.is_mock(value):
+            raise kinds.refused(
+                path, "a mock, whose calls cannot be answered; name the tool that it stands for"
+            )
+        if isinstance(value, (str, Mapping, list, tuple, Set, collections.deque)):
+            return self._container(value, name, path, known)
         if isinstance(value, type):
             return self._class(value, name, path)
         if inspect.isroutine(value):
-            raise _built_in(value, path)
+            raise kinds.built_in(value, path)
         return self._object(value, name, path, known)
 
     # --- functions -------------------------------------------------------------------------------
@@ -164,7 +145,7 @@ class Discovery:
         if hasattr(function, "registry") and hasattr(function, "dispatch"):
             # Of `functools.singledispatch`.
             for one in function.registry.values():
-                if _has_code(one):
+                if kinds.has_code(one):
                     self._keep(dataclasses.replace(found, function=one, like=function, family=id(function)))
             self._keep(found)
             return True
@@ -179,7 +160,7 @@ class Discovery:
         shared = self._named.setdefault(id(original), found.name) not in (None, found.name)
         answered = [original] if decorators.only_plumbing(layers) and not shared else layers
         for one in answered:
-            if _has_code(one):
+            if kinds.has_code(one):
                 family = found.family or id(original)
                 self._keep(dataclasses.replace(found, function=one, like=original, family=family))
         return True
@@ -201,7 +182,7 @@ class Discovery:
         """Patch a partial under its own name, and its function as well, which other code may call."""
         before = len(self.found)
         if not self.add(value.func, name, path, known):
-            raise _refused(path, "a partial of something that cannot be patched")
+            raise kinds.refused(path, "a partial of something that cannot be patched")
         if len(self.found) > before:
             self.partials.append((value, self.found[before]))
         return True
@@ -222,6 +203,24 @@ class Discovery:
 
     # --- tables ----------------------------------------------------------------------------------
 
+    def _container(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+        """A text or table, whose own class may also be called."""
+        if isinstance(value, str):
+            found = self._reference(value, name, path)
+        elif isinstance(value, Mapping):
+            found = self._mapping(value, name, path)
+        else:
+            found = self._sequence(value, name, path)
+        call = inspect.getattr_static(type(value), "__call__", None)
+        if found and kinds.has_code(call):
+            # It may choose among what it holds.
+            return self._function(Found(call, None, path, is_method=True, owner=value), "__call__")
+        own = any(
+            kinds.has_code(kinds.code_of(raw)) and not kinds.is_library(kinds.code_of(raw).__module__)
+            for _, raw in kinds.methods(type(value))
+        )
+        return found or (own and self._object(value, name, path, known))
+
     def _mapping(self, table: Any, name: str | None, path: str) -> bool:
         if type(table) is types.MappingProxyType:
             import gc
@@ -229,14 +228,19 @@ class Discovery:
             inner = [one for one in gc.get_referents(table) if isinstance(one, Mapping)]
             return sum(self.add(one, name, path) for one in inner) > 0
         own = table.get("name")
-        tool = own if isinstance(own, str) else name if any(key in FIELDS for key in table) else None
+        tool = own if isinstance(own, str) else name if any(key in kinds.FIELDS for key in table) else None
         tools = 0
         later = []
         for key, value in list(table.items()):
             inside = tool or (key if isinstance(key, str) else name)
             if not isinstance(key, (str, bytes, int, tuple, type, type(None))):
                 tools += self.add(key, None, f"{path} (key)")
-            if tool and key not in FIELDS and not _is_function(value) and not _is_table(value):
+            if (
+                tool
+                and key not in kinds.FIELDS
+                and not kinds.is_function(value)
+                and not kinds.is_table(value)
+            ):
                 later.append((key, value))
                 continue
             tools += self._member(table, key, value, inside, f"{path}[{key!r}]")
@@ -251,8 +255,8 @@ class Discovery:
         fields = getattr(type(table), "_fields", None)
         members = list(table)
         if isinstance(table, (tuple, list)):
-            name = _name_in_record(members, fields, name)
-        has_function = any(_is_function(one) for one in members)
+            name = kinds.name_in_record(members, fields, name)
+        has_function = any(kinds.is_function(one) for one in members)
         tools = 0
         for index, value in enumerate(members):
             place = f"{path}.{fields[index]}" if fields else f"{path}[{index}]"
@@ -266,7 +270,7 @@ class Discovery:
 
     def _member(self, table: Any, key: Any, value: Any, name: str | None, path: str) -> bool:
         """Find the tools of a table's member; a table may hold one function under several names."""
-        if _has_code(value) and name is not None:
+        if kinds.has_code(value) and name is not None:
             named = self._named.setdefault(id(value), name)
             if named not in (None, name) and isinstance(table, (MutableMapping, list)):
                 self.aliases.append((table, key, Found(value, name, path)))
@@ -278,10 +282,10 @@ class Discovery:
     def class_method(self, owner: type, attribute: str, raw: Any, path: str, name: str | None) -> bool:
         """A method of every object of a class and of its subclasses."""
         family = 0
-        for cls in [owner, *_subclasses(owner)]:
+        for cls in [owner, *kinds.subclasses(owner)]:
             raw = cls.__dict__.get(attribute) if cls is not owner else raw
             if raw is not None and not self._of_class(raw, attribute, path, name, family):
-                raise _refused(f"{path} of {cls.__qualname__}", replies.in_words(raw))
+                raise kinds.refused(f"{path} of {cls.__qualname__}", replies.in_words(raw))
             family = family or next((found.family for found in self.found[-1:]), 0)
         self.classes.append((owner, attribute, name))
         return True
@@ -302,7 +306,7 @@ class Discovery:
             if type(function) is types.FunctionType:
                 found = Found(
                     function, name, path, is_method=not isinstance(raw, staticmethod), family=family,
-                    takes_input=attribute in INPUT_NAMES, is_member=name is not None,
+                    takes_input=attribute in kinds.INPUT_NAMES, is_member=name is not None,
                 )  # fmt: skip
                 self._function(found, attribute)
         return len(self.found) > before
@@ -310,46 +314,55 @@ class Discovery:
     def _class(self, cls: type, name: str | None, path: str) -> bool:
         own = cls.__dict__.get("name")
         name = own if isinstance(own, str) else name or cls.__name__
-        parts = [(attribute, raw) for attribute, raw in _methods(cls) if _has_code(_code_of(raw))]
+        parts = [
+            (attribute, raw) for attribute, raw in kinds.methods(cls) if kinds.has_code(kinds.code_of(raw))
+        ]
         if not parts:
-            if _is_schema(cls) or not _own_methods(cls):
+            if kinds.is_passive(cls):
                 return False
-            raise _refused(
-                path,
-                f"{replies.in_words(cls)}, and none of its methods is known to be the tool; "
-                f"name the method, as in {cls.__module__}:{cls.__qualname__}.{_own_methods(cls)[0]}",
+            known = kinds.own_methods(cls)
+            hint = (
+                f"and none of its methods is known to be the tool; "
+                f"name the method, as in {cls.__module__}:{cls.__qualname__}.{known[0]}"
+                if known
+                else "whose constructor may do the work; write a function around it and name that"
             )
-        if _is_schema(cls) and not any(attribute in cls.__dict__ for attribute, _ in parts):
+            raise kinds.refused(path, f"{replies.in_words(cls)}, {hint}")
+        if kinds.is_schema(cls) and not any(attribute in cls.__dict__ for attribute, _ in parts):
             return False
-        for attribute, raw in _innermost(parts, []):
+        for attribute, raw in kinds.innermost(parts, []):
             self.class_method(cls, attribute, raw, f"{path}.{attribute}", name)
         return True
 
     def _object(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
-        if _is_data(value):
+        if kinds.is_data(value) and not kinds.is_called(value):
             return False
         layers = decorators.layers_of(value, name or known)
         if len(layers) > 1:
             return self._decorator(value, layers, name, path)
-        name = _name_of(value) or name
+        name = kinds.name_of(value) or name
         before = len(self.found)
-        fields = [(field, held) for field, held in _fields(value) if callable(held)]
+        fields = [(field, held) for field, held in kinds.fields(value) if callable(held)]
         for field, held in fields:
             start = len(self.found)
             self.add(held, name, f"{path}.{field}", field)
-            self._mark(start, takes_input=field in INPUT_NAMES)
-        methods = [(attribute, raw) for attribute, raw in _methods(type(value)) if _has_code(_code_of(raw))]
-        for attribute, raw in _innermost(methods, [field for field, _ in fields]):
+            self._mark(start, takes_input=field in kinds.INPUT_NAMES)
+        methods = [
+            (attribute, raw)
+            for attribute, raw in kinds.methods(type(value))
+            if kinds.has_code(kinds.code_of(raw))
+        ]
+        for attribute, raw in kinds.innermost(methods, [field for field, _ in fields]):
             found = Found(
-                _code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
+                kinds.code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
                 is_method=not isinstance(raw, staticmethod),
                 owner=None if isinstance(raw, (staticmethod, classmethod)) else value,
-                takes_input=attribute in INPUT_NAMES, is_member=True,
+                takes_input=attribute in kinds.INPUT_NAMES, is_member=True,
             )  # fmt: skip
             self._function(found, attribute)
         if len(self.found) == before:
-            for field, table in _fields(value, every=True):
-                if _is_table(table):
+            for field, table in kinds.fields(value, every=True):
+                if kinds.is_table(table):
                     self.add(table, None, f"{path}.{field}")
         if len(self.found) == before:
             self._refuse_object(value, path)
@@ -362,7 +375,7 @@ class Discovery:
         for layer in layers[1:]:
             self._keep(dataclasses.replace(found, function=layer))
         call = inspect.getattr_static(type(value), "__call__", None)
-        if _has_code(call):
+        if kinds.has_code(call):
             whole = dataclasses.replace(found, function=call, is_method=True, hides_self=True, owner=value)
             self._keep(whole)
         return True
@@ -374,166 +387,14 @@ class Discovery:
             )
 
     def _refuse_object(self, value: Any, path: str) -> None:
-        unknown = _own_methods(type(value)) or [
-            field for field, held in _fields(value, every=True) if _is_function(held)
+        unknown = kinds.own_methods(type(value)) or [
+            field for field, held in kinds.fields(value, every=True) if kinds.is_function(held)
         ]
         if not unknown and callable(value):
-            raise _built_in(value, path)
+            raise kinds.built_in(value, path)
         if unknown:
-            raise _refused(
+            raise kinds.refused(
                 path,
                 f"{replies.in_words(value)}, and it is not known which of its methods is the tool "
                 f"({', '.join(unknown[:5])}); name that method",
             )
-
-
-# --- what things are ------------------------------------------------------------------------------
-
-
-def is_library(module: str) -> bool:
-    """Whether a module comes with Python or was installed, so that others than the agent use it."""
-    found = sys.modules.get(module)
-    file = getattr(found, "__file__", None)
-    if module.partition(".")[0] in sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else False:
-        return True
-    return file is None or any(f"/{folder}/" in file for folder in LIBRARIES)
-
-
-def _refused(path: str, what: str) -> shapes.Unusable:
-    return shapes.Unusable(f"the tool {path} cannot be patched: it is {what}")
-
-
-def _built_in(value: Any, path: str) -> shapes.Unusable:
-    return _refused(
-        path,
-        f"{replies.in_words(value)}, which is called without Python code; "
-        "write a Python function around it and name that",
-    )
-
-
-def _is_mock(value: Any) -> bool:
-    return any(cls.__module__.startswith("unittest.mock") for cls in type(value).__mro__)
-
-
-def _is_function(value: Any) -> bool:
-    return inspect.isroutine(value) or isinstance(value, functools.partial)
-
-
-def _is_of_class(raw: Any) -> bool:
-    """Return whether a class attribute is a method of its instances or of the class."""
-    of_class = (types.FunctionType, classmethod, staticmethod, functools.partialmethod)
-    return isinstance(raw, of_class) or type(raw) in (
-        functools._lru_cache_wrapper,
-        functools.singledispatchmethod,
-    )
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, (Mapping, list, tuple, Set, collections.deque))
-
-
-def _has_code(value: Any) -> bool:
-    return type(value) is types.FunctionType
-
-
-def _code_of(raw: Any) -> Any:
-    if type(raw) is functools._lru_cache_wrapper:
-        return raw.__wrapped__
-    return getattr(raw, "__func__", raw)
-
-
-def _is_data(value: Any) -> bool:
-    return value is None or isinstance(
-        value, (bytes, bytearray, int, float, complex, enum.Enum, BaseException)
-    )
-
-
-def _is_schema(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls) or any(base.__name__ in SCHEMA_BASES for base in cls.__mro__)
-
-
-def _own_methods(cls: type) -> list[str]:
-    """Public methods that a class has from elsewhere than Python and installed packages."""
-    return [
-        attribute
-        for base in cls.__mro__
-        if not is_library(base.__module__)
-        for attribute, raw in base.__dict__.items()
-        if not attribute.startswith("_") and _has_code(_code_of(raw))
-    ]
-
-
-def _methods(cls: type) -> Iterator[tuple[str, Any]]:
-    for attribute in METHODS:
-        raw = inspect.getattr_static(cls, attribute, None)
-        if raw is not None and not (attribute == "__call__" and cls is type):
-            yield attribute, raw
-
-
-def _fields(value: Any, *, every: bool = False) -> Iterator[tuple[str, Any]]:
-    """The attributes of an object itself that may hold a tool's function."""
-    own = getattr(value, "__dict__", None)
-    slots = {name for cls in type(value).__mro__ for name in _slots(cls)}
-    for field in FIELDS if not every else [*(own or ()), *slots]:
-        if (isinstance(own, dict) and field in own) or field in slots:
-            held = getattr(value, field, None)
-            if held is not None:
-                yield field, held
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _innermost(methods: list[tuple[str, Any]], fields: list[str]) -> list[tuple[str, Any]]:
-    """Those methods that call no other of them and none of the fields; all, where they go in circles."""
-    present = {attribute for attribute, _ in methods} | set(fields)
-    chosen = [
-        (attribute, raw)
-        for attribute, raw in methods
-        if not (_names_in(_code_of(raw).__code__) & present - {attribute})
-    ]
-    return chosen if chosen or fields else methods
-
-
-def _names_in(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for const in code.co_consts:
-        if isinstance(const, types.CodeType):
-            names |= _names_in(const)
-    return names
-
-
-def _name_of(value: Any) -> str | None:
-    """The name that a tool object gives itself."""
-    for owner in (value, getattr(value, "metadata", None)):
-        for attribute in ("name", "tool_name"):
-            with contextlib.suppress(Exception):
-                name = getattr(owner, attribute, None)
-                if isinstance(name, str) and name:
-                    return name
-    return None
-
-
-def _name_in_record(members: list[Any], fields: Any, name: str | None) -> str | None:
-    """The tool's name in `("cancel", function, …)` or in `{"cancel": (function, schema)}`.
-
-    None where there are several functions, or nothing beside them: then they go by their own names.
-    """
-    if fields:
-        text = members[fields.index("name")] if "name" in fields else None
-        return text if isinstance(text, str) else name
-    functions = [one for one in members if callable(one) and not isinstance(one, type)]
-    if len(functions) != 1:
-        return None if functions else name
-    if len(members) == 1:
-        return name if getattr(functions[0], "__name__", "<lambda>") == "<lambda>" else None
-    if name is None and isinstance(members[0], str) and members[0].isidentifier():
-        return members[0]
-    return name
-
-
-def _subclasses(cls: type) -> list[type]:
-    found: list[type] = list(type.__subclasses__(cls))
-    return [one for sub in found for one in (sub, *_subclasses(sub))]

@@ -16,7 +16,7 @@ import types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
@@ -84,6 +84,20 @@ class ImportGuard:
             originals = _originals()
             if args[0] in originals and not originals.making:
                 raise self._refuse(f"it copied the original code of a tool, {args[0].co_name}")
+        elif event == "object.__setattr__":
+            if args[1] == "__code__":
+                self._check_change(args[0], args[2])
+        elif event == "cpython.PyInterpreterState_New":
+            raise self._refuse("it starts a second interpreter in its process, where no tool is answered")
+
+    def _check_change(self, function: Any, code: Any) -> None:
+        originals = _originals()
+        if not originals or originals.making:
+            return
+        if code in originals:
+            raise self._refuse(f"it copied the original code of a tool, {code.co_name}")
+        if sys.modules["_replaydiff_worker_trampoline"].handler_of(function) is not None:
+            raise self._refuse(f"it replaced the code of a tool, {function.__name__}")
 
     def _check(self, code: types.CodeType) -> None:
         if code.co_name != "<module>":
@@ -118,6 +132,26 @@ def _originals() -> Any:
     """The original code of tools; nothing where none was patched yet."""
     trampoline = sys.modules.get("_replaydiff_worker_trampoline")
     return getattr(trampoline, "ORIGINALS", ())
+
+
+def same_text(file: str, known: Iterable[str]) -> str:
+    """Return which of the known source files this one is, or is a copy of; empty for none."""
+    files = {one for one in known if one}
+    if not file or file in files:
+        return file
+    if is_library(file):
+        return ""
+    try:
+        size = os.path.getsize(file)  # noqa: PTH202
+        copied = (one for one in files if os.path.getsize(one) == size and _bytes(one) == _bytes(file))  # noqa: PTH202
+        return next(copied, "")
+    except OSError:
+        return ""
+
+
+def _bytes(file: str) -> bytes:
+    with open(file, "rb") as opened:  # noqa: PTH123
+        return opened.read()
 
 
 def real_path(file: Any) -> str:

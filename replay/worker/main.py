@@ -85,7 +85,9 @@ else:
     holders = _neighbour("holders")
     network = _neighbour("network")
     decorators = _neighbour("decorators")
+    kinds = _neighbour("kinds")
     discovery = _neighbour("discovery")
+    classes = _neighbour("classes")
     tables = _neighbour("tables")
     tool = _neighbour("tool")
     patch = _neighbour("patch")
@@ -397,6 +399,9 @@ class Worker:
             self._watch.begin(order["trial"], order["watch"])
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
+        if "answer" in outcome:
+            calls.TRIAL.set(trial)
+            self.patches.check_late()
         self.tools.running.discard(trial)
         steering = self.patches.steering
         unpatched = {name: at for name, at in self._watch.end(trial).items() if name not in steering}

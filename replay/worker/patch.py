@@ -15,11 +15,11 @@ every reference to them reaches it.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import functools
 import gc
 import inspect
+import os
 import sys
 import threading
 import types
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import (
+        classes,
         discovery,
         holders,
         imports,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         trampoline,
     )
 else:
+    classes = sys.modules["_replaydiff_worker_classes"]
     discovery = sys.modules["_replaydiff_worker_discovery"]
     holders = sys.modules["_replaydiff_worker_holders"]
     imports = sys.modules["_replaydiff_worker_imports"]
@@ -87,7 +89,7 @@ class Patches:
         self._ask, self._refuse = ask, refuse
         self.tools: list[tool.Tool] = []
         self._caches: list[Any] = []
-        self._classes: dict[tuple[type, str], str | None] = {}
+        self._classes = classes.ClassWatch(self._patch_method, self._patch_attribute)
         self._known: dict[int, Any] = {}
         self._texts: set[str] = set()
         self._checking: set[int] = set()
@@ -127,46 +129,85 @@ class Patches:
                 self._find(found, module, module_name, attributes)
             self._install(found)
             if self.points and not self._is_applied:
-                self._watch_classes()
+                self._patch_twins()
+                self._classes.install()
+                for path in self._unpatched():
+                    raise shapes.Unusable(
+                        f"the tool {path} cannot be patched: each access makes another function; "
+                        "name the function that does the work"
+                    )
             self._is_applied = True
+
+    def _unpatched(self) -> list[str]:
+        """Return where the patch points now hold tools that are not patched."""
+        found = discovery.Discovery()
+        for point in self.points:
+            module_name, _, attributes = point.partition(":")
+            self._find(found, sys.modules[module_name], module_name, attributes)
+        return [one.path for one in found.found if trampoline.handler_of(one.function) is None]
+
+    def check_late(self) -> None:
+        """After a trial: refuse it if another function took a tool's place in it, which may have run."""
+        if not self.points:
+            return
+        with self._lock:
+            try:
+                late = self._unpatched()
+            except (shapes.Unusable, KeyError) as error:
+                late = [str(error)]
+        if late:
+            self._refuse(f"it replaced a tool, which then could run: {late[0]}; name a tool that stays")
+
+    def _patch_twins(self) -> None:
+        """Patch modules that were run a second time under another name before the first trial."""
+        for module in [one for one in gc.get_objects() if isinstance(one, types.ModuleType)]:
+            name, file = module.__name__, imports.real_path(vars(module).get("__file__"))
+            is_known = name in self._modules and sys.modules.get(name) is module
+            if not is_known and imports.same_text(file, self._modules.values()):
+                self._patch_module(module)
 
     def is_ours(self, module: str, file: str) -> bool:
         """Return whether a module, given by name or file, contains tools."""
-        return file in self._modules.values() if file else module in self._modules
+        if module in self._modules and not (file and os.path.exists(file)):  # noqa: PTH110
+            return True
+        return bool(imports.same_text(file, self._modules.values()))
 
     def apply_to(self, module: Any) -> None:
         """Patch the tools of a module that was run again, or under another name.
 
         What cannot be patched ends the trial: the functions are there, and run for real.
         """
-        file = imports.real_path(getattr(module, "__file__", None))
-        names = {module.__name__, *(name for name, known in self._modules.items() if file and known == file)}
         with self._lock:
-            for framework in self.frameworks:
-                if module.__name__ in framework.files():
-                    framework.apply_to(module)
-                    return
-            found = discovery.Discovery()
             try:
-                for point in self.points:
-                    name, _, attributes = point.partition(":")
-                    if name in names:
-                        self._find(found, module, module.__name__, attributes)
-                nameless = False
-                for name, attributes, known in self.homes():
-                    if name in names and "<" not in attributes:
-                        with contextlib.suppress(AttributeError):
-                            self._find(found, module, module.__name__, attributes, known)
-                    nameless = nameless or (name in names and "<" in attributes)
-                self._install(found)
-                if nameless and not names & {point.partition(":")[0] for point in self.points}:
-                    # A lambda or closure has no name to be found by, but the table that holds it has.
-                    self.apply()
+                self._patch_module(module)
                 self._is_applied = True
             except shapes.Unusable as unusable:
                 raise self._refuse(
                     f"a module was run again whose tools cannot be answered: {unusable}"
                 ) from None
+
+    def _patch_module(self, module: Any) -> None:
+        for framework in self.frameworks:
+            if module.__name__ in framework.files():
+                framework.apply_to(module)
+                return
+        file = imports.same_text(imports.real_path(getattr(module, "__file__", None)), self._modules.values())
+        names = {module.__name__, *(name for name, known in self._modules.items() if file and known == file)}
+        found = discovery.Discovery()
+        for point in self.points:
+            name, _, attributes = point.partition(":")
+            if name in names:
+                self._find(found, module, module.__name__, attributes)
+        nameless = False
+        for name, attributes, known in self.homes():
+            if name in names and "<" not in attributes:
+                with contextlib.suppress(AttributeError):
+                    self._find(found, module, module.__name__, attributes, known)
+            nameless = nameless or (name in names and "<" in attributes)
+        self._install(found)
+        if nameless and not names & {point.partition(":")[0] for point in self.points}:
+            # A lambda or closure has no name to be found by, but the table that holds it has.
+            self.apply()
 
     def renew(self) -> None:
         """Before a trial: patch what took a tool's place, and empty caches of other trials' answers."""
@@ -255,8 +296,7 @@ class Patches:
             self._patch_partial(partial, one)
         self._take_places(caches, found.tables)
         for cls, attribute, name in found.classes:
-            self._watch_subclasses(cls)
-            self._classes[cls, attribute] = name
+            self._classes.watch(cls, attribute, name)
         for name in [*self._modules, *(str(one.like.__module__) for one in self.tools)]:
             self._modules[name] = imports.file_of(name) or self._modules.get(name, "")
 
@@ -284,9 +324,10 @@ class Patches:
         functions = [group[0].function for group in groups]
         running = trampoline.suspended({function.__code__ for function in functions})
         if running is not None:
+            name = getattr(running, "__name__", None) or running.f_code.co_name
             raise shapes.Unusable(
-                f"the tool {running.__qualname__} is running already, as {replies.in_words(running)} that "
-                "was made before the first trial; a module must not start work when it is imported"
+                f"the tool {name} is running already, as {replies.in_words(running)} that was made before "
+                "the first trial; a module must not start work when it is imported"
             )
         copies, caches = trampoline.holders_of(functions)
         for group in groups:
@@ -384,56 +425,27 @@ class Patches:
         else:
             self._known[id(value)] = value
 
-    # --- classes that come later -------------------------------------------------------------------
-
-    def _watch_classes(self) -> None:
-        """Patch the methods of subclasses that are made from now on."""
-        build = builtins.__build_class__
-
-        @functools.wraps(build)
-        def build_class(*args: Any, **kwargs: Any) -> Any:
-            cls = build(*args, **kwargs)
-            self._new_class(cls)
-            return cls
-
-        builtins.__build_class__ = build_class
-
-    def _watch_subclasses(self, cls: type) -> None:
-        """Have subclasses announce themselves that no `class` statement makes."""
-        if any(known is cls for known, _ in self._classes):
-            return
-        base: Any = cls
-        own = base.__dict__.get("__init_subclass__")
-
-        def announce(sub: Any, **kwargs: Any) -> None:
-            if own is not None:
-                own.__get__(None, sub)(**kwargs)
-            else:
-                super(base, sub).__init_subclass__(**kwargs)
-            self._new_class(sub)
-
-        # A class that takes no attributes has its subclasses looked for before every trial.
-        with contextlib.suppress(AttributeError, TypeError):
-            hook: Any = announce
-            base.__init_subclass__ = classmethod(hook)
-
-    def _new_class(self, cls: Any) -> None:
-        if not isinstance(cls, type) or not self._classes:
-            return
-        for (base, attribute), name in list(self._classes.items()):
-            if cls is not base and base in cls.__mro__ and attribute in cls.__dict__:
-                try:
-                    self.apply_to_class(cls, attribute, name)
-                except shapes.Unusable as unusable:
-                    raise self._refuse(str(unusable)) from None
-
-    def apply_to_class(self, cls: type, attribute: str, name: str | None) -> None:
-        """Patch one method of a class and of its subclasses."""
-        with self._lock:
-            found = discovery.Discovery()
+    def _patch_method(self, cls: type, attribute: str, name: str | None) -> None:
+        """Patch one method of a class and of its subclasses, during a trial or while the agent is made."""
+        found = discovery.Discovery()
+        try:
+            raw = inspect.getattr_static(cls, attribute)
             path = f"{cls.__module__}:{cls.__qualname__}.{attribute}"
-            found.class_method(cls, attribute, inspect.getattr_static(cls, attribute), path, name)
-            self._install(found)
+            found.class_method(cls, attribute, raw, path, name)
+            with self._lock:
+                self._install(found)
+        except shapes.Unusable as unusable:
+            raise self._refuse(str(unusable)) from None
+
+    def _patch_attribute(self, value: Any, name: str, path: str) -> None:
+        """Patch what an object gets in place of its class's method."""
+        found = discovery.Discovery()
+        try:
+            found.add(value, name, path)
+            with self._lock:
+                self._install(found)
+        except shapes.Unusable as unusable:
+            raise self._refuse(str(unusable)) from None
 
 
 def _adapter(name: str) -> Any:

@@ -30,13 +30,17 @@ TRIAL: contextvars.ContextVar[int | None] = contextvars.ContextVar("replay_trial
 """The trial that the running code belongs to."""
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*[a-z]?")
-_IN_TEXT = re.compile(r"(?:^|[\s;&|(`'\"/])((?:python|pypy)[\d.]*)((?:\s+-[A-Za-z]+)+)")
+_IN_TEXT = re.compile(r"""([^\s;&|()`'"]+)['"]?((?:\s+-[A-Za-z]+)+)""")
+"""A word of a shell's text, and the options after it."""
 _NAMED = re.compile(r"(?:^|[\s;&|(`'\"/])(?:python|pypy)[\d.]*(?:\s|$)")
+_LONGEST_SCRIPT = 1 << 20
+"""Characters of a shell's script that are looked at."""
 _SHELLS = {"ash", "bash", "dash", "fish", "ksh", "sh", "zsh"}
 _CLEARING = ("-i", "-", "--ignore-environment")
 """Options of `env`."""
 _ISOLATING = re.compile(
-    r"(^|[\s;&|(])(env\s+(-i|-u|-|--ignore-environment)\s|unset\s[^;&|]*PYTHONPATH|PYTHONPATH=)"
+    r"(^|[\s;&|(])(env\s+(-i|-u|-|--ignore-environment)\s|exec\s+-[a-z]*c|PYTHONPATH="
+    r"|(unset|export\s+-n|declare\s+\+x|typeset\s+\+x)\s[^;&|]*PYTHONPATH)"
 )
 _WITH_VALUE = "WXcm"
 """Options of Python that take a value."""
@@ -271,8 +275,8 @@ def _why_not(program: str, words: list[str]) -> str:
     first = _shebang(program)
     if first:
         return _why_not(first[0], [*first, program])
-    if name in _SHELLS and "-c" in words[:-1]:
-        return _why_not_text(words[words.index("-c") + 1])
+    if name in _SHELLS:
+        return _why_not_text(_shell_text(words[1:]))
     clears = any(word in _CLEARING or word.startswith("-u") for word in words[1:])
     if name == "env" and clears and any(_is_python(word) for word in words[1:]):
         return "a Python with another environment"
@@ -292,10 +296,27 @@ def _starts_python(program: str, words: list[str]) -> bool:
     return any(_NAMED.search(word) for word in words[1:])
 
 
+def _shell_text(words: list[str]) -> str:
+    """What a shell is to run: the text after `-c`, also in a cluster such as `-lc`, or that of a file."""
+    for index, word in enumerate(words):
+        if not word.startswith(("-", "+")):
+            try:
+                with open(word, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                    return file.read(_LONGEST_SCRIPT)
+            except OSError:
+                return ""
+        if word.startswith("-") and not word.startswith("--") and "c" in word:
+            return " ".join(words[index + 1 :])
+    return ""
+
+
 def _why_not_text(text: str) -> str:
-    if any(_isolated(found[2].split()) for found in _IN_TEXT.finditer(text)):
-        return "an isolated Python"
-    if _ISOLATING.search(text) and re.search(r"(python|pypy)", text.replace("PYTHONPATH", "")):
+    names_python = re.search(r"(python|pypy)", text.replace("PYTHONPATH", "")) is not None
+    for word, options in _IN_TEXT.findall(text):
+        is_python = names_python if word.startswith("$") else _is_python(word)
+        if is_python and _isolated(options.split()):
+            return "an isolated Python"
+    if names_python and _ISOLATING.search(text):
         return "a Python with another environment"
     return ""
 
@@ -306,7 +327,17 @@ def _is_python(word: str) -> bool:
     names = {os.path.basename(word)}  # noqa: PTH119
     if "/" in word:
         names.add(os.path.basename(os.path.realpath(word)))  # noqa: PTH119
-    return word == sys.executable or any(_PYTHON.fullmatch(name) for name in names)
+    return word == sys.executable or any(_PYTHON.fullmatch(name) for name in names) or _is_copy(word)
+
+
+def _is_copy(word: str) -> bool:
+    """Whether a program is a copy of this Python under another name."""
+    if "/" not in word:
+        return False
+    try:
+        return os.path.getsize(word) == os.path.getsize(os.path.realpath(sys.executable))  # noqa: PTH202
+    except OSError:
+        return False
 
 
 def _isolated(options: list[str]) -> bool:

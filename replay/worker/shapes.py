@@ -90,6 +90,8 @@ def attribute(owner: Any, name: str, path: str) -> Any:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known[:10]) or 'nothing'}"
         raise Unusable(f"{path} has no {name!r}; {hint}") from None
+    except Exception as error:
+        raise Unusable(f"reading {path}.{name} raises {failures.sentence(error)}") from None
 
 
 def resolve(

@@ -22,11 +22,12 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers, calls, discovery, replies, shapes, trampoline
+    from replaydiff.replay.worker import answers, calls, discovery, kinds, replies, shapes, trampoline
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     calls = sys.modules["_replaydiff_worker_calls"]
     discovery = sys.modules["_replaydiff_worker_discovery"]
+    kinds = sys.modules["_replaydiff_worker_kinds"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
@@ -169,7 +170,7 @@ class Tool(trampoline.Handler):
         if id(owner) in self.owners:
             return False
         space = getattr(self.original, "__globals__", {}).get("__name__", "")
-        return id(owner) in self.others or discovery.is_library(str(space))
+        return id(owner) in self.others or kinds.is_library(str(space))
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:

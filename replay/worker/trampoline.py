@@ -52,7 +52,8 @@ class Originals:
     """The code that functions had before they were patched."""
 
     def __init__(self) -> None:
-        self._codes: dict[types.CodeType, None] = {}
+        self._places: set[tuple[Any, ...]] = set()
+        self._texts: set[tuple[Any, ...]] = set()
         self.own: set[int] = set()
         """Ids of the functions made here to run original code; they are kept for good."""
         self._kept: list[types.FunctionType] = []
@@ -60,13 +61,16 @@ class Originals:
         """A function of original code is being made here."""
 
     def __contains__(self, code: object) -> bool:
-        """Whether this is the code of a tool, or code that was compiled from the same source."""
-        return code in self._codes
+        """Whether this is the code of a tool, a changed copy of it, or the same text compiled by `exec`."""
+        return isinstance(code, types.CodeType) and (
+            _place(code) in self._places or (code.co_filename.startswith("<") and _text(code) in self._texts)
+        )
 
     def take(self, function: types.FunctionType) -> types.FunctionType:
         """Return a function that runs what this one runs before it is patched."""
         original = self.copied(function)
-        self._codes[function.__code__] = None
+        self._places.add(_place(function.__code__))
+        self._texts.add(_text(function.__code__))
         self.own.add(id(original))
         self._kept.append(original)
         return original
@@ -87,6 +91,14 @@ class Originals:
         copy.__kwdefaults__ = function.__kwdefaults__
         copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
         return copy
+
+
+def _place(code: types.CodeType) -> tuple[Any, ...]:
+    return code.co_filename, code.co_firstlineno, code.co_code, code.co_names
+
+
+def _text(code: types.CodeType) -> tuple[Any, ...]:
+    return code.co_name, code.co_code, code.co_names, code.co_varnames
 
 
 ORIGINALS = Originals()
@@ -132,7 +144,11 @@ def replace_code(function: types.FunctionType, handler: Handler) -> None:
         changes["co_flags"] = new.co_flags | inspect.CO_ITERABLE_COROUTINE
     code = new.replace(**changes)
     failures.PATCHED.add(code)
-    function.__code__ = code
+    ORIGINALS.making = True
+    try:
+        function.__code__ = code
+    finally:
+        ORIGINALS.making = False
 
 
 def signature_of(function: Any) -> inspect.Signature | None:
@@ -182,7 +198,13 @@ def holders_of(
 
 
 def suspended(codes: set[types.CodeType]) -> Any:
-    """Return a generator or coroutine that has begun, or waits to begin, with one of these codes."""
+    """Return what runs one of these codes: a generator or coroutine that was made, or a thread's frame."""
+    for frame in sys._current_frames().values():
+        current: types.FrameType | None = frame
+        while current is not None:
+            if current.f_code in codes:
+                return current
+            current = current.f_back
     for found in gc.get_objects():
         if type(found) in RUNNING:
             code = getattr(found, "gi_code", None) or getattr(found, "cr_code", None)

@@ -247,6 +247,51 @@ _start(
     "return out('nohup', PYTHON, '-I', '-c', CODE)",
     refused="isolated Python",
 )
+for _title, _shell in (
+    ("-I through a cluster of a shell's options", "out('sh', '-ec', f'{PYTHON} -I -c \"{CODE}\"')"),
+    ("-I through a variable of a shell", "out('sh', '-c', f'P={PYTHON}; $P -I -c \"{CODE}\"')"),
+    ("-I through a link in a shell", "out('sh', '-c', f'./snake -I -c \"{CODE}\"')"),
+):
+    _start(
+        "subprocess",
+        _title,
+        f"os.path.lexists('snake') or os.symlink(PYTHON, 'snake')\nreturn {_shell}",
+        refused="isolated Python",
+    )
+_start(
+    "subprocess",
+    "env -i in a shell's file",
+    "pathlib.Path('start.sh').write_text(f'env -i {PYTHON} -c \"{CODE}\"')\nreturn out('sh', 'start.sh')",
+    refused="another environment",
+)
+_start(
+    "subprocess",
+    "PYTHONPATH not exported by a shell",
+    "return out('bash', '-c', f'export -n PYTHONPATH; {PYTHON} -c \"{CODE}\"')",
+    refused="another environment",
+)
+_start(
+    "subprocess",
+    "copy of the tools in another folder",
+    "os.makedirs('copy', exist_ok=True)\nfor name in ('tools.py', 'canary.py'): shutil.copy(name, 'copy')\nreturn out(PYTHON, '-c', CODE, cwd='copy')",
+)
+_start(
+    "subprocess",
+    "copy of the tools under another name",
+    "shutil.copy('tools.py', 'tools_copy.py')\nreturn out(PYTHON, '-c', CODE.replace('tools', 'tools_copy'))",
+)
+_start(
+    "subprocess",
+    "zipapp that carries the tools",
+    """
+import zipapp
+os.makedirs('packed', exist_ok=True)
+for name in ('tools.py', 'canary.py'): shutil.copy(name, 'packed')
+pathlib.Path('packed/__main__.py').write_text(CODE)
+zipapp.create_archive('packed', 'packed.pyz')
+return out(PYTHON, 'packed.pyz')
+""",
+)
 _start("subprocess", "env -i", "return out('env', '-i', PYTHON, '-c', CODE)", refused="another environment")
 _start(
     "subprocess",

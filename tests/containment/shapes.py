@@ -37,7 +37,7 @@ class Shape:
 SHAPES: list[Shape] = []
 
 PRELUDE = """
-import asyncio, collections, contextvars, copy, dataclasses, enum, functools, importlib, os, sys, threading, types
+import asyncio, collections, collections.abc, contextvars, copy, dataclasses, enum, functools, importlib, os, sys, threading, types
 import typing, weakref
 from canary import real
 """
@@ -842,4 +842,142 @@ _table(
     "TOOLS = {'cancel': cancel}\nVAR = contextvars.ContextVar('v')\nVAR.set(TOOLS)",
     "return VAR.get()['cancel']('7')",
     refused="also held",
+)
+
+# --- callable data, and classes whose constructor works ------------------------------------------------
+
+_table(
+    "subclass of int that is called",
+    "class T(int):\n    def __call__(self, order_id): return real(order_id)\nTOOLS = {'other': cancel, 'cancel': T(3)}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "subclass of str that is called",
+    "class T(str):\n    def __call__(self, order_id): return real(order_id)\nTOOLS = {'other': cancel, 'cancel': T('a')}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "subclass of dict that is called",
+    "class T(dict):\n    def __call__(self, order_id): return real(order_id)\nTOOLS = {'other': cancel, 'cancel': T(a=1)}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "NamedTuple with run",
+    "class T(typing.NamedTuple):\n    name: str\n    def run(self, order_id): return real(order_id)\nTOOLS = {'other': cancel, 'cancel': T('cancel')}",
+    "return TOOLS['cancel'].run('7')",
+)
+_table(
+    "exception that is called",
+    "class T(Exception):\n    def __call__(self, order_id): return real(order_id)\nTOOLS = {'other': cancel, 'cancel': T()}",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "class whose constructor is the tool",
+    "class Cancel:\n    def __init__(self, order_id): self.answer = real(order_id)\nTOOLS = {'other': cancel, 'cancel': Cancel}",
+    "return TOOLS['cancel']('7').answer",
+    refused="constructor",
+)
+_table(
+    "dataclass whose __post_init__ is the tool",
+    "@dataclasses.dataclass\nclass Cancel:\n    order_id: str\n    def __post_init__(self): self.answer = real(self.order_id)\nTOOLS = {'other': cancel, 'cancel': Cancel}",
+    "return TOOLS['cancel']('7').answer",
+    refused="constructor",
+)
+_table(
+    "class of the standard library",
+    "import subprocess\nTOOLS = {'cancel': cancel, 'start': subprocess.Popen}",
+    "return TOOLS['start']('true')",
+    refused="constructor",
+)
+_table(
+    "mapping that makes its functions",
+    "class T(collections.abc.Mapping):\n    def __getitem__(self, key): return lambda order_id: real(order_id)\n    def __iter__(self): return iter(['cancel'])\n    def __len__(self): return 1\nTOOLS = T()",
+    "return TOOLS['cancel']('7')",
+    refused="each access makes another function",
+)
+
+# --- what takes a method's place, and attributes that are made ------------------------------------------
+
+_shape(
+    "method",
+    "of a class registered with an abstract one",
+    "Shop.cancel",
+    "import abc\nclass Shop(abc.ABC):\n    def cancel(self, order_id): return ''\n@Shop.register\nclass Other:\n    def cancel(self, order_id): return real(order_id)",
+    "return Other().cancel('7')",
+)
+_shape(
+    "method",
+    "replaced in each object by its constructor",
+    "Shop.cancel",
+    "class Shop:\n    def __init__(self): self.cancel = lambda order_id: real(order_id)\n    def cancel(self, order_id): return ''\nFIRST = Shop()",
+    "assert FIRST.cancel('7') == 'answered'\nreturn Shop().cancel('7')",
+    answers=2,
+)
+_shape(
+    "method",
+    "property that makes a function",
+    "shop.cancel",
+    "class Shop:\n    @property\n    def cancel(self): return lambda order_id: real(order_id)\nshop = Shop()",
+    "return shop.cancel('7')",
+    refused="each access makes another function",
+)
+_shape(
+    "method",
+    "made by __getattr__",
+    "shop.cancel",
+    "class Shop:\n    def __getattr__(self, name):\n        if name != 'cancel': raise AttributeError(name)\n        return lambda order_id: real(order_id)\nshop = Shop()",
+    "return shop.cancel('7')",
+    refused="each access makes another function",
+)
+
+# --- copies of code and of modules -----------------------------------------------------------------------
+
+_held(
+    "module loaded under two names before the start",
+    """
+    if __name__ != "second_name":
+        import importlib.util
+        spec = importlib.util.spec_from_file_location("second_name", __file__)
+        SECOND = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(SECOND)
+    """,
+    "return SECOND.cancel('7')",
+)
+_held(
+    "its code in another function",
+    "CODE = cancel.__code__",
+    "def other(order_id): pass\nother.__code__ = CODE\nreturn other('7')",
+    refused="original code of a tool",
+)
+_held(
+    "its code replaced",
+    "",
+    "def other(order_id): return real(order_id)\ncancel.__code__ = other.__code__\nreturn cancel('7')",
+    refused="replaced the code of a tool",
+)
+_held(
+    "its source compiled again",
+    "",
+    "import inspect\nspace = {'real': real}\nexec(inspect.getsource(cancel), space)\nreturn space['cancel']('7')",
+    refused="outside the import system",
+)
+_held(
+    "a second interpreter",
+    "",
+    "name = '_interpreters' if sys.version_info >= (3, 13) else '_xxsubinterpreters'\nimportlib.import_module(name).create()\nreturn 'started'",
+    refused="second interpreter",
+)
+_held(
+    "a thread that runs it since the import",
+    """
+    import queue
+    WAITING, BEGUN = queue.Queue(), threading.Event()
+    def cancel(order_id):
+        BEGUN.set()
+        real(WAITING.get())
+    threading.Thread(target=cancel, args=("7",), daemon=True).start()
+    BEGUN.wait()
+    """,
+    "WAITING.put('7')\nreturn ''",
+    refused="is running already",
 )

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 HANDOFF = "autogen_agentchat.base._handoff"
 """Where the tool is defined by which one agent hands over to another."""
@@ -86,16 +87,16 @@ class AutoGen(base.Framework):
 
         if original.__module__ == STATIC:
             return await run()
-        call = base.FrameworkCall(
+        call = calling.FrameworkCall(
             name,
             replies.read_args(arguments),
             workbench,
             convert=lambda answer: self._result(name, answer),
-            fail=base.RecordedError,
+            fail=calling.RecordedError,
         )
         try:
             return await self.answer_async(call, run)
-        except base.RecordedError as error:
+        except calling.RecordedError as error:
             return self._result(name, error.text, is_error=True)
 
     async def _call_tool_stream(
@@ -119,10 +120,10 @@ class AutoGen(base.Framework):
         return self._types.ToolResult(name=name, result=content, is_error=is_error)
 
 
-def _read(tool: Any, args: dict[str, Any], *, stream: bool = False) -> base.FrameworkCall:
+def _read(tool: Any, args: dict[str, Any], *, stream: bool = False) -> calling.FrameworkCall:
     function = getattr(tool, "_func", None)
     convert = answers.converter(function) if callable(function) else lambda answer: answer
-    return base.FrameworkCall(
+    return calling.FrameworkCall(
         str(tool.name),
         args,
         tool,

@@ -7,15 +7,12 @@ are replaced as soon as their module was imported, before anybody can call them,
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import contextvars
-import dataclasses
 import functools
 import importlib.util
 import inspect
 import os
-import re
 import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -23,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import calls, imports, replies, shapes, trampoline
+    from replaydiff.replay.worker.frameworks import calling
 else:
     calls = sys.modules["_replaydiff_worker_calls"]
     imports = sys.modules["_replaydiff_worker_imports"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
+    calling = imports.load("frameworks.calling")
 
 NAMES = (
     "langchain", "openai-agents", "pydantic-ai", "mcp", "crewai", "llama-index", "google-adk", "strands",
@@ -61,64 +60,6 @@ _LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
     "replay_live_tools", default=frozenset()
 )
 """Ids of the tools that are running: what they call of themselves runs as well."""
-_ERROR_TEXT = re.compile(r"(\w+)(?:\((['\"])(.*)\2,?\)|: (.*))", re.DOTALL)
-
-
-class RecordedError(Exception):
-    """A recorded error, with its recorded text."""
-
-    def __init__(self, text: str) -> None:
-        found = _ERROR_TEXT.fullmatch(text)
-        self.text = text
-        self.message: str = (found[3] or found[4] or "") if found and _error_class(found[1]) else text
-        super().__init__(self.message)
-
-    def __str__(self) -> str:
-        return self.message
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def recorded_error(text: str, otherwise: type[Exception] = Exception) -> Exception:
-    """Return the exception that a tool raises for a recorded error.
-
-    Args:
-        text: the recorded error, such as `ValueError('no such order')` or `no such order`.
-        otherwise: the class of an error whose text names no built-in class.
-    """
-    found = _ERROR_TEXT.fullmatch(text)
-    base = (_error_class(found[1]) if found else None) or otherwise
-    if base is Exception:
-        return RecordedError(text)
-    kind: Any = type(base.__name__, (RecordedError, base), {})
-    error: Exception = kind(text)
-    return error
-
-
-def _error_class(name: str) -> type[Exception] | None:
-    found = getattr(builtins, name, None)
-    is_error = isinstance(found, type) and issubclass(found, Exception)
-    # The others take arguments of their own.
-    return found if is_error and vars(found).keys() <= {"__doc__", "__init__", "__str__", "__new__"} else None
-
-
-@dataclasses.dataclass
-class FrameworkCall:
-    """A tool call as the framework makes it."""
-
-    name: str
-    args: dict[str, Any]
-    tool: Any
-    """The object that is the tool; while it runs, what it calls of itself runs as well."""
-    convert: Callable[[Any], Any] = lambda answer: answer
-    """Makes of a recorded result what the replaced function returns."""
-    fail: Callable[[str], BaseException] = recorded_error
-    """Makes of a recorded error what the replaced function raises."""
-    runs: bool = False
-    """It changes the agent's own state, which no recording holds: once it was answered, it runs."""
-    untouched: bool = False
-    """It is none: it only steers the agent, as a handoff does, and runs without being asked for."""
 
 
 class Replacement(trampoline.Handler):
@@ -310,7 +251,7 @@ class Framework:
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def answer(self, call: FrameworkCall, run: Callable[[], Any]) -> Any:
+    def answer(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call; `run` runs the tool, where it may."""
         if self._is_untouched(call):
             return run()
@@ -323,7 +264,7 @@ class Framework:
                 return run()
         return call.convert(answer)
 
-    async def answer_async(self, call: FrameworkCall, run: Callable[[], Any]) -> Any:
+    async def answer_async(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> Any:
         """Answer a tool call where the tool is async, or may be."""
         if self._is_untouched(call):
             return await _awaited(run())
@@ -336,12 +277,12 @@ class Framework:
                 return await _awaited(run())
         return call.convert(answer)
 
-    def _is_untouched(self, call: FrameworkCall) -> bool:
+    def _is_untouched(self, call: calling.FrameworkCall) -> bool:
         if call.untouched:
             self.steering.add(call.name)
         return call.untouched or id(call.tool) in _LIVE.get()
 
-    async def answer_stream(self, call: FrameworkCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
+    async def answer_stream(self, call: calling.FrameworkCall, run: Callable[[], Any]) -> AsyncIterator[Any]:
         """Answer a call of a tool that gives its result item by item; `convert` returns the items."""
         if self._is_untouched(call):
             async for item in run():
@@ -358,7 +299,9 @@ class Framework:
         for item in call.convert(answer):
             yield item
 
-    def guarded(self, function: Any, read: Callable[[tuple[Any, ...], dict[str, Any]], FrameworkCall]) -> Any:
+    def guarded(
+        self, function: Any, read: Callable[[tuple[Any, ...], dict[str, Any]], calling.FrameworkCall]
+    ) -> Any:
         """Return a function that requests the recorded result instead of running the tool.
 
         Args:
@@ -436,24 +379,6 @@ def hosted_name(tool: Mapping[str, Any]) -> str | None:
     if hosted is not None or any(key in tool for key in CLIENT_KEYS):
         return hosted
     return str(next(iter(tool), None) or "without a name")
-
-
-def passed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, those that were passed and no others."""
-    signature = trampoline.signature_of(function)
-    try:
-        bound = signature.bind_partial(*args, **kwargs).arguments if signature else None
-    except TypeError:
-        bound = None
-    if signature is None or bound is None:
-        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
-    named: dict[str, Any] = {}
-    for name, value in bound.items():
-        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            named.update(value)
-        else:
-            named[name] = value
-    return named
 
 
 def is_running(tool: Any) -> bool:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 CONTROL = "crewai.tools.agent_tools"
 """Where the tools are defined by which one agent hands work to another."""
@@ -55,7 +56,7 @@ class CrewAI(base.Framework):
             # Called past the tool, the function asks as well.
             vars(tool)["func"] = self.guarded(
                 function,
-                lambda args, kwargs: self._read(tool, base.passed(function, args, kwargs), function),
+                lambda args, kwargs: self._read(tool, calling.passed(function, args, kwargs), function),
             )
 
     def _called(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
@@ -63,7 +64,7 @@ class CrewAI(base.Framework):
         limit = tool._claim_usage() if original.__name__ == "run" and self._counts(tool) else None
         if limit:
             return limit
-        given = base.passed(function, args, kwargs)
+        given = calling.passed(function, args, kwargs)
         answer = self.answer(self._read(tool, given, function), lambda: original(tool, *args, **kwargs))
         if original.__name__ == "_run" and inspect.iscoroutinefunction(function):
             return answer if inspect.isawaitable(answer) else _later(answer)
@@ -74,7 +75,7 @@ class CrewAI(base.Framework):
         limit = tool._claim_usage() if original.__name__ == "arun" and self._counts(tool) else None
         if limit:
             return limit
-        given = base.passed(function, args, kwargs)
+        given = calling.passed(function, args, kwargs)
         return await self.answer_async(
             self._read(tool, given, function), lambda: original(tool, *args, **kwargs)
         )
@@ -97,12 +98,12 @@ class CrewAI(base.Framework):
             lambda: original(tool, given, *args, **kwargs),
         )
 
-    def _read(self, tool: Any, given: dict[str, Any], function: Any) -> base.FrameworkCall:
+    def _read(self, tool: Any, given: dict[str, Any], function: Any) -> calling.FrameworkCall:
         """The call; the structured form of a tool is the tool itself."""
         own = getattr(tool, "_original_tool", None) or tool
         known = getattr(getattr(own, "args_schema", None), "model_fields", None) or ()
         given = {key: value for key, value in given.items() if key != "security_context" or key in known}
-        return base.FrameworkCall(
+        return calling.FrameworkCall(
             self._plain_name(str(tool.name)),
             given,
             own,

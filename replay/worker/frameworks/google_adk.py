@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 CONTROL = (
     "google.adk.tools.transfer_to_agent_tool", "google.adk.tools.exit_loop_tool",
@@ -49,7 +50,7 @@ class GoogleADK(base.Framework):
         def run() -> Any:
             return original(tool, args=args, tool_context=tool_context, **kwargs)
 
-        call = base.FrameworkCall(str(tool.name), replies.read_args(args), tool, untouched=_steers(tool))
+        call = calling.FrameworkCall(str(tool.name), replies.read_args(args), tool, untouched=_steers(tool))
         return await self.answer_async(call, run)
 
     async def _see_request(

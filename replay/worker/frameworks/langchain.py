@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 TOOLS = "langchain_core.tools.base"
 MODELS = "langchain_core.language_models.chat_models"
@@ -106,8 +107,8 @@ class LangChain(base.Framework):
     def _guarded(self, tool: Any, function: Any) -> Any:
         """Return a function that is answered like the tool, unless the tool itself calls it."""
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.FrameworkCall:
-            given = base.passed(function, args, kwargs)
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
+            given = calling.passed(function, args, kwargs)
             return self._call(tool, _without(given, tool), answers.converter(function))
 
         guarded = self.guarded(function, read)
@@ -159,7 +160,7 @@ class LangChain(base.Framework):
         tool: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> base.FrameworkCall:
+    ) -> calling.FrameworkCall:
         """The call that reaches one of a tool's own methods."""
         if method not in ("_run", "_arun"):
             return self._read_whole(tool, args, kwargs)
@@ -169,12 +170,12 @@ class LangChain(base.Framework):
             _, given, wants_message = current
             convert = _content if wants_message else answers.converter(function)
         else:
-            named = base.passed(original, (tool, *args), kwargs)
+            named = calling.passed(original, (tool, *args), kwargs)
             named.pop(next(iter(named), ""), None)
             given, convert = _without(_flat(named, tool), tool), answers.converter(function)
         return self._call(tool, given, convert)
 
-    def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.FrameworkCall:
+    def _read_whole(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
         """The call of a method that a class has in place of LangChain's own, messages included."""
         wanted = next((one for one in (*args, *kwargs.values())), "")
         call_id = kwargs.get("tool_call_id")
@@ -189,19 +190,19 @@ class LangChain(base.Framework):
         call.convert = convert
         return call
 
-    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.FrameworkCall:
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> calling.FrameworkCall:
         def converted(answer: Any) -> Any:
             if getattr(tool, "response_format", "") == "content_and_artifact":
                 return self._parts(tool, answer)
             return convert(_content(answer))
 
-        return base.FrameworkCall(
+        return calling.FrameworkCall(
             str(tool.name),
             args,
             # Copies of a tool share its functions.
             getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool,
             convert=converted,
-            fail=lambda text: base.recorded_error(_plain_error(text), self._core.ToolException),
+            fail=lambda text: calling.recorded_error(_plain_error(text), self._core.ToolException),
             runs=self._changes_state(tool),
         )
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 HANDOFF = "llama_index.core.agent.workflow."
 """Where the tool is defined by which one agent hands over to another."""
@@ -72,16 +73,16 @@ class LlamaIndex(base.Framework):
 
     def _read(
         self, original: Callable[..., Any], tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> base.FrameworkCall:
+    ) -> calling.FrameworkCall:
         function = getattr(tool, "_fn", None)
         if function is None:
-            given = base.passed(original, (tool, *args), kwargs)
+            given = calling.passed(original, (tool, *args), kwargs)
             given.pop(next(iter(given), ""), None)
         else:
-            given = base.passed(function, args, kwargs) if args else dict(kwargs)
+            given = calling.passed(function, args, kwargs) if args else dict(kwargs)
         given.pop(getattr(tool, "ctx_param_name", None) or "", None)
         convert = _as_recorded if function is None else answers.converter(function)
-        return base.FrameworkCall(str(tool.metadata.get_name()), given, tool, convert=convert)
+        return calling.FrameworkCall(str(tool.metadata.get_name()), given, tool, convert=convert)
 
     def _made(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any], answer: Any) -> Any:
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 
 class ToolFailed(Exception):  # noqa: N818 - it is only used to carry a recorded error to where it is returned
@@ -67,7 +68,7 @@ class MCP(base.Framework):
         )
 
     async def _answered(self, session: Any, name: str, arguments: Any, run: Callable[[], Any]) -> Any:
-        call = base.FrameworkCall(
+        call = calling.FrameworkCall(
             name, replies.read_args(arguments), session, convert=self._result, fail=ToolFailed
         )
         try:

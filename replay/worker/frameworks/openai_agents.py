@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 HARMLESS = ("ToolSearchTool",)
 """Hosted tools that only find other tools."""
@@ -87,20 +88,20 @@ class OpenAIAgents(base.Framework):
     def _direct(self, tool: Any, function: Any, convert: Callable[[Any], Any]) -> Any:
         """What is called in place of the function that a tool was made of, past the framework."""
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> base.FrameworkCall:
-            given = base.passed(function, args, kwargs)
+        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> calling.FrameworkCall:
+            given = calling.passed(function, args, kwargs)
             known = tool.params_json_schema.get("properties") or {}
             return self._call(tool, {key: value for key, value in given.items() if key in known}, convert)
 
         return self.guarded(function, read)
 
-    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> base.FrameworkCall:
-        return base.FrameworkCall(
+    def _call(self, tool: Any, args: dict[str, Any], convert: Callable[[Any], Any]) -> calling.FrameworkCall:
+        return calling.FrameworkCall(
             str(tool.name),
             args,
             tool,
             convert=convert,
-            fail=lambda text: base.recorded_error(text.removeprefix(PUT_AROUND)),
+            fail=lambda text: calling.recorded_error(text.removeprefix(PUT_AROUND)),
         )
 
     # --- tools that cannot be answered ------------------------------------------------------------------

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 PASSING_ON = ("WrapperToolset", "CombinedToolset", "DynamicToolset", "_OutputToolset", "OutputToolset")
 """Toolsets of the framework that hand a call to another one, by the class that they derive from."""
@@ -91,7 +92,7 @@ class PydanticAI(base.Framework):
         current = _CURRENT.get()
         called, given = current if current is not None else (name, tool_args)
         function = getattr(getattr(getattr(tool, "call_func", None), "__self__", None), "function", None)
-        call = base.FrameworkCall(
+        call = calling.FrameworkCall(
             called,
             given,
             tool,
@@ -102,7 +103,7 @@ class PydanticAI(base.Framework):
 
     def _fail(self, text: str) -> BaseException:
         """The exception of a recorded error: one that the model saw was a `ModelRetry`."""
-        return base.recorded_error(_plain_error(text), self._retry)
+        return calling.recorded_error(_plain_error(text), self._retry)
 
     def _see_request(self, original: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         found = original(model, *args, **kwargs)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 CONTROL = ("FinalAnswerTool",)
 """Tools that only end the agent's run."""
@@ -54,7 +55,7 @@ class Smolagents(base.Framework):
             given = dict(args[0])
         else:
             given.update(zip(inputs, args))  # noqa: B905 - Python 3.9
-        call = base.FrameworkCall(name, given, tool, convert=answers.converter(tool.forward))
+        call = calling.FrameworkCall(name, given, tool, convert=answers.converter(tool.forward))
         return self.answer(call, run)
 
     def _refuse_executor(

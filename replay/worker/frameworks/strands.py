@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from replaydiff.replay.worker import answers, replies
-    from replaydiff.replay.worker.frameworks import base
+    from replaydiff.replay.worker.frameworks import base, calling
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     replies = sys.modules["_replaydiff_worker_replies"]
     base = sys.modules["_replaydiff_worker_frameworks.base"]
+    calling = sys.modules["_replaydiff_worker_frameworks.calling"]
 
 OWN = ("strands.tools.structured_output",)
 """Modules of tools that do nothing but shape the agent's answer."""
@@ -45,8 +46,8 @@ class Strands(base.Framework):
 
     def _direct(self, original: Callable[..., Any], tool: Any, *args: Any, **kwargs: Any) -> Any:
         function = tool._tool_func
-        given = base.passed(function, args, kwargs)
-        call = base.FrameworkCall(str(tool.tool_name), given, tool, convert=answers.converter(function))
+        given = calling.passed(function, args, kwargs)
+        call = calling.FrameworkCall(str(tool.tool_name), given, tool, convert=answers.converter(function))
         if inspect.iscoroutinefunction(function):
             return self.answer_async(call, lambda: original(tool, *args, **kwargs))
         return self.answer(call, lambda: original(tool, *args, **kwargs))
@@ -57,18 +58,18 @@ class Strands(base.Framework):
         def run() -> Any:
             return original(tool, tool_use, *args, **kwargs)
 
-        call = base.FrameworkCall(
+        call = calling.FrameworkCall(
             str(tool_use["name"]),
             replies.read_args(tool_use.get("input")),
             tool,
             convert=lambda answer: [self._result(tool_use, answer)],
-            fail=base.RecordedError,
+            fail=calling.RecordedError,
             untouched=original.__module__.startswith(OWN),
         )
         try:
             async for event in self.answer_stream(call, run):
                 yield event
-        except base.RecordedError as error:
+        except calling.RecordedError as error:
             text = error.text if error.text.startswith("Error: ") else f"Error: {error.text}"
             yield self._result(tool_use, {"status": "error", "content": [{"text": text}]})
 

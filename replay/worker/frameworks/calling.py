@@ -1,0 +1,93 @@
+"""A tool call as a framework makes it, and the error that its recording holds."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import trampoline
+else:
+    trampoline = sys.modules["_replaydiff_worker_trampoline"]
+
+_ERROR_TEXT = re.compile(r"(\w+)(?:\((['\"])(.*)\2,?\)|: (.*))", re.DOTALL)
+
+
+class RecordedError(Exception):
+    """A recorded error, with its recorded text."""
+
+    def __init__(self, text: str) -> None:
+        found = _ERROR_TEXT.fullmatch(text)
+        self.text = text
+        self.message: str = (found[3] or found[4] or "") if found and _error_class(found[1]) else text
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def recorded_error(text: str, otherwise: type[Exception] = Exception) -> Exception:
+    """Return the exception that a tool raises for a recorded error.
+
+    Args:
+        text: the recorded error, such as `ValueError('no such order')` or `no such order`.
+        otherwise: the class of an error whose text names no built-in class.
+    """
+    found = _ERROR_TEXT.fullmatch(text)
+    base = (_error_class(found[1]) if found else None) or otherwise
+    if base is Exception:
+        return RecordedError(text)
+    kind: Any = type(base.__name__, (RecordedError, base), {})
+    error: Exception = kind(text)
+    return error
+
+
+def _error_class(name: str) -> type[Exception] | None:
+    found = getattr(builtins, name, None)
+    is_error = isinstance(found, type) and issubclass(found, Exception)
+    # The others take arguments of their own.
+    return found if is_error and vars(found).keys() <= {"__doc__", "__init__", "__str__", "__new__"} else None
+
+
+@dataclasses.dataclass
+class FrameworkCall:
+    """A tool call as the framework makes it."""
+
+    name: str
+    args: dict[str, Any]
+    tool: Any
+    """The object that is the tool; while it runs, what it calls of itself runs as well."""
+    convert: Callable[[Any], Any] = lambda answer: answer
+    """Makes of a recorded result what the replaced function returns."""
+    fail: Callable[[str], BaseException] = recorded_error
+    """Makes of a recorded error what the replaced function raises."""
+    runs: bool = False
+    """It changes the agent's own state, which no recording holds: once it was answered, it runs."""
+    untouched: bool = False
+    """It is none: it only steers the agent, as a handoff does, and runs without being asked for."""
+
+
+def passed(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name, those that were passed and no others."""
+    signature = trampoline.signature_of(function)
+    try:
+        bound = signature.bind_partial(*args, **kwargs).arguments if signature else None
+    except TypeError:
+        bound = None
+    if signature is None or bound is None:
+        return {**{f"_{index}": value for index, value in enumerate(args)}, **kwargs}
+    named: dict[str, Any] = {}
+    for name, value in bound.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        else:
+            named[name] = value
+    return named

@@ -1,0 +1,221 @@
+"""Kinds of values, and how each of them is called as a tool.
+
+Pure look-ups: nothing here keeps or changes anything.
+"""
+
+from __future__ import annotations
+
+import abc
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import replies, shapes
+else:
+    replies = sys.modules["_replaydiff_worker_replies"]
+    shapes = sys.modules["_replaydiff_worker_shapes"]
+
+FIELDS = (
+    "func", "coroutine", "fn", "async_fn", "_fn", "_async_fn", "afunc", "_func", "function", "_function",
+    "callable", "handler", "impl", "implementation", "on_invoke_tool", "on_invoke", "callback", "tool_func",
+    "entrypoint",
+)  # fmt: skip
+"""Attributes in which tool objects of frameworks hold the function that does the work."""
+METHODS = (
+    "_run", "_arun", "_call", "_acall", "_execute", "_aexecute", "_invoke", "_ainvoke", "run", "arun",
+    "run_async", "run_json", "call", "acall", "call_tool", "execute", "aexecute", "invoke", "ainvoke",
+    "forward", "aforward", "on_invoke_tool", "on_invoke", "handle", "perform", "apply", "process", "__call__",
+)  # fmt: skip
+"""Methods by which tool objects and tool classes are called."""
+INPUT_NAMES = ("on_invoke_tool", "on_invoke", "run_json")
+"""Of those, what takes the arguments as one JSON text or mapping, last."""
+SCHEMA_BASES = ("BaseModel", "Enum", "TypedDict", "BaseException", "Struct")
+PURE_MODULES = (
+    "builtins", "collections", "datetime", "decimal", "enum", "pathlib", "types", "typing", "uuid",
+)  # fmt: skip
+"""Modules whose classes do nothing when they are called but make a value."""
+LIBRARIES = ("site-packages", "dist-packages")
+
+
+def is_library(module: str) -> bool:
+    """Whether a module comes with Python or was installed, so that others than the agent use it."""
+    found = sys.modules.get(module)
+    file = getattr(found, "__file__", None)
+    if module.partition(".")[0] in sys.stdlib_module_names if hasattr(sys, "stdlib_module_names") else False:
+        return True
+    return file is None or any(f"/{folder}/" in file for folder in LIBRARIES)
+
+
+def refused(path: str, what: str) -> shapes.Unusable:
+    return shapes.Unusable(f"the tool {path} cannot be patched: it is {what}")
+
+
+def built_in(value: Any, path: str) -> shapes.Unusable:
+    return refused(
+        path,
+        f"{replies.in_words(value)}, which is called without Python code; "
+        "write a Python function around it and name that",
+    )
+
+
+def is_mock(value: Any) -> bool:
+    return any(cls.__module__.startswith("unittest.mock") for cls in type(value).__mro__)
+
+
+def is_function(value: Any) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
+
+
+def is_of_class(raw: Any) -> bool:
+    """Return whether a class attribute is a method of its instances or of the class."""
+    of_class = (types.FunctionType, classmethod, staticmethod, functools.partialmethod)
+    return isinstance(raw, of_class) or type(raw) in (
+        functools._lru_cache_wrapper,
+        functools.singledispatchmethod,
+    )
+
+
+def is_table(value: Any) -> bool:
+    return isinstance(value, (Mapping, list, tuple, Set, collections.deque))
+
+
+def has_code(value: Any) -> bool:
+    return type(value) is types.FunctionType
+
+
+def code_of(raw: Any) -> Any:
+    if type(raw) is functools._lru_cache_wrapper:
+        return raw.__wrapped__
+    return getattr(raw, "__func__", raw)
+
+
+def is_called(value: Any) -> bool:
+    """Whether calling an object runs Python code that its own class, or a base of the agent's, defines."""
+    return has_code(inspect.getattr_static(type(value), "__call__", None)) and not isinstance(value, type)
+
+
+def is_data(value: Any) -> bool:
+    return value is None or isinstance(
+        value, (bytes, bytearray, int, float, complex, enum.Enum, BaseException)
+    )
+
+
+def is_passive(cls: type) -> bool:
+    """Whether making an object of a class does nothing, and its objects have no methods of their own."""
+    if cls.__module__ in PURE_MODULES:
+        return True
+    names = ("__init__", "__new__", "__post_init__", "model_post_init")
+    raws = [base.__dict__.get(name) for base in cls.__mro__ if _is_own(base) for name in names]
+    raws += [base.__dict__.get("__call__") for base in inspect.getmro(type(cls)) if _is_own(base)]
+    codes = [code_of(raw).__code__ for raw in raws if has_code(code_of(raw))]
+    # What `dataclasses` and the like write has no file.
+    works = any(not code.co_filename.startswith("<") for code in codes)
+    return not works and not own_methods(cls) and (is_schema(cls) or _is_own(cls))
+
+
+def _is_own(cls: type) -> bool:
+    return not is_library(cls.__module__)
+
+
+def is_schema(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) or any(base.__name__ in SCHEMA_BASES for base in cls.__mro__)
+
+
+def own_methods(cls: type) -> list[str]:
+    """Public methods that a class has from elsewhere than Python and installed packages."""
+    return [
+        attribute
+        for base in cls.__mro__
+        if _is_own(base)
+        for attribute, raw in base.__dict__.items()
+        if not attribute.startswith("_") and has_code(code_of(raw))
+    ]
+
+
+def methods(cls: type) -> Iterator[tuple[str, Any]]:
+    for attribute in METHODS:
+        raw = inspect.getattr_static(cls, attribute, None)
+        if raw is not None and not (attribute == "__call__" and cls is type):
+            yield attribute, raw
+
+
+def fields(value: Any, *, every: bool = False) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object itself that may hold a tool's function."""
+    own = getattr(value, "__dict__", None)
+    slots = {name for cls in type(value).__mro__ for name in _slots(cls)}
+    for field in FIELDS if not every else [*(own or ()), *slots]:
+        if (isinstance(own, dict) and field in own) or field in slots:
+            held = getattr(value, field, None)
+            if held is not None:
+                yield field, held
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = cls.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def innermost(methods: list[tuple[str, Any]], fields: list[str]) -> list[tuple[str, Any]]:
+    """Those methods that call no other of them and none of the fields; all, where they go in circles."""
+    present = {attribute for attribute, _ in methods} | set(fields)
+    chosen = [
+        (attribute, raw)
+        for attribute, raw in methods
+        if not (names_in(code_of(raw).__code__) & present - {attribute})
+    ]
+    return chosen if chosen or fields else methods
+
+
+def names_in(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            names |= names_in(const)
+    return names
+
+
+def name_of(value: Any) -> str | None:
+    """The name that a tool object gives itself."""
+    for owner in (value, getattr(value, "metadata", None)):
+        for attribute in ("name", "tool_name"):
+            with contextlib.suppress(Exception):
+                name = getattr(owner, attribute, None)
+                if isinstance(name, str) and name:
+                    return name
+    return None
+
+
+def name_in_record(members: list[Any], fields: Any, name: str | None) -> str | None:
+    """The tool's name in `("cancel", function, …)` or in `{"cancel": (function, schema)}`.
+
+    None where there are several functions, or nothing beside them: then they go by their own names.
+    """
+    if fields:
+        text = members[fields.index("name")] if "name" in fields else None
+        return text if isinstance(text, str) else name
+    functions = [one for one in members if callable(one) and not isinstance(one, type)]
+    if len(functions) != 1:
+        return None if functions else name
+    if len(members) == 1:
+        return name if getattr(functions[0], "__name__", "<lambda>") == "<lambda>" else None
+    if name is None and isinstance(members[0], str) and members[0].isidentifier():
+        return members[0]
+    return name
+
+
+def subclasses(cls: type) -> list[type]:
+    """Return the subclasses of a class, also those that were registered with an abstract one."""
+    found: list[type] = list(type.__subclasses__(cls))
+    if isinstance(cls, abc.ABCMeta):
+        registered: Any = importlib.import_module("_abc")._get_dump(cls)[0]
+        found += [one for one in (reference() for reference in registered) if one is not None]
+    return [one for sub in found for one in (sub, *subclasses(sub))]
