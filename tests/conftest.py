@@ -30,8 +30,12 @@ TOGETHER = {
     "tests/packaging/": "packaging",
     "tests/reports/test_html.py": "html",
     "tests/view/test_view.py": "view",
+    "tests/reports/test_junit.py": "xmlschema",
+    "tests/diff/test_plan.py": "scipy.stats",
+    "tests/diff/test_statistics.py": "scipy.stats",
+    "tests/diff/test_stopping.py": "scipy.stats",
 }
-"""Beginnings of test ids → group: one worker of pytest-xdist runs a group, so what its tests share is made once."""
+"""Beginnings of test ids → group: one worker of pytest-xdist runs a group, so what its tests share is made, or imported, once."""
 
 # How long an example takes says how busy the machine is, not whether the code is right. Other seeds come with
 # every run, so fewer examples each still see many in a week.

@@ -75,7 +75,6 @@ class _Side:
     def at(self, weights: np.ndarray, shares: Sequence[float]) -> np.ndarray:
         """By share and row, the weighted percentile: the first value that so much weight does not exceed."""
         sums = np.cumsum(weights[:, self._owners], axis=1)
-        wanted = np.asarray(shares)[:, None] * sums[:, -1]
-        reached = np.stack([np.searchsorted(row, wanted[:, place]) for place, row in enumerate(sums)], axis=1)
+        reached = np.stack([np.sum(sums < share * sums[:, -1:], axis=1) for share in shares])
         found: np.ndarray = self.values[np.minimum(reached, len(self.values) - 1)]
         return found

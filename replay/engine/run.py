@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -131,10 +131,12 @@ def execute(
         Interrupted: by a signal. What had finished is kept, and `resume` goes on.
     """
     drawn = len(source.ids())
-    source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
-    rules = with_results(rules_of(settings), store)
-    if settings.run.replay_model is not None:
-        rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
+    # While it is open, opening it again costs nothing.
+    with open_store(store, read_only=True) if store.exists() else nullcontext():
+        source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
+        rules = with_results(rules_of(settings), store)
+        if settings.run.replay_model is not None:
+            rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
     run = RunRecord(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from replaydiff.diff.compute import compute
 from replaydiff.diff.plan import (
@@ -69,6 +68,8 @@ def test_sessions_that_move_together_inflate_the_variance(tmp_path: Path) -> Non
 
 
 def test_the_power_it_promises_is_the_power_there_is() -> None:
+    from scipy import stats
+
     rng, known, wanted, power = np.random.default_rng(1), _known(0.3, 0.2), 0.1, 0.8
     needed = items_needed(known, wanted, 3, confidence=0.95, power=power)
     assert needed is not None

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from replaydiff.diff.statistics import noise, paired
 
@@ -22,6 +21,8 @@ def singles(deltas: list[float]) -> paired.Clusters:
 
 
 def test_standard_error_of_single_items_is_that_of_the_mean() -> None:
+    from scipy import stats
+
     deltas = [0.0, 1.0, -1.0, 0.5, 0.0]
     assert paired.standard_error(singles(deltas)) == pytest.approx(stats.sem(deltas))
 
@@ -69,6 +70,8 @@ def test_interval_is_reproducible_and_holds_the_mean() -> None:
 @pytest.mark.parametrize("items", [10, 20, 50, 200])
 def test_no_change_at_all_is_no_proof_of_no_change(items: int) -> None:
     """Near ±2.5/n: what the Jeffreys interval says of a rate that was never seen."""
+    from scipy import stats
+
     low, high = paired.interval(singles([0.0] * items)) or (0, 0)
     jeffreys = stats.beta.ppf(0.975, 0.5, items + 0.5)
     assert -1.35 * jeffreys < low < -0.8 * jeffreys
@@ -120,6 +123,8 @@ def test_sign_flip_of_single_trials_is_mcnemar() -> None:
 
 
 def test_sign_flip_of_graded_scores_is_close_to_the_t_test() -> None:
+    from scipy import stats
+
     deltas = list(np.random.default_rng(5).normal(0.3, 1, 80))
     assert paired.sign_flip(singles(deltas)) == pytest.approx(stats.ttest_1samp(deltas, 0).pvalue, abs=0.01)
 
@@ -192,6 +197,8 @@ def test_surprise_is_what_simulation_finds() -> None:
 
 
 def test_smallest_effect_of_a_run_that_varies_is_that_of_its_error() -> None:
+    from scipy import stats
+
     quantiles = stats.t.ppf(0.975, 49) + stats.norm.ppf(0.8)
     assert paired.smallest_effect(0.1, 50) == pytest.approx(quantiles * 0.1)
 
@@ -200,6 +207,8 @@ def test_smallest_effect_of_a_run_that_varies_is_that_of_its_error() -> None:
 def test_smallest_effect_of_a_run_without_change_is_what_single_items_that_fall_make(
     items: int, trials_se: float, reach: float
 ) -> None:
+    from scipy import stats
+
     found = paired.smallest_effect(trials_se, items, trials_se=trials_se, reach=reach)
     assert found is not None
     quantiles = stats.t.ppf(0.975, items - 1) + stats.norm.ppf(0.8)
@@ -210,6 +219,8 @@ def test_smallest_effect_of_a_run_without_change_is_what_single_items_that_fall_
 @pytest.mark.parametrize("items", [20, 50, 200])
 def test_what_falls_by_the_smallest_effect_is_found_four_times_in_five(items: int) -> None:
     """Items that pass always or fall wholly: how many must fall for the interval to leave out 0?"""
+    from scipy import stats
+
     share = paired.smallest_effect(0.0, items) or 0.0
     fewest = next(
         fallen

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri
-from scipy.stats import multivariate_normal
 
 from benchmarks.truth.agents import Truth
 from benchmarks.truth.runs import Scores, diffed, looked_at, simulate
@@ -42,6 +41,8 @@ def test_five_equal_looks_have_the_published_boundaries() -> None:
 
 @pytest.mark.parametrize("spending", [obrien_fleming, pocock])
 def test_uneven_looks_spend_what_they_may_by_multivariate_integration(spending: object) -> None:
+    from scipy.stats import multivariate_normal
+
     fractions = [0.13, 0.5, 0.58, 1.0]
     spent = [spending(t, 0.025) for t in fractions]  # type: ignore[operator]
     found = bounds(fractions, spent)

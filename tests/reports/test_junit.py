@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-import xmlschema
 
 from replaydiff.reports import registry
 from tests.reports import results
 
 
 @cache
-def schema() -> xmlschema.XMLSchema:
+def schema() -> Any:
+    # Half a second, which only the process that runs these tests has to pay.
+    import xmlschema
+
     return xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 
 
