@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.truth.agents import AGENTS, unchanged, worse
+from benchmarks.truth.agents import AGENTS, Loss, unchanged, worse
 from benchmarks.truth.runs import METRIC, diffed, simulate
 from benchmarks.truth.table import Options, error, finish, options
 from replaydiff.diff.plan import estimate_noise, smallest_change
@@ -41,7 +41,7 @@ def _row(name: str, n: int, k: int, runs: int) -> tuple[str, bool]:
         promised.append(smallest_change(known, n, k, confidence=0.95))
         for falls, hits in found.items():
             if promised[-1] < mean:
-                truth = worse(rates, rng, n, promised[-1] / mean, falls=falls)
+                truth = worse(rates, rng, n, promised[-1], Loss(falls=falls))
                 ci = diffed(truth, simulate(rng, truth, k), seed=int(rng.integers(2**31))).metrics[METRIC].ci
                 hits.append(ci is not None and ci[1] < 0)
     shares = [float(np.mean(hits)) for hits in found.values()]

@@ -26,7 +26,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.truth.agents import AGENTS, outcomes, unchanged, worse
+from benchmarks.truth.agents import AGENTS, Loss, outcomes, unchanged, worse
 from benchmarks.truth.runs import METRIC, Scores, diffed
 from benchmarks.truth.table import Options, error, finish, options
 from replaydiff.diff.result import Answer, DiffResult
@@ -61,12 +61,11 @@ def _alarms(result: DiffResult) -> list[bool]:
 
 def _row(name: str, n: int, m: int, runs: int) -> tuple[str, bool]:
     rates, rng = AGENTS[name], np.random.default_rng([n, m])
-    mean = float(rates(rng, 200_000).mean())
     found = []
     for _ in range(runs):
         truth = unchanged(rates(rng, n))
         alarms = _alarms(diffed(truth, _scores(rng, truth.old, [truth.new] * m)))
-        lost = worse(rates, rng, n, TOLERANCE / mean, falls=False)
+        lost = worse(rates, rng, n, TOLERANCE, Loss(falls=False))
         ranking = diffed(lost, _scores(rng, lost.old, [lost.new] * m)).ranking
         found.append([*alarms, any(candidate.answer is Answer.SHIP for candidate in ranking)])
     *shares, ship = np.mean(found, axis=0)

@@ -25,10 +25,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.truth.agents import Truth
+from benchmarks.truth.agents import Truth, worse_by
 from benchmarks.truth.runs import Scores, diffed, looked_at, simulate
 from benchmarks.truth.table import Options, error, finish, options
-from benchmarks.truth.worlds import mixed, worse_by
+from benchmarks.truth.worlds import mixed
 from replaydiff.diff.result import Answer
 
 ITEMS, TRIALS = 200, 3

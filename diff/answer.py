@@ -247,7 +247,8 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     if len(fell) > allowed:
         return _cannot(_too_many(fell, rose, allowed, evidence), show_item(evidence))
     figures = "; ".join(_figures(name, metric, evidence) for name, metric in gated.items())
-    reason = f"{figures}; {_balance(fell, rose)}{_elsewhere(evidence)}"
+    unknown = _with_verdict(evidence.items, [*gated.keys() - {*certain}], Verdict.REGRESSED)
+    reason = f"{figures}; {_balance(fell, rose, unknown)}{_elsewhere(evidence)}"
     return Conclusion(answer=Answer.SHIP, reason=reason, next=after_ship(evidence))
 
 
@@ -351,7 +352,10 @@ def _too_many(
     return f"{_items(len(fell))} regressed beyond the noise ({_names(fell)}), and {allowed or 'none'} may"
 
 
-def _balance(fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict]) -> str:
+def _balance(fell: Sequence[ItemVerdict], rose: Sequence[ItemVerdict], unknown: Sequence[ItemVerdict]) -> str:
+    """How many items moved; `unknown` scored lower where the noise of a trial is not known."""
+    if unknown and not fell:
+        return f"{_items(len(unknown))} scored lower in a single trial, which may be noise"
     if not fell:
         return "no item regressed"
     if len(fell) == len(rose):
@@ -376,10 +380,12 @@ def _loss_not_excluded(name: str, metric: MetricDelta, evidence: Evidence) -> Co
             f"lanes{chance}, so {_figures(name, metric, evidence)} does not prove a loss",
             more_trials(evidence),
         )
-    return _cannot(
-        f"{_figures(name, metric, evidence)}: a loss of more than {tolerance:g} cannot be excluded",
-        more_items(evidence, metric),
-    )
+    open_ = f"{_figures(name, metric, evidence)}: a loss of more than {tolerance:g} cannot be excluded"
+    if metric.ci and metric.delta is not None and metric.bounds:
+        hidden = metric.delta - metric.bounds[0]
+        if hidden and metric.ci[0] + hidden >= -tolerance:
+            return _cannot(f"{open_}, since trials without a score may hide it", show_item(evidence))
+    return _cannot(open_, more_items(evidence, metric))
 
 
 def _beyond_chance(gated: Mapping[str, MetricDelta], error: float) -> set[str]:

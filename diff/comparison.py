@@ -172,8 +172,9 @@ def estimate(
         if low is None or high is None or not scored.changes
         # No change is larger than the range of the scores.
         else (max(low[0], -scale.reach), min(high[1], scale.reach)),
-        p=scored.p(comparison),
-        p_any=scored.p_any(comparison),
+        p=(p := scored.p(comparison)),
+        # Of fixed items `p` already permutes trials.
+        p_any=p if comparison.drawn >= 1 else scored.p_any(comparison),
         mde=scored.smallest_effect(comparison, null, scale.reach),
         bounds=None if worst.mean is None or best.mean is None else (worst.mean, best.mean),
         design_effect=None if comparison.sample is None else paired.design_effect(scored.weights),

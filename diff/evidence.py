@@ -103,9 +103,11 @@ def _continued(run: RunRecord) -> str:
 
 
 def more_items(evidence: Evidence, metric: MetricDelta) -> str:
-    """What narrows an interval: trials while they are few, then items."""
-    sample = evidence.comparison.sample
-    if evidence.run.trials < _ENOUGH_TRIALS or sample is None or metric.ci is None:
+    """What narrows an interval: trials while they are few and can be repeated, then items."""
+    run, sample = evidence.run, evidence.comparison.sample
+    recorded = all(version.kind is VersionKind.OBSERVED for version in run.lanes.values())
+    few = run.trials < _ENOUGH_TRIALS and not recorded
+    if few or sample is None or metric.ci is None:
         return more_trials(evidence)
     ends, allowed = metric.ci, evidence.gate.tolerance
     if metric.changed_ci is not None:
@@ -121,12 +123,16 @@ def more_items(evidence: Evidence, metric: MetricDelta) -> str:
     by = "".join(f" --by {shlex.quote(field)}" for field in sample.by)
     where = f" --where {shlex.quote(sample.where)}" if sample.where else ""
     name = shlex.quote(f"{sample.name}-{size}")
-    run = evidence.run
-    if plan_of(run) is not None and {Lane.OLD, Lane.NEW} <= run.lanes.keys():
-        old, new = (shlex.quote(run.lanes[lane].name) for lane in (Lane.OLD, Lane.NEW))
-        aa = "--aa" if Lane.OLD2 in run.lanes else "--no-aa"
-        return (
-            f"replay compare --month{month}{where}{by} --seed {sample.seed} --size {size} --name {name} "
-            f"--old {old} --new {new} --trials {run.trials} {aa}{_continued(run)}"
-        )
-    return f"replay sample --month{month}{where}{by} --seed {sample.seed} --size {size} --name {name}"
+    drawn = f"--month{month}{where}{by} --seed {sample.seed} --size {size} --name {name}"
+    if not {Lane.OLD, Lane.NEW} <= run.lanes.keys() or (plan_of(run) is None and not recorded):
+        return f"replay sample {drawn}"
+    old, new = (shlex.quote(run.lanes[lane].name) for lane in (Lane.OLD, Lane.NEW))
+    return f"replay compare {drawn} --old {old} --new {new}{_repeats(run, recorded)}{_continued(run)}"
+
+
+def _repeats(run: RunRecord, recorded: bool) -> str:
+    """How a run repeats its versions, or pairs recordings, which it cannot repeat."""
+    if not recorded:
+        return f" --trials {run.trials} {'--aa' if Lane.OLD2 in run.lanes else '--no-aa'}"
+    field = run.settings.get("pair_by")
+    return f" --pair-by {shlex.quote(field)}" if isinstance(field, str) else ""

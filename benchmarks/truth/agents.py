@@ -51,13 +51,42 @@ def unchanged(rates: np.ndarray, *, sessions: bool = False) -> Truth:
     return Truth(old=shared, new=shared, session=session)
 
 
-def worse(rates: Rates, rng: np.random.Generator, n: int, share: float, *, falls: bool) -> Truth:
-    """n items of an agent, and a version whose mean over all items is lower by this share of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """How a version is worse, and over what its loss is exact."""
 
-    Where it `falls` that share of the items fails from now on; else every item passes so much less often.
-    """
+    falls: bool
+    """Whether single items fail from now on; else every item passes so much less often."""
+    drawn: bool = False
+    """Whether the items are a sample, whose loss is the mean over all that could be drawn."""
+
+    @property
+    def name(self) -> str:
+        """As in tables."""
+        return f"{'falls' if self.falls else 'slips'}, {'drawn' if self.drawn else 'fixed'}"
+
+
+LOSSES = [Loss(falls=falls, drawn=drawn) for drawn in (False, True) for falls in (True, False)]
+
+
+def worse(rates: Rates, rng: np.random.Generator, n: int, loss: float, kind: Loss) -> Truth:
+    """n items of an agent, and a version whose pass rate is lower by `loss`."""
     old = rates(rng, n)
-    return Truth(old=old, new=np.where(rng.random(n) < share, 0.0, old) if falls else old * (1 - share))
+    if not kind.drawn:
+        loss = min(loss, float(old.mean()))
+        return Truth(old=old, new=worse_by(rng, old, loss) if kind.falls else old * (1 - loss / old.mean()))
+    share = loss / float(rates(np.random.default_rng(0), 200_000).mean())
+    new = np.where(rng.random(n) < share, 0.0, old) if kind.falls else old * (1 - share)
+    return Truth(old=old, new=new, weight=np.full(n, 100.0))
+
+
+def worse_by(rng: np.random.Generator, old: np.ndarray, loss: float) -> np.ndarray:
+    """Pass rates that are lower by `loss` on average over these very items: some fall to 0, one part of the way."""
+    order = rng.permutation(len(old))
+    left = loss * len(old) - np.concatenate([[0.0], np.cumsum(old[order])[:-1]])
+    new = old.copy()
+    new[order] -= np.clip(left, 0.0, old[order])
+    return new
 
 
 def outcomes(rng: np.random.Generator, rates: np.ndarray, k: int, session: np.ndarray | None) -> np.ndarray:

@@ -20,6 +20,8 @@ class Change:
     draw: Draw
     mean: float
     """The true mean change of an item; of the month's items, where the draw is weighted."""
+    sampled: bool = False
+    """Whether only samples have such items: sessions, strata."""
 
 
 def _falling(share: float, high: float = 0.95, low: float = 0.05) -> Draw:
@@ -81,6 +83,8 @@ CHANGES = [
     Change(name="1 in 3 falls, certain", draw=_falling(1 / 3, 1.0, 0.0), mean=-1 / 3),
     Change(name="1 in 5 rises, 1 in 10 falls", draw=_both, mean=0.08),
     Change(name="all slip a little", draw=_slip, mean=-0.1),
-    Change(name="1 session in 5 falls", draw=_sessions(0.2), mean=-0.16),
-    Change(name="weighted to the month", draw=_weighted, mean=float(-0.9 * (_SHARES * _LOSS).sum())),
+    Change(name="1 session in 5 falls", draw=_sessions(0.2), mean=-0.16, sampled=True),
+    Change(
+        name="weighted to the month", draw=_weighted, mean=float(-0.9 * (_SHARES * _LOSS).sum()), sampled=True
+    ),
 ]

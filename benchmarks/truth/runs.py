@@ -22,6 +22,7 @@ from replaydiff.diff import compute as module
 from replaydiff.diff import reading, stopping
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import DiffResult
+from replaydiff.diff.stopping import StoppingPlan
 from replaydiff.replay.model import (
     Expectation,
     Item,
@@ -120,7 +121,13 @@ def diffed(truth: Truth, scores: Scores, *, seed: int = 0, **sections: Any) -> D
 
 
 def looked_at(
-    truth: Truth, scores: Scores, *, seed: int = 0, end: int | None = None, **sections: Any
+    truth: Truth,
+    scores: Scores,
+    *,
+    seed: int = 0,
+    end: int | None = None,
+    plan: StoppingPlan | None = None,
+    **sections: Any,
 ) -> tuple[DiffResult, int]:
     """What `--until-known` says of these scores, and after how many items.
 
@@ -129,10 +136,11 @@ def looked_at(
         scores: their scores, in the order in which blocks are replayed.
         seed: of the run.
         end: items after which a budget is spent; None for none.
+        plan: of the looks; None for that of a run which continues no other.
         sections: of the settings.
     """
     items, settings = items_of(truth), Settings(root=Path("/nonexistent"), **sections)
-    plan = stopping.new_plan(len(items))
+    plan = plan or stopping.new_plan(len(items))
     run = run_of(truth, scores, seed)
     run = replace(run, settings={**run.settings, stopping.SETTING: plan.to_json()})
     trials = list(trials_of(items, scores))

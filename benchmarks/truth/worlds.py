@@ -17,12 +17,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from benchmarks.truth.agents import AGENTS, Truth
-from benchmarks.truth.runs import RUN_ID, computed, diffed, items_of, run_of, simulate, trials_of
+from benchmarks.truth.agents import AGENTS, Truth, worse_by
+from benchmarks.truth.runs import (
+    RUN_ID,
+    Scores,
+    computed,
+    diffed,
+    items_of,
+    looked_at,
+    run_of,
+    simulate,
+    trials_of,
+)
 from replaydiff.diff.judge.calibration import LabelledResponse, compared, judge_hash
 from replaydiff.diff.judge.labels import points_of
 from replaydiff.diff.reading import StoredGrades
 from replaydiff.diff.result import Answer, DiffResult
+from replaydiff.diff.stopping import SETTING, new_plan
 from replaydiff.replay.model import (
     Grade,
     GradeState,
@@ -81,15 +92,6 @@ def plain(rng: np.random.Generator, loss: float, *, rate: float = 0.85, n: int =
     truth = Truth(old=old, new=worse_by(rng, old, loss))
     scores = simulate(rng, truth, _TRIALS, again=True)
     return _outcome(diffed(truth, scores, seed=_seed(rng)), -loss)
-
-
-def worse_by(rng: np.random.Generator, old: np.ndarray, loss: float) -> np.ndarray:
-    """Pass rates that are lower by `loss` on average over these very items: some fall to 0, one part of the way."""
-    order = rng.permutation(len(old))
-    left = loss * len(old) - np.concatenate([[0.0], np.cumsum(old[order])[:-1]])
-    new = old.copy()
-    new[order] -= np.clip(left, 0.0, old[order])
-    return new
 
 
 def mixed(rng: np.random.Generator, n: int, rate: float) -> np.ndarray:
@@ -239,21 +241,43 @@ def copied_trials(rng: np.random.Generator, loss: float) -> Outcome:
 
 
 def optional_stopping(rng: np.random.Generator, loss: float) -> Outcome:
-    """50 items of a month, and after CAN'T TELL 100, 150 and 200 of it, as the next command says."""
-    n = 200
-    old = mixed(rng, n, 0.85)
-    truth = Truth(old=old, new=np.where(rng.random(n) < loss / 0.85, 0.0, old), weight=np.full(n, 100.0))
-    scores, seed = simulate(rng, truth, _TRIALS, again=True), _seed(rng)
-    for look in (50, 100, 150, n):
-        part = Truth(old=old[:look], new=truth.new[:look], weight=np.full(look, 100.0))
-        seen = {
-            lane: {name: values[:look] for name, values in by_name.items()}
-            for lane, by_name in scores.items()
-        }
-        result = diffed(part, seen, seed=seed)
+    """`--until-known` over 50 items of a month, and after CAN'T TELL the next command: 100 of it, and 200."""
+    truth, scores, seed = _falling_sample(rng, loss)
+    earlier = None
+    for size in (50, 100, 200):
+        part, seen = _first(size, truth, scores)
+        plan = new_plan(size, earlier)
+        result, _ = looked_at(part, seen, seed=seed, plan=plan)
+        if result.answer is not Answer.CANNOT_TELL:
+            break
+        earlier = replace(run_of(part, seen, seed), settings={SETTING: plan.to_json()})
+    return _outcome(result, -loss)
+
+
+def looks_without_plan(rng: np.random.Generator, loss: float) -> Outcome:
+    """50 items of a month, and after CAN'T TELL 100, 150 and 200 of it, each as if it were the only look."""
+    truth, scores, seed = _falling_sample(rng, loss)
+    for size in (50, 100, 150, 200):
+        result = diffed(*_first(size, truth, scores), seed=seed)
         if result.answer is not Answer.CANNOT_TELL:
             break
     return _outcome(result, -loss)
+
+
+def _falling_sample(rng: np.random.Generator, loss: float) -> tuple[Truth, Scores, int]:
+    """200 items of a large month, some of which fail from now on."""
+    n = 200
+    old = mixed(rng, n, 0.85)
+    truth = Truth(old=old, new=np.where(rng.random(n) < loss / 0.85, 0.0, old), weight=np.full(n, 100.0))
+    return truth, simulate(rng, truth, _TRIALS, again=True), _seed(rng)
+
+
+def _first(size: int, truth: Truth, scores: Scores) -> tuple[Truth, Scores]:
+    """The first items of a sample, as a smaller sample of it has them."""
+    part = Truth(old=truth.old[:size], new=truth.new[:size], weight=np.full(size, 100.0))
+    return part, {
+        lane: {name: values[:size] for name, values in by_name.items()} for lane, by_name in scores.items()
+    }
 
 
 # --- judges ---

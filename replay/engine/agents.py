@@ -169,7 +169,7 @@ class LaneAgents:
 
 
 def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents:
-    """Return the agents of a run's lanes, not started yet: lanes of the same version share one."""
+    """Return the agents of a run's lanes, not started yet; each lane has its own."""
     corpus = StoreCorpus(rules.renames)
     simulator = gateway = None
     if rules.simulate:
@@ -186,21 +186,17 @@ def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents
         simulator=simulator,
         gateway=gateway,
     )
-    distinct: list[tuple[Version, Agent]] = []
     agents: dict[Lane, Agent] = {}
     for lane, version in run.lanes.items():
         if version.kind is VersionKind.OBSERVED:
             continue
-        agent = next((agent for known, agent in distinct if known == version), None)
-        if agent is None:
-            hosts = None
-            if rules.sandbox:
-                hosts = []
-            elif rules.network is not None:
-                hosts = model_hosts(rules.network, {**os.environ, **version.env})
-            agent = build(version, replace(rules, network=hosts))
-            distinct.append((version, agent))
-        agents[lane] = agent
+        hosts = None
+        if rules.sandbox:
+            hosts = []
+        elif rules.network is not None:
+            hosts = model_hosts(rules.network, {**os.environ, **version.env})
+        # Lanes of one version share no process: what one keeps (a cache, a seed) must show between them.
+        agents[lane] = build(version, replace(rules, network=hosts))
     return LaneAgents(
         agents=agents,
         lanes=dict(run.lanes),
@@ -222,8 +218,8 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         lane_agents.simulator.check()
     if lane_agents.gateway is not None:
         await lane_agents.gateway.start()
-    distinct = {id(agent): agent for agent in lane_agents.agents.values()}
-    results = await asyncio.gather(*(agent.start() for agent in distinct.values()), return_exceptions=True)
+    starts = (agent.start() for agent in lane_agents.agents.values())
+    results = await asyncio.gather(*starts, return_exceptions=True)
     failures = [result for result in results if isinstance(result, BaseException)]
     if failures:
         raise failures[0]

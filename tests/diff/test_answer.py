@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -14,8 +15,9 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.result import DiffResult
 from replaydiff.replay.cli import COMMANDS, cli
-from replaydiff.replay.model import Item, Lane, VersionKind
+from replaydiff.replay.model import Item, Lane, SampleRecord, VersionKind
 from replaydiff.replay.settings import GateSection, GradingSection, MatchSection
+from replaydiff.replay.store.samples import write_sample
 from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trials, version
 
 
@@ -86,6 +88,47 @@ def test_as_many_better_as_worse_is_no_net_change(tmp_path: Path) -> None:
     lenient = answered(tmp_path / "share", lanes, cases=True, gate=gate)
     assert lenient.answer.value == "SHIP"
     assert lenient.reason.endswith("; no net change: 6 better, 6 worse")
+
+
+def test_a_lower_score_in_a_single_trial_is_named(tmp_path: Path) -> None:
+    """One trial a lane: what scored lower may be noise, and SHIP does not keep silent about it."""
+    single = [{"old": "0", "new": "1"}] * 14 + [{"old": "1", "new": "0"}] + [{"old": "1", "new": "1"}] * 35
+    result = answered(tmp_path, single, cases=True)
+    assert result.answer.value == "SHIP"
+    assert result.reason.endswith("; 1 item scored lower in a single trial, which may be noise")
+
+
+def test_trials_without_a_score_are_named_where_they_alone_prevent_ship(tmp_path: Path) -> None:
+    """Four of 100 items without a score: a loss of 0.04 may hide in them, beside the noise of the rest."""
+    result = answered(tmp_path, [{"old": "111", "new": "EEE"}] * 4 + [SAME] * 96, cases=True)
+    assert result.answer.value == "CAN'T TELL"
+    assert result.reason.endswith(
+        ": a loss of more than 0.05 cannot be excluded, since trials without a score may hide it"
+    )
+    assert result.next == f"replay show t0 --run {RUN_ID}"
+
+
+def test_recordings_are_not_repeated_but_drawn_in_larger_numbers(tmp_path: Path) -> None:
+    lanes = {
+        lane: version(f"observed:release = '{lane}'", VersionKind.OBSERVED, condition=f"release = '{lane}'")
+        for lane in (Lane.OLD, Lane.NEW)
+    }
+    items = [item(f"t{n}") for n in range(20)]
+    done = [t for one in items for t in trials(one, old="1", new="1")]
+    october = SampleRecord(
+        name="october", created_at=datetime(2026, 11, 1), month="2026-10", where="release = 'old'", by=(),
+        size=20, seed=3, population=900,
+    )  # fmt: skip
+    kept = {"pair_by": "metadata.item"}
+    with filled(tmp_path, items, done, lanes=lanes, sample="october", golden_path=None, settings=kept) as con:
+        write_sample(con, october, [])
+        result = compute(con, RUN_ID, settings(tmp_path, match=MatchSection(trust=True)))
+    assert result.answer.value == "CAN'T TELL"
+    arguments = shlex.split(result.next)
+    assert arguments[:4] == ["replay", "compare", "--month", "2026-10"]
+    assert arguments[-6:] == [
+        "--old", "observed:release = 'old'", "--new", "observed:release = 'new'", "--pair-by", "metadata.item"
+    ]  # fmt: skip
 
 
 def test_hidden_failures_are_in_the_interval_that_decides(tmp_path: Path) -> None:

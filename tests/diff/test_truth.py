@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.truth import worlds
-from benchmarks.truth.agents import AGENTS, outcomes, unchanged
+from benchmarks.truth.agents import AGENTS, outcomes, unchanged, worse_by
 from benchmarks.truth.runs import METRIC, diffed, items_of, run_of, simulate, trials_of
 from replaydiff.diff.compute import compute
 from replaydiff.diff.result import Answer, Verdict
@@ -99,7 +99,7 @@ def test_a_loss_in_the_commonest_of_many_tool_paths_is_in_the_interval() -> None
 @pytest.mark.parametrize("loss", [0.0, 0.03, 0.05])
 def test_what_is_worse_by_the_tolerance_is_worse_on_these_very_items(loss: float) -> None:
     old = np.random.default_rng(2).beta(2, 1, 40)
-    new = worlds.worse_by(np.random.default_rng(3), old, loss)
+    new = worse_by(np.random.default_rng(3), old, loss)
     assert (old - new).mean() == pytest.approx(loss, abs=1e-12)
     assert (new >= -1e-12).all()
     assert (new <= old).all()

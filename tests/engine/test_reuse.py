@@ -111,3 +111,25 @@ def test_uncommitted_code_without_a_repository_is_never_taken_for_the_same(
     before = project.times_called()
     assert replay("run", *both, "--reuse-old").code == 0
     assert project.times_called() - before == 4
+
+
+CACHED = AGENT.replace("def run_agent", "KNOWN = {}\n\n\ndef run_agent").replace(
+    '"final_response": f"VERSION {model}: {status}"',
+    '"final_response": KNOWN.setdefault(text, f"{os.getpid()}: {status}")',
+)
+
+
+def test_what_a_process_keeps_shows_between_the_lanes_of_one_version(
+    replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache in the agent's process makes the trials of a lane copies of one: the A/A lane has others."""
+    project = Project(tmp_path / "shop")
+    project.commit("v1", CACHED)
+    project.sample(4)
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv("CALLS", str(project.calls))
+    versions = ("--old", "git:v1", "--new", ".", "--trials", "2", "--aa", "--concurrency", "1")
+    assert replay("run", *versions, "--sample", "october").code == 0
+    processes = {(trial.lane, (trial.final_response or "").split(":")[0]) for trial in project.trials()}
+    assert len(processes) == len({process for _, process in processes}) == 3
+    assert "trials of a lane are copies of one another" in replay("diff").out

@@ -1,0 +1,106 @@
+"""What control lanes can prove about noise that hits a whole lane: the best that any rule can do.
+
+    python benchmarks/lane_frontier.py
+
+A bad hour, a cache or a deployment that one lane alone uses moves all its items together. Only lanes of one
+version show how large such shocks are: with m of them m − 1 degrees of freedom. Lanes' means are normal here,
+with the noise of 100 items × 3 trials of an 85 % agent and a shock of unknown sd up to 0.1; so the change and
+the sd between the old version's lanes are independent. A rule says which pairs of them are SHIP, and gives
+SHIP more easily the better the new version is.
+
+Each figure is the largest share of equal versions without shocks that any such rule gives SHIP (a linear
+program over all rules), where SHIP is wrong in 2.5 % of runs without a shock, and in `wrong SHIP` of runs with
+one, at a loss of 0.05, the tolerance. `replay` is its own rule in the same model: the interval, where the old
+version's two lanes do not differ significantly.
+
+The command ends with 1 if the rule of `replay` is 3 points or more below the best with as many wrong SHIPs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.stats import chi2, norm
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.truth.table import finish
+
+LOSS, LEVEL, SHOCK = 0.05, 0.025, 0.1
+TRIALS_VARIANCE = 0.075 / 300
+"""Of a lane's mean: 0.4 of the items are mixed, and their trials have a variance of 0.1875 on average."""
+LANES = (2, 3, 4, 6)
+LEVELS = (0.025, 0.05, 0.08, 0.1)
+BEHIND = 0.03
+_SPREADS = np.concatenate([np.linspace(0, 0.08, 161), [0.1, 0.15, 0.2, 0.4, 9.0]])
+_LIMITS = np.arange(-0.06, 0.4, 0.002)
+
+
+def _chances(loss: float, shock: float, lanes: int) -> np.ndarray:
+    """By the sd between old lanes (rows) and the least change that is SHIP (columns): the chance of SHIP.
+
+    The last column never gives SHIP.
+    """
+    variance = TRIALS_VARIANCE + shock**2
+    spread = np.diff(chi2.cdf((lanes - 1) * _SPREADS**2 / variance, lanes - 1))
+    ship = norm.sf((_LIMITS + loss) / sqrt(variance * (1 + 1 / lanes)))
+    return np.outer(spread, np.append(ship, 0.0))
+
+
+def best_ship(lanes: int, wrong: float, shocks: Sequence[float] = (SHOCK,)) -> float:
+    """Return the largest share of SHIP for an equal version without shocks.
+
+    Args:
+        lanes: of the old version.
+        wrong: the share of wrong SHIPs under each of the shocks.
+        shocks: standard deviations; without one the share is at most 2.5 %.
+    """
+    wanted = _chances(0.0, 0.0, lanes)
+    limits = {0.0: LEVEL, **dict.fromkeys(shocks, wrong)}
+    rows, columns = wanted.shape
+    found = linprog(
+        -wanted.ravel(),
+        A_ub=np.stack([_chances(LOSS, shock, lanes).ravel() for shock in limits]),
+        b_ub=[*limits.values()],
+        A_eq=sparse.kron(sparse.eye(rows), np.ones((1, columns))),
+        b_eq=np.ones(rows),
+        bounds=(0, 1),
+        method="highs",
+    )
+    return float(-found.fun)
+
+
+def own_ship(loss: float, shock: float) -> float:
+    """Return how often the rule of `replay` gives SHIP, with two lanes of the old version."""
+    limit = norm.ppf(1 - LEVEL) * sqrt(1.5 * TRIALS_VARIANCE) - LOSS
+    variance = TRIALS_VARIANCE + shock**2
+    agree = 1 - 2 * norm.sf(norm.ppf(0.975) * sqrt(TRIALS_VARIANCE / variance))
+    return float(agree * norm.sf((limit + loss) / sqrt(1.5 * variance)))
+
+
+def table() -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it held."""
+    yield "equal versions that the best rule gives SHIP, by wrong SHIP under a shock of sd 0.1", True
+    yield f"{'lanes of old':14}" + "".join(f"{level:>8.1%}" for level in LEVELS), True
+    for lanes in LANES:
+        yield f"{lanes:<14}" + "".join(f"{best_ship(lanes, level):8.1%}" for level in LEVELS), True
+    yield "the same by wrong SHIP under any shock up to that", True
+    shocks = (0.02, 0.035, 0.05, 0.07, SHOCK)
+    for lanes in LANES:
+        yield f"{lanes:<14}" + "".join(f"{best_ship(lanes, level, shocks):8.1%}" for level in LEVELS), True
+    equal, wrong = own_ship(0.0, 0.0), own_ship(LOSS, SHOCK)
+    best = best_ship(2, wrong)
+    yield (
+        f"replay, 2 lanes: {equal:.1%}, with {wrong:.1%} wrong SHIP, where the best rule gives {best:.1%}",
+        (equal > best - BEHIND),
+    )
+
+
+if __name__ == "__main__":
+    finish(table())
