@@ -24,6 +24,7 @@ import pytest
 from replaydiff.replay.cli import cli
 from replaydiff.replay.commands.options import App
 from tests.demo.run import DemoRun
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import commands_folder, start
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,8 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(replay [a-z][^`]*)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HASHED = re.compile(r"\b\d{8}-\d{6}-\w{4}\b|(?<=@ )[0-9a-f]{7}\b")
+BISECTION = "docs/bisect.md"
+"""The page whose command replays the demo's agent many hundred times, as `tests/api/test_bisect.py` does a smaller one."""
 FIGURE = re.compile(r"[-+−~<]?\d[\d.,]*")
 
 
@@ -199,7 +202,14 @@ def shape(line: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if "```console demo" in page.read_text()], ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name(page), marks=full if name(page) == BISECTION else ())
+        for page in PAGES
+        if "```console demo" in page.read_text()
+    ],
+)
 def test_the_demo_prints_what_is_shown(page: Path, demo: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "replay-demo"
     made, run = demo
