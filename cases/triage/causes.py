@@ -1,22 +1,102 @@
-"""Causes in triage: one page each, one key for each decision."""
+"""Causes in triage: one page each, one key for each decision; and the cases that their examples become."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
+from replaydiff.cases.golden import free_id
+from replaydiff.cases.promote import RECORDING, Proposal, propose
 from replaydiff.diff.cause_decisions import decisions_path, write_decisions
 from replaydiff.diff.result import Cause, CauseState, DiffResult
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.model import Lane, Trial
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Item, Lane, Trial
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.terminal.lanes import lanes
 from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_width
 
-KEYS = "[a]ccept: intended  [r]eject: a regression  [s]kip  [q] back to the items"
+KEYS = "[a]ccept: intended  [r]eject: a regression  [s]kip  [?] keys  [q] to the items"
+HELP = """\
+a   accept: the new version may act so; the cause no longer counts
+r   reject: it is a regression; the answer is HOLD for as long as a run shows it
+    after a and r: y adds the examples to the golden set, any other key adds nothing
+s   skip: the cause stays open
+q   go to the items; what was decided is kept
+"""
 _DECISIONS = {"a": CauseState.ACCEPTED, "r": CauseState.REJECTED}
 _LEAVE = ("q", "", "\x1b", "\x04")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewedCause:
+    """What a person decided about a cause."""
+
+    cause: Cause
+    state: CauseState
+    promote: bool = False
+    """Its examples are to become cases."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExampleCases:
+    """The cases that the examples of decided causes become."""
+
+    proposals: tuple[tuple[Item, Proposal], ...]
+    refused: tuple[tuple[str, str], ...]
+    """Items that become none, each with the reason."""
+
+
+def propose_examples(
+    result: DiffResult,
+    causes: Sequence[Cause],
+    state: CauseState,
+    *,
+    golden: Path,
+    reviewer: str,
+    completed: Mapping[str, tuple[Item, Trial]] | None = None,
+) -> ExampleCases:
+    """Propose a case for each example item: of an accepted cause with the new version's calls.
+
+    Of a rejected cause a case expects what was recorded.
+
+    Args:
+        result: what changed in the run.
+        causes: the causes that were decided.
+        state: the decision; nothing is proposed for `open`.
+        golden: the golden set, where the cases get free ids.
+        reviewer: who decides.
+        completed: items whose trial was stopped in the run, with the recording and the trial that
+            completed it.
+    """
+    items = {one.item.id: one for one in result.items}
+    chosen = dict.fromkeys(example.item for cause in causes for example in cause.examples)
+    expect = str(Lane.NEW) if state is CauseState.ACCEPTED else RECORDING
+    proposals, refused = [], []
+    for name in chosen if state is not CauseState.OPEN else ():
+        item = items[name].item
+        trials = tuple(one.trial for lane in items[name].lanes.values() for one in lane)
+        if expect != RECORDING and completed and name in completed:
+            item, trial = completed[name]
+            trials = (trial,)
+        try:
+            proposal = propose(
+                item,
+                case_id=free_id(golden, item.id),
+                reviewer=reviewer,
+                at=utc_now(),
+                run=result.run,
+                trials=trials,
+                expect=expect,
+            )
+        except InputError as error:
+            refused.append((name, error.reason))
+        else:
+            proposals.append((item, proposal))
+    return ExampleCases(proposals=tuple(proposals), refused=tuple(refused))
 
 
 def cause_page(result: DiffResult, cause: Cause, place: str, width: int) -> str:
@@ -36,23 +116,37 @@ def cause_page(result: DiffResult, cause: Cause, place: str, width: int) -> str:
     return "\n".join([*lines, "", KEYS])
 
 
-def review_causes(result: DiffResult, settings: Settings, person: str) -> list[tuple[Cause, CauseState]]:
+def review_causes(result: DiffResult, settings: Settings, person: str) -> list[ReviewedCause]:
     """Show each open cause and keep what the person decides; return the decisions."""
     open_ = [cause for cause in result.causes if cause.state is CauseState.OPEN]
-    decided: list[tuple[Cause, CauseState]] = []
+    decided: list[ReviewedCause] = []
     for place, cause in enumerate(open_, 1):
         click.clear()
         show(cause_page(result, cause, f"{place} of {len(open_)}", terminal_width()))
         while (key := read_key()) not in ("a", "r", "s", *_LEAVE):
-            click.echo(KEYS)
+            click.echo(HELP if key == "?" else KEYS)
         if key in _LEAVE:
             break
         if key in _DECISIONS:
+            state = _DECISIONS[key]
             write_decisions(
-                decisions_path(settings), [cause], _DECISIONS[key], run=result.run.id, by=person, at=utc_now()
+                decisions_path(settings), [cause], state, run=result.run.id, by=person, at=utc_now()
             )
-            decided.append((cause, _DECISIONS[key]))
+            decided.append(ReviewedCause(cause=cause, state=state, promote=_wants_cases(cause, state)))
     return decided
+
+
+def _wants_cases(cause: Cause, state: CauseState) -> bool:
+    """Ask whether the examples of a cause become cases; only y says so."""
+    if not cause.examples:
+        return False
+    number = len(cause.examples)
+    expected = "what the new version does" if state is CauseState.ACCEPTED else "what was recorded"
+    click.echo(
+        f"{state}; add its {number} example{'s' * (number > 1)} to the golden set, expecting {expected}? "
+        "[y]es  [n]o"
+    )
+    return read_key() == "y"
 
 
 def _of(trials: Sequence[Trial], index: int | None) -> Trial | None:

@@ -1,4 +1,4 @@
-"""Triage at a terminal: one entry at a time as a page, one key for each decision.
+"""Triage at a terminal: the causes, then one entry at a time as a page, one key for each decision.
 
 The page of an entry shows the judge's grades, so a label given beside them would only repeat them: labels for
 calibration go on the person's own sheet, which hides what the judge returned.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +17,7 @@ from replaydiff.cases.edit import read_case, text_of
 from replaydiff.cases.golden import free_id
 from replaydiff.cases.promote import RECORDING, better, propose
 from replaydiff.cases.similarity import DuplicateError
-from replaydiff.cases.triage.causes import review_causes
+from replaydiff.cases.triage.causes import ReviewedCause, propose_examples, review_causes
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.cases.triage.priority import Entry, Queue, alike, kind
 from replaydiff.diff.judge import labels
@@ -151,8 +150,18 @@ _DRAFT = "?"
 class Session:
     """A person going through a queue; `run` ends with the last entry or with q."""
 
-    def __init__(self, queue: Queue, decisions: Decisions, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(
+        self, queue: Queue, decisions: Decisions, settings: Settings, reload: Callable[[], Queue]
+    ) -> None:
+        """Begin with the first entry.
+
+        Args:
+            queue: what to go through.
+            decisions: where decisions go.
+            settings: of the run's answer.
+            reload: reads the queue anew, after a decision on a cause changed it.
+        """
+        self._settings, self._reload = settings, reload
         self._result, self._run = queue.result, queue.result.run
         self._entries = list(queue.entries)
         self._decisions = decisions
@@ -162,7 +171,7 @@ class Session:
         """Places of the entries that were decided, in that order: where undo goes back to."""
 
     def run(self) -> None:
-        """Show an entry, take a key, until there is none left."""
+        """Show the open causes, then an entry at a time and take a key, until there is none left."""
         keys: dict[str, Callable[[], None]] = {
             "p": self._promote,
             "e": self._edit,
@@ -178,7 +187,10 @@ class Session:
             " ": lambda: self._scroll(1),
             "b": lambda: self._scroll(-1),
         }
-        self._show()
+        if any(cause.state is CauseState.OPEN for cause in self._result.causes):
+            self._causes()
+        else:
+            self._show()
         while self._place < len(self._entries):
             key = read_key()
             if key in ("", "q", "\x04"):
@@ -330,22 +342,50 @@ class Session:
         click.echo(f"labelled {label}")
 
     def _causes(self) -> None:
-        """Decide on causes; an item whose changes were accepted still shows until the list is read again."""
-        open_ = [cause for cause in self._result.causes if cause.state is CauseState.OPEN]
-        if not open_:
+        """Decide on causes, then go on with the entries that are left of the queue."""
+        if not any(cause.state is CauseState.OPEN for cause in self._result.causes):
             click.echo("the run has no open cause")
             return
         decided = review_causes(self._result, self._settings, self._decisions.person)
-        done = {cause.id: state for cause, state in decided}
-        self._result = replace(
-            self._result,
-            causes=tuple(replace(one, state=done.get(one.id, one.state)) for one in self._result.causes),
-        )
-        self._show()
-        for cause, state in decided:
-            click.echo(f"{state}: {one_line(cause.text)}")
+        notes = [note for one in decided for note in self._kept(one)]
         if decided:
-            click.echo(f"the answer follows: replay diff {self._run.id}")
+            self._read_again()
+            notes.append(f"{self._result.answer.value}: {one_line(self._result.reason)}")
+        self._show()
+        for note in notes:
+            click.echo(note)
+
+    def _kept(self, reviewed: ReviewedCause) -> Iterator[str]:
+        """Yield what was decided; add the examples to the golden set where the person wants them."""
+        yield f"{reviewed.state}: {one_line(reviewed.cause.text)}"
+        if not reviewed.promote:
+            return
+        found = propose_examples(
+            self._result,
+            [reviewed.cause],
+            reviewed.state,
+            golden=self._decisions.golden,
+            reviewer=self._decisions.person,
+        )
+        refused = [*found.refused]
+        for item, proposal in found.proposals:
+            try:
+                self._decisions.promote([(item, proposal.case)])
+                yield f"promoted {one_line(item.id)}"
+            except InputError as error:
+                refused.append((item.id, error.reason))
+        for item_id, reason in refused:
+            yield f"not promoted {one_line(item_id)}: {one_line(reason)}"
+
+    def _read_again(self) -> None:
+        """Take the queue as it is now: what was passed stays, and items of rejected causes come last."""
+        queue = self._reload()
+        self._result, self._run = queue.result, queue.result.run
+        rejected = [cause for cause in queue.result.causes if cause.state is CauseState.REJECTED]
+        known = {item for cause in rejected for item in cause.item_ids}
+        passed = self._entries[: self._place]
+        left = [entry for entry in queue.entries if entry.key not in {one.key for one in passed}]
+        self._entries = [*passed, *sorted(left, key=lambda entry: entry.item.item.id in known)]
 
     def _help(self) -> None:
         click.clear()

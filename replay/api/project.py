@@ -21,6 +21,7 @@ from replaydiff.replay.files import set_writer_wait
 
 if TYPE_CHECKING:
     from replaydiff.cases.push.pull import DatasetChange
+    from replaydiff.cases.triage.priority import Queue
     from replaydiff.diff.trend import TrendPoint
     from replaydiff.replay.api.browsing import RunSummary, TrendSeries
     from replaydiff.replay.api.calibrating import Calibration, CalibrationState, LabelSheets
@@ -634,7 +635,12 @@ class Project:
         """Go through a triage queue at the terminal, one key for each decision."""
         from replaydiff.cases.triage.session import Session
 
-        Session(queue.queue, self.reviewer().decisions, self.settings).run()
+        run_id = queue.result.run.id
+
+        def reload() -> Queue:
+            return self.triage(run_id).queue
+
+        Session(queue.queue, self.reviewer().decisions, self.settings, reload).run()
 
     def reviewer(self) -> Reviewer:
         """Return a reviewer with the name of git's user."""

@@ -285,34 +285,28 @@ def decide_causes(
         UnknownNameError: the run has no such cause.
     """
     from replaydiff.cases.promote import person
+    from replaydiff.cases.triage.causes import propose_examples
+    from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.diff.cause_decisions import decisions_path, write_decisions
     from replaydiff.diff.result import CauseState
 
     before = project.diff(run, lane=lane)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]
-    path = decisions_path(project.settings)
-    write_decisions(
-        path,
-        chosen,
-        CauseState(decision),
-        run=before.run_id,
-        by=person(project.settings.root),
-        at=utc_now(),
-    )
-    promoted, refused = [], []
-    items = dict.fromkeys(
-        example.item
-        for cause in chosen
-        for example in cause.examples
-        if promote and decision != CauseState.OPEN
-    )
-    for item in items:
-        try:
-            # Of what is intended the new version's calls are expected, of a regression the recorded ones.
-            expect = "new" if decision == CauseState.ACCEPTED else "recording"
-            promoted += project.promote(item, run=before.run_id, expect=expect)
-        except ReplayError as error:
-            refused.append((item, error.reason))
+    path, by, state = decisions_path(project.settings), person(project.settings.root), CauseState(decision)
+    write_decisions(path, chosen, state, run=before.run_id, by=by, at=utc_now())
+    promoted: list[Promotion] = []
+    refused: list[tuple[str, str]] = []
+    if promote:
+        reviewer = Decisions(project.store, project.settings.golden_path, by)
+        found = propose_examples(before.result, chosen, state, golden=reviewer.golden, reviewer=by)
+        refused += found.refused
+        for item, proposal in found.proposals:
+            try:
+                (case,) = reviewer.promote([(item, proposal.case)])
+            except InputError as error:
+                refused.append((item.id, error.reason))
+            else:
+                promoted.append(Promotion(case=case, expected_from=proposal.expected_from))
     after = project.diff(before.run_id, lane=lane)
     ids = {cause.id for cause in chosen}
     return CauseReview(

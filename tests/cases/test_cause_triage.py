@@ -46,12 +46,18 @@ def test_each_key_decides_one_cause(
     given: tuple[DiffResult, Settings], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result, own = given
-    typed(monkeypatch, "xar")  # An unknown key decides nothing.
+    typed(monkeypatch, "x?anry")  # An unknown key decides nothing.
     decided = causes.review_causes(result, own, "Ada")
-    assert [state for _, state in decided] == [CauseState.ACCEPTED, CauseState.REJECTED]
+    assert [(one.state, one.promote) for one in decided] == [
+        (CauseState.ACCEPTED, False),
+        (CauseState.REJECTED, True),
+    ]
     kept = read_decisions(decisions_path(own))
     assert [kept[cause.id] for cause in result.causes] == [CauseState.ACCEPTED, CauseState.REJECTED]
-    assert "2 of 2: cause" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "2 of 2: cause" in shown
+    assert "reject: it is a regression" in shown
+    assert "add its 3 examples to the golden set, expecting what was recorded?" in shown
 
 
 @pytest.mark.parametrize("keys", ["ss", "q", "\x04"])
@@ -71,3 +77,22 @@ def test_decided_causes_are_not_shown_again(
     typed(monkeypatch, "")
     accepted = tuple(replace(cause, state=CauseState.ACCEPTED) for cause in result.causes)
     assert causes.review_causes(replace(result, causes=accepted), own, "Ada") == []
+
+
+def test_examples_become_cases_as_the_decision_says(given: tuple[DiffResult, Settings]) -> None:
+    result, own = given
+    first = result.causes[0]
+
+    def proposed(state: CauseState) -> dict[str, list[str]]:
+        found = causes.propose_examples(result, [first], state, golden=own.golden_path, reviewer="Ada")
+        assert found.refused == ()
+        return {
+            proposal.case.id: [call.name for call in proposal.case.expectation.tool_calls or ()]
+            for _, proposal in found.proposals
+        }
+
+    names = [example.item for example in first.examples]
+    recorded, made = [call.name for call in CALLS], [call.name for call in CALLS[1:]]
+    assert proposed(CauseState.REJECTED) == dict.fromkeys(names, recorded)
+    assert proposed(CauseState.ACCEPTED) == dict.fromkeys(names, made)
+    assert proposed(CauseState.OPEN) == {}

@@ -102,8 +102,8 @@ def _replay(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _type(folder: Path, keys: Sequence[tuple[str, str]], *words: str, **env: str) -> str:
-    """Run `replay triage` on a terminal; see `typed`."""
-    return typed(folder, keys, "triage", *words, **env)
+    """Run `replay triage` on a terminal and leave the run's cause open; see `typed`."""
+    return typed(folder, [("[q] to the items", "q"), *keys], "triage", *words, **env)
 
 
 def _cases(folder: Path) -> list[dict[str, object]]:
@@ -177,6 +177,22 @@ def test_a_person_promotes_skips_and_dismisses_and_goes_on_where_they_stopped(sh
     # What was promoted left its near-duplicates undecided; what was skipped comes when it is asked for.
     assert [entry["id"] for entry in _queue(shop)] == ["cancel-12"]
     assert len(_queue(shop, "--again")) == 2
+
+
+def test_a_cause_is_decided_first_and_its_items_leave_the_queue(shop: Path) -> None:
+    seen = typed(
+        shop,
+        [("[q] to the items", "a"), ("add its 3 examples", "y"), ("1 of 2", ""), ("promoted cancel-11", "q")],
+        "triage",
+    )
+    assert "accepted: calls cancel_order without calling get_order first" in seen
+    # The near-duplicates are refused one by one, with the case that is there.
+    assert "not promoted cancel-12: " in seen
+    assert "3 examples to the golden set, expecting what the new version does" in seen
+    assert [entry["id"] for entry in _queue(shop)] == ["failed", "unhappy"]
+    assert [[call["name"] for call in case["expected_tool_calls"]] for case in _cases(shop)] == [  # type: ignore[attr-defined]
+        ["cancel_order"]
+    ]
 
 
 def test_undo_takes_the_case_out_again_and_the_entry_comes_back(shop: Path) -> None:
@@ -266,7 +282,7 @@ def test_a_small_terminal_shows_a_page_in_parts(shop: Path) -> None:
         [("further down", " "), ("further down", "b"), ("further down", "f"), ("further down", "q")],
         LINES="14", NO_COLOR="1",
     )  # fmt: skip
-    first, *_ = seen.split("[t]rial")
+    first, *_ = seen.split("[q] to the items")[1].split("[t]rial")
     assert first.count("\n") <= 12
     assert "1 of 3" in first
     assert "\x1b[3" not in seen
@@ -326,5 +342,5 @@ def test_the_keys_are_shown_and_a_dialog_takes_only_what_it_offers(shop: Path) -
 
 def test_a_lane_that_was_not_run_is_not_offered(shop: Path) -> None:
     assert _replay(shop, "run", "--sample", "oct", "--old", "observed").returncode in (0, 3)
-    seen = _type(shop, [("[q]uit", "p"), ("[c]ancel", "nc"), ("nothing was added", "q")])
+    seen = typed(shop, [("[q]uit", "p"), ("[c]ancel", "nc"), ("nothing was added", "q")], "triage")
     assert "of [r]ecording, [o]ld; Enter" in seen
