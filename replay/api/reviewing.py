@@ -148,6 +148,13 @@ class Reviewer:
         return self.decisions.undo()
 
 
+def decision_files(settings: Settings) -> tuple[Path, ...]:
+    """Return the files beside the store in which people's decisions are kept: golden set and causes."""
+    from replaydiff.diff.cause_decisions import decisions_path
+
+    return settings.golden_path, decisions_path(settings)
+
+
 def is_duplicate(error: ReplayError) -> bool:
     """Return whether a case was refused because there is one like it: `force` adds it."""
     from replaydiff.cases.similarity import DuplicateError

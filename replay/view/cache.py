@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from replaydiff.replay.api.project import Project
+from replaydiff.replay.api.reviewing import decision_files
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import StoreBusyError
 
@@ -43,7 +44,7 @@ class StoreCache:
     def __init__(self, project: Project) -> None:
         store = project.store
         self._file = project.store_file()
-        self._watched = (store, store.with_name(store.name + ".wal"), project.settings.golden_path)
+        self._watched = (store, store.with_name(store.name + ".wal"), *decision_files(project.settings))
         self._lock = threading.Lock()
         self._kept: dict[str, OrderedDict[object, tuple[_State, Cached[Any]]]] = {}
 
@@ -90,6 +91,12 @@ class StoreCache:
             after = self._state()
             for kept in self._kept.values():
                 kept.update({key: (after, known) for key, (state, known) in kept.items() if state == before})
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Write a decision that changes answers, while nothing is read."""
+        with self._lock:
+            yield
 
     def forget(self, kind: str) -> None:
         """Drop all answers of a kind."""

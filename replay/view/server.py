@@ -40,7 +40,7 @@ from replaydiff.replay.errors import (
     StoreMissingError,
     UnknownNameError,
 )
-from replaydiff.replay.view.pages import labels, runs, traces, triage
+from replaydiff.replay.view.pages import causes, labels, runs, traces, triage
 from replaydiff.replay.view.site import Site, asset
 from replaydiff.reports.html import render
 
@@ -113,6 +113,7 @@ def build_app(site: Site, *, host: str, token: str) -> ASGIApp:
         "/runs/{run}/answer.json": runs.answer,
         "/runs/{run}/report.html": runs.file,
         "/runs/{run}/triage": triage.entry,
+        "/runs/{run}/triage/causes": causes.cause,
         "/runs/{run}/triage/edit": triage.edit_form,
         "/runs/{run}/labels": labels.row,
         "/runs/{run}/labels/sheet": labels.sheet,
@@ -122,6 +123,7 @@ def build_app(site: Site, *, host: str, token: str) -> ASGIApp:
         "/assets/{name}": _asset,
     }
     deeds: dict[str, FormAction] = {
+        "/runs/{run}/triage/cause": causes.decide,
         "/runs/{run}/triage/promote": triage.promote,
         "/runs/{run}/triage/edit": triage.save_edited,
         "/runs/{run}/triage/label": triage.label,

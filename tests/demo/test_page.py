@@ -73,7 +73,7 @@ def test_a_run_is_read_triaged_and_labelled_with_the_keyboard_alone(
         assert len(set(opened)) == 2
         assert tab.text().lower().count("first difference between old and new") >= 1
 
-        tab.open(f"{server.base}{run}/triage", "document.querySelector('.alone table')")
+        tab.open(f"{server.base}{run}/triage?items=1", "document.querySelector('.alone table')")
         picture(tab, folder, "view-triage", 830, dark=True)
         tab.press("p")
         tab.until("document.activeElement.type === 'radio'")
@@ -96,7 +96,7 @@ def test_a_run_is_read_triaged_and_labelled_with_the_keyboard_alone(
 
         tab.reload()
         tab.until("document.querySelector('.where').textContent.includes('10 labelled')")
-        tab.open(f"{server.base}{run}/triage", "document.querySelector('.where')")
+        tab.open(f"{server.base}{run}/triage?items=1", "document.querySelector('.where')")
         assert "1 decided" in tab.text()
         assert tab.console == []
     [sheet] = (folder / ".replay" / "labels").iterdir()

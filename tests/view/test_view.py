@@ -382,14 +382,14 @@ def held(path: Path) -> Iterator[None]:
 def test_pages_read_and_decide_while_another_process_writes(server: Server) -> None:
     path = server.folder / ".replay" / "replay.duckdb"
     with server.client() as client:
-        for page in ("/", f"/runs/{RUN_ID}", f"/runs/{RUN_ID}/triage", "/traces", "/trends"):
+        for page in ("/", f"/runs/{RUN_ID}", f"/runs/{RUN_ID}/triage?items=1", "/traces", "/trends"):
             assert client.get(page).status_code == 200
         with open_store(path) as con:
             write_traces(con, [production("the-new-one")])
         with held(path):
             assert "the-new-one" in client.get("/traces").text
             assert client.get("/traces?text=nothing").status_code == 200
-            name = re.search(r'name="item" value="(.*?)"', client.get(f"/runs/{RUN_ID}/triage").text)
+            name = re.search(r'name="item" value="(.*?)"', client.get(f"/runs/{RUN_ID}/triage?items=1").text)
             assert name is not None
             done = client.post(f"/runs/{RUN_ID}/triage/promote", data={"item": name[1]})
             assert done.status_code in (200, 303)
@@ -572,6 +572,37 @@ def test_trends_are_plotted(server: Server) -> None:
         assert "No run of" in client.get("/trends?metric=nothing").text
 
 
+def test_a_cause_is_decided_on_the_page_and_the_answer_follows(tmp_path: Path) -> None:
+    fill(tmp_path, [item(f"item-{n}", input=f"cancel order {n}") for n in range(8)], [])
+    with serving(tmp_path) as server, server.client() as client:
+        page = f"/runs/{RUN_ID}/triage"
+        first = client.get(page, follow_redirects=True)
+        assert first.url.path == f"{page}/causes"
+        assert "calls cancel_order without calling get_order_status first" in first.text
+        (name,) = set(re.findall(r'name="cause" value="(.*?)"', first.text))
+
+        def decide(**fields: str) -> str:
+            done = client.post(f"{page}/cause", data={"cause": name, **fields}, follow_redirects=True)
+            assert done.status_code == 200, done.text
+            return done.text
+
+        assert 'worse">HOLD' in first.text
+        rejected = decide(decision="reject", promote="1")
+        assert "Rejected. Cases added: 3." in rejected
+        assert "a cause was rejected" in rejected
+        assert "1 cause decided" in rejected
+        assert [len(case["expected_tool_calls"]) for case in golden(tmp_path)] == [2, 2, 2]
+        # What another process decides is seen, too.
+        assert replay(tmp_path, "accept", name, "--undo").returncode == 0
+        assert "Cause 1 of 1" in client.get(page, follow_redirects=True).text
+        assert "Accepted." in decide(decision="accept")
+        assert "Open again." in decide(decision="open")
+        refused = client.post(f"{page}/cause", data={"cause": name, "decision": "maybe"})
+        assert refused.status_code == 400
+        assert "accept, reject or open" in refused.text
+        assert client.post(f"{page}/cause", data={"cause": "none", "decision": "accept"}).status_code == 404
+
+
 # ---- in a browser -------------------------------------------------------------------------------------------
 
 
@@ -615,7 +646,7 @@ def test_traces_are_searched_and_read_with_the_keyboard(server: Server, tab: Bro
 @in_browser
 def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, tab: Browser) -> None:
     server.open(tab)
-    tab.open(f"{server.base}/runs/{RUN_ID}/triage", "document.querySelector('.alone table')")
+    tab.open(f"{server.base}/runs/{RUN_ID}/triage?items=1", "document.querySelector('.alone table')")
     total = int(tab.eval("document.querySelector('.where').textContent.split(' of ')[1].match(/\\d+/)[0]"))
     assert total >= 3
     first = tab.eval("document.querySelector('[name=item]').value")
@@ -659,7 +690,7 @@ def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, ta
     # Where a judge graded, labels are given blind, and not here.
     tab.press("l")
     tab.until("location.pathname.endsWith('/labels')")
-    tab.open(f"{server.base}/runs/{RUN_ID}/triage", "document.querySelector('.alone table')")
+    tab.open(f"{server.base}/runs/{RUN_ID}/triage?items=1", "document.querySelector('.alone table')")
     # Edited first: what is wrong is told by line, and the text stays.
     tab.press("e")
     tab.until("document.activeElement.name === 'text'")
@@ -730,7 +761,7 @@ def test_where_no_judge_graded_an_entry_is_labelled_in_place_and_a_twin_is_added
     fill(tmp_path, [item("item-0", input=QUESTIONS[0]), item("item-1", input=QUESTIONS[1])], [], graded=False)
     with serving(tmp_path) as server:
         server.open(tab)
-        tab.open(f"{server.base}/runs/{RUN_ID}/triage", "document.querySelector('.alone table')")
+        tab.open(f"{server.base}/runs/{RUN_ID}/triage?items=1", "document.querySelector('.alone table')")
         first = str(tab.eval("document.querySelector('[name=item]').value"))
         tab.press("l")
         tab.until("document.activeElement.textContent.includes('poor')")

@@ -17,7 +17,9 @@ from replaydiff.replay.api.reviewing import case_text, is_duplicate, parse_case
 from replaydiff.replay.errors import InputError, ReplayError, StoreBusyError
 from replaydiff.replay.model import Case, Lane
 from replaydiff.replay.view.cache import Cached
+from replaydiff.replay.view.pages.causes import causes_address, decision_sentence
 from replaydiff.replay.view.site import Site
+from replaydiff.reports import causes as shown_causes
 from replaydiff.reports.html import render, transcripts
 
 if TYPE_CHECKING:
@@ -28,13 +30,17 @@ RECORDING = "recording"
 
 
 def entry(site: Site, request: Request) -> Response:
-    """Show the requested entry, else the first."""
-    again = request.query_params.get("again") == "1"
+    """Show the requested entry, else the first open cause, else the first entry."""
+    asked = request.query_params
+    again = asked.get("again") == "1"
     found = _queue(site, request.path_params["run"], again=again)
     queue, entries = found.value, _open_entries(site, found.value)
     run = queue.result.run.id
+    open_causes = sum(cause.state == "open" for cause in queue.result.causes)
+    if open_causes and not asked.keys() & {"item", "items", "again"}:
+        return RedirectResponse(causes_address(run, None, done=asked.get("done")), status_code=303)
     names = [one.item.item.id for one in entries]
-    wanted = request.query_params.get("item")
+    wanted = asked.get("item")
     place = names.index(wanted) if wanted in names else 0
     shown = entries[place] if entries else None
 
@@ -58,7 +64,12 @@ def entry(site: Site, request: Request) -> Response:
         better=site.reviewer.better_expectation(shown) if shown else RECORDING,
         label=site.reviewer.label_of(shown) if shown else None,
         judged="judge" in queue.result.metrics,
-        done=_DONE.get(request.query_params.get("done", "")),
+        done=_DONE.get(asked.get("done", "")) or decision_sentence(asked.get("done")),
+        result=queue.result,
+        tone=render.TONE[queue.result.answer],
+        open_causes=open_causes,
+        causes=causes_address(run, None),
+        decided_causes=[one for one in shown_causes.shown(queue.result) if one.state != "open"],
         labels=LABELS,
         golden=str(site.reviewer.golden),
         data=_script_data(queue, shown) if shown else "",
@@ -67,8 +78,6 @@ def entry(site: Site, request: Request) -> Response:
 
 def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Make the entry a case of the golden set."""
-    pass
-
     queue, one, following = _requested_entry(site, request, fields)
     case = _proposed_case(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
     try:
@@ -183,7 +192,7 @@ def _redirect(run: str, item: str | None, fields: Mapping[str, str], done: str) 
 
 
 def _address(run: str, item: str | None, *, again: bool, done: str | None = None) -> str:
-    pairs = {"item": item, "again": "1" if again else None, "done": done}
+    pairs = {"item": item, "items": None if item else "1", "again": "1" if again else None, "done": done}
     query = urlencode({name: value for name, value in pairs.items() if value is not None})
     return f"/runs/{quote(run, safe='')}/triage" + (f"?{query}" if query else "")
 

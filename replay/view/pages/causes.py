@@ -1,0 +1,109 @@
+"""The causes of a run in triage: one at a time, before its items, with the same keys as at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from replaydiff.replay.api.results import TriageQueue
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Lane
+from replaydiff.replay.view.site import Site
+from replaydiff.reports import causes as shown_causes
+from replaydiff.reports.html import render, transcripts
+
+
+def cause(site: Site, request: Request) -> Response:
+    """Show the requested open cause, else the first; without an open cause, go to the items."""
+    found = site.cache.read(
+        "queue", (request.path_params["run"], False), lambda: site.project.triage(request.path_params["run"])
+    )
+    result = found.value.result
+    run, done = result.run.id, request.query_params.get("done")
+    known = {one.id: one for one in shown_causes.shown(result)}
+    names = [one.id for one in known.values() if one.state == "open"]
+    wanted = request.query_params.get("cause", "")
+    if not names or wanted == "none":
+        return RedirectResponse(items_address(run, done), status_code=303)
+    place = names.index(wanted) if wanted in names else 0
+    one = known[names[place]]
+    examples = next(len(each.examples) for each in result.causes if each.id == one.id)
+    return site.page(
+        "causes.html.j2",
+        found,
+        area="triage",
+        run=run,
+        result=result,
+        tone=render.TONE[result.answer],
+        cause=one,
+        place=place,
+        total=len(names),
+        examples=examples,
+        following=causes_address(run, names[place + 1] if place + 1 < len(names) else "none"),
+        items=items_address(run),
+        decided=[each for each in known.values() if each.state != "open"],
+        done=decision_sentence(done),
+        golden=str(site.reviewer.golden),
+        data=_script_data(found.value, one.item),
+    )
+
+
+def decide(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
+    """Accept or reject a cause, or open it again; then show the next open one."""
+    name, decision = fields.get("cause", ""), fields.get("decision", "")
+    act = {"accept": site.project.accept, "reject": site.project.reject, "open": site.project.accept}
+    if decision not in act or not name:
+        raise InputError("a decision on a cause is accept, reject or open")
+    with site.cache.changing():
+        review = act[decision](
+            name,
+            run=request.path_params["run"],
+            promote=fields.get("promote") == "1",
+            undo=decision == "open",
+        )
+    counts = f"{len(review.promoted)}-{len(review.not_promoted)}"
+    address = causes_address(review.diff.run_id, None, done=f"{decision}-{counts}")
+    return RedirectResponse(address, status_code=303)
+
+
+def causes_address(run: str, cause_id: str | None, *, done: str | None = None) -> str:
+    """Return the address of a cause; of `none` that of the items."""
+    return _address(f"/runs/{quote(run, safe='')}/triage/causes", cause=cause_id, done=done)
+
+
+def items_address(run: str, done: str | None = None) -> str:
+    """Return the address of the first item, though causes are open."""
+    return _address(f"/runs/{quote(run, safe='')}/triage", items="1", done=done)
+
+
+def _address(path: str, **values: str | None) -> str:
+    query = urlencode({name: value for name, value in values.items() if value is not None})
+    return path + (f"?{query}" if query else "")
+
+
+def decision_sentence(done: str | None) -> str | None:
+    """Return what a form did as a sentence; None for anything else."""
+    decision, _, counts = (done or "").partition("-")
+    words = {"accept": "Accepted.", "reject": "Rejected.", "open": "Open again."}
+    promoted, _, refused = counts.partition("-")
+    if decision not in words or not (promoted.isdecimal() and refused.isdecimal()):
+        return None
+    parts = [words[decision]]
+    if promoted != "0":
+        parts.append(f"Cases added: {promoted}.")
+    if refused != "0":
+        parts.append(f"Examples without such calls, or cases already: {refused}.")
+    return " ".join(parts)
+
+
+def _script_data(queue: TriageQueue, name: str) -> str:
+    """Return the data for the report's script: the example item alone; empty without one."""
+    result = queue.result
+    item = next((one for one in result.items if one.item.id == name), None)
+    if item is None:
+        return ""
+    check = Lane.OLD not in result.lanes
+    return render.embedded({"check": check, "cases": [transcripts.case(result, item, transcripts.MOST)]})
