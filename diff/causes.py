@@ -9,8 +9,8 @@ A run describes hundreds of behaviours. Those that could not reach the level in 
 trials are left out first (Tarone 1990, "A modified Bonferroni method for discrete data"), the others are
 corrected by Holm: a person decides on each cause, so that *any* false one counts (the family-wise error), and
 behaviours depend on each other in every way. Two versions that are alike show a cause in at most 5 % of runs
-(`benchmarks/false_causes.py`). `old2` is the control, too: a cause must set the new version apart from either
-old lane by more than the two differ.
+(`benchmarks/false_causes.py`), also over all looks of a run that may end early. `old2` is the control, too: a
+cause must set the new version apart from either old lane by more than the two differ.
 
 Behaviours that describe nearly the same trials are one cause, named by the one that explains most.
 """
@@ -87,7 +87,8 @@ def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str
     blocks = comparison.read.blocks
     done = [_one_each(reader.of_block(block), comparison.copied) for block in blocks]
     counted = _Counted.of(blocks, done, comparison)
-    significant = counted.significant(1 - comparison.confidence)
+    looks = 1 if comparison.look is None else comparison.look.of
+    significant = counted.significant(1 - comparison.confidence, looks)
     found = [counted.cause(group, decided) for group in counted.merged(significant)]
     accepted = frozenset(name for name, state in decided.items() if state is CauseState.ACCEPTED)
     return Causes(
@@ -161,8 +162,13 @@ class _Counted:
         before = (times[0] + times[1]) / max(1, totals[0] + totals[1])
         return list(zip(times, totals, strict=True)), times[2] / max(1, totals[2]) - before
 
-    def significant(self, level: float) -> list[_Tested]:
-        """The behaviours that differ beyond chance, and from either old lane."""
+    def significant(self, level: float, looks: int) -> list[_Tested]:
+        """The behaviours that differ beyond chance, and from either old lane.
+
+        Each of several looks gets the same part of the level (Bonferroni), so that any number of them may be
+        taken; p is multiplied by their number.
+        """
+        level /= looks
         candidates = sorted(
             (one for one in self.by_item if self._shared(one)), key=lambda one: (one.rank, one.parts)
         )
@@ -178,7 +184,12 @@ class _Counted:
             if p <= level and difference and self._beyond_repeat(behaviour, difference):
                 more = difference > 0
                 found.append(
-                    _Tested(behaviour=behaviour, more=more, p=p, trials=self._trials(behaviour, more))
+                    _Tested(
+                        behaviour=behaviour,
+                        more=more,
+                        p=min(1.0, p * looks),
+                        trials=self._trials(behaviour, more),
+                    )
                 )
         return found
 

@@ -20,9 +20,10 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.document import to_json
 from replaydiff.diff.result import Answer, Block, Cause, CauseState, DiffResult, GradedTrial, Verdict
 from replaydiff.diff.statistics.trials import least_p, stratified
+from replaydiff.diff.stopping import new_plan
 from replaydiff.replay.api.bisecting import cause_of_run
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, ToolCall, Trial
+from replaydiff.replay.model import Item, JsonObject, Lane, Look, Rule, Status, ToolCall, Trial
 from replaydiff.replay.settings import MatchSection, Settings, ToolSection
 from tests.diff.build import CALLS, RUN_ID, WHEN, case, filled, item, settings, trial, trials
 
@@ -377,3 +378,23 @@ def test_the_stratified_test_keeps_its_level_with_many_items() -> None:
 )
 def test_what_is_one_items_own_is_left_out(reason: str, cause: str) -> None:
     assert normalise_reason(reason) == cause
+
+
+def test_several_looks_share_the_error_of_causes(tmp_path: Path) -> None:
+    items = [item(f"t{n:02}") for n in range(40)]
+    done = [
+        made
+        for place, one in enumerate(items)
+        for made in trials(one, old="111", old2="111", new="000" if place < 6 else "111")
+    ]
+    (tmp_path / "one").mkdir()
+    (once,) = diffed(tmp_path / "one", items, done).causes
+    plan = new_plan(len(items))
+    looks = tuple(Look(items=look, answer="CAN'T TELL") for look in plan.looks)
+    with filled(
+        tmp_path, items, done, looks=looks, golden_path=None, settings={"until_known": plan.to_json()}
+    ) as con:
+        (over_looks,) = compute(con, RUN_ID, settings(tmp_path, match=MatchSection())).causes
+    assert len(looks) > 1
+    assert over_looks.id == once.id
+    assert over_looks.p == pytest.approx(min(1.0, once.p * len(looks)))
