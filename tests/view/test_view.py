@@ -588,10 +588,11 @@ def test_a_cause_is_decided_on_the_page_and_the_answer_follows(tmp_path: Path) -
 
         assert 'worse">HOLD' in first.text
         rejected = decide(decision="reject", promote="1")
-        assert "Rejected. Cases added: 3." in rejected
+        # The other two examples ask almost the same.
+        assert "Rejected. Cases added: 1. Examples without such calls, or cases already: 2." in rejected
         assert "a cause was rejected" in rejected
         assert "1 cause decided" in rejected
-        assert [len(case["expected_tool_calls"]) for case in golden(tmp_path)] == [2, 2, 2]
+        assert [len(case["expected_tool_calls"]) for case in golden(tmp_path)] == [2]
         # What another process decides is seen, too.
         assert replay(tmp_path, "accept", name, "--undo").returncode == 0
         assert "Cause 1 of 1" in client.get(page, follow_redirects=True).text
