@@ -22,7 +22,7 @@ from replaydiff.replay.model import Status
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from replaydiff.replay.model import Item, Json, RunRecord, ServedCall, Trial, Version
+    from replaydiff.replay.model import Item, Json, Lane, RunRecord, ServedCall, Trial, Version
 
 KIND = "fork"
 DEFAULT_TRIALS = 5
@@ -308,22 +308,33 @@ def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
     return run, item, found
 
 
-def _version(run: RunRecord, origin: Trial, settings: Settings, request: ForkRequest) -> Version:
-    """Return the version of the trial as it is now, which must be what it was."""
+def version_as_replayed(run: RunRecord, lane: Lane, settings: Settings) -> Version:
+    """Return the version of a lane as it is now, which must be what it was.
+
+    Raises:
+        InputError: the lane is a recording.
+        VersionError: the version has changed since.
+    """
     from replaydiff.replay.engine.versions import changes, resolve
     from replaydiff.replay.model import VersionKind
 
-    stored = run.lanes[origin.lane]
+    stored = run.lanes[lane]
     if stored.kind is VersionKind.OBSERVED:
-        raise InputError(
-            f"lane {origin.lane} of run {run.id} is a recording", hint="fork a trial that was replayed"
-        )
+        raise InputError(f"lane {lane} of run {run.id} is a recording", hint="name a lane that was replayed")
     now = resolve(stored.name, settings, run.mode)
     if differing := changes(stored, now):
         raise VersionError(
             f"version {stored.name!r} is not what run {run.id} replayed ({', '.join(differing)} changed)",
-            hint="put it back, or fork a trial of a new run",
+            hint="put it back, or begin a new run",
         )
+    return now
+
+
+def _version(run: RunRecord, origin: Trial, settings: Settings, request: ForkRequest) -> Version:
+    """Return the version of the trial, with the system prompt of the request."""
+    from replaydiff.replay.model import VersionKind
+
+    now = version_as_replayed(run, origin.lane, settings)
     if request.system is None:
         return now
     if now.kind is not VersionKind.MESSAGES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Unpack
 
@@ -16,7 +16,7 @@ from replaydiff.replay.api.options import (
 from replaydiff.replay.api.results import Check, Diff, Run, Sample, TriageQueue, diff_of
 from replaydiff.replay.api.sampling import SampleOptions
 from replaydiff.replay.api.threads import in_thread
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.files import set_writer_wait
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.reviewing import CauseReview, Promotion, Reviewer
     from replaydiff.replay.bisect.result import BisectResult
     from replaydiff.replay.engine.progress import RunningRun
-    from replaydiff.replay.model import Case, JsonObject, Trace, Trial
+    from replaydiff.replay.model import Case, Json, JsonObject, Trace, Trial
     from replaydiff.replay.settings import Settings
     from replaydiff.replay.store.import_records import StoredReject
     from replaydiff.replay.store.traces import Listed
@@ -715,6 +715,9 @@ class Project:
         lane: str | None = None,
         promote: bool = False,
         undo: bool = False,
+        rerun: bool = False,
+        results: Mapping[str, Json] | None = None,
+        **options: Unpack[RunOptions],
     ) -> CauseReview:
         """Accept causes as intended: they no longer count, and the answer is computed again.
 
@@ -726,11 +729,30 @@ class Project:
             lane: of several new versions the one to decide on; default the one that ranks first.
             promote: add the causes' example items to the golden set, expecting the new version's calls.
             undo: take an earlier decision back instead.
+            rerun: with `promote`: run the new version again on examples that it was stopped in; other traces
+                answer what was never recorded, or with `on_miss="simulate"` a model.
+            results: the same, with what tools answer to calls that were never recorded: tool → result.
+            options: of these replays: `on_miss`, budget, time-out, …
 
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        return self._decide(causes, "open" if undo else "accepted", run, lane, promote)
+        from replaydiff.replay.api import reviewing
+
+        if (rerun or results or options) and (undo or not promote):
+            raise SettingsError("another run completes examples for the golden set; add promote (--promote)")
+        if options.get("on_miss") == "error":
+            raise SettingsError("a case needs the answers of its tools; --on-miss is stop or simulate here")
+        return reviewing.decide_causes(
+            self,
+            causes,
+            "open" if undo else "accepted",
+            run=run,
+            lane=lane,
+            promote=promote,
+            rerun=options if rerun or results else None,
+            results=results,
+        )
 
     aaccept = in_thread(accept)
 
@@ -756,16 +778,13 @@ class Project:
         Raises:
             UnknownNameError: the run has no such cause.
         """
-        return self._decide(causes, "open" if undo else "rejected", run, lane, promote)
-
-    areject = in_thread(reject)
-
-    def _decide(
-        self, causes: Sequence[str], state: str, run: str | None, lane: str | None, promote: bool
-    ) -> CauseReview:
         from replaydiff.replay.api import reviewing
 
-        return reviewing.decide_causes(self, causes, state, run=run, lane=lane, promote=promote)
+        return reviewing.decide_causes(
+            self, causes, "open" if undo else "rejected", run=run, lane=lane, promote=promote
+        )
+
+    areject = in_thread(reject)
 
     def golden_set(self, path: str | Path | None = None) -> GoldenSet:
         """Return a golden set; default that of the settings."""

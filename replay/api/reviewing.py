@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from replaydiff.cases.triage.priority import Entry as Entry
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.diff.result import Cause
+    from replaydiff.replay.api.options import RunOptions
     from replaydiff.replay.api.project import Project
     from replaydiff.replay.api.results import Diff, TriageQueue
-    from replaydiff.replay.model import Case, Decision, RunRecord
+    from replaydiff.replay.model import Case, Decision, Item, Json, RunRecord, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ class CauseReview:
     """Cases that were added for their example items."""
     not_promoted: tuple[tuple[str, str], ...] = ()
     """Example items that became no case, each with the reason."""
+    unfinished: tuple[str, ...] = ()
+    """Example items in which the new version was stopped at a call that was never recorded."""
     path: Path
     """The file in which the decisions are kept."""
 
@@ -276,7 +279,15 @@ def triage(store: Path, settings: Settings, run: str | None, *, everything: bool
 
 
 def decide_causes(
-    project: Project, names: Sequence[str], decision: str, *, run: str | None, lane: str | None, promote: bool
+    project: Project,
+    names: Sequence[str],
+    decision: str,
+    *,
+    run: str | None,
+    lane: str | None,
+    promote: bool,
+    rerun: RunOptions | None = None,
+    results: Mapping[str, Json] | None = None,
 ) -> CauseReview:
     """Decide on causes of a run, keep the decisions beside the golden set, and compute the answer again.
 
@@ -287,6 +298,8 @@ def decide_causes(
         run: default the latest run.
         lane: of several new versions the one to decide on.
         promote: add the causes' example items to the golden set; not for `open`.
+        rerun: run the new version again on examples that it was stopped in, with these options.
+        results: then tool → what it answers to calls that were never recorded.
 
     Raises:
         UnknownNameError: the run has no such cause.
@@ -296,16 +309,26 @@ def decide_causes(
     from replaydiff.cases.triage.decisions import Decisions
     from replaydiff.diff.cause_decisions import decisions_path, write_decisions
     from replaydiff.diff.result import CauseState
+    from replaydiff.replay.api.completing import complete, unfinished_items
 
     before = project.diff(run, lane=lane)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]
+    names_of_examples = {example.item for cause in chosen for example in cause.examples}
+    stopped = unfinished_items(before.result, names_of_examples)
+    completed: dict[str, tuple[Item, Trial]] = {}
+    if promote and rerun is not None:
+        completed = complete(
+            project.store, project.settings, rerun, project.channel, before.result, stopped, results or {}
+        )
     path, by, state = decisions_path(project.settings), person(project.settings.root), CauseState(decision)
     write_decisions(path, chosen, state, run=before.run_id, by=by, at=utc_now())
     promoted: list[Promotion] = []
     refused: list[tuple[str, str]] = []
     if promote:
         reviewer = Decisions(project.store, project.settings.golden_path, by)
-        found = propose_examples(before.result, chosen, state, golden=reviewer.golden, reviewer=by)
+        found = propose_examples(
+            before.result, chosen, state, golden=reviewer.golden, reviewer=by, completed=completed
+        )
         refused += found.refused
         for item, proposal in found.proposals:
             try:
@@ -321,6 +344,7 @@ def decide_causes(
         causes=tuple(cause for cause in after.causes if cause.id in ids),
         promoted=tuple(promoted),
         not_promoted=tuple(refused),
+        unfinished=tuple(name for name in stopped if name not in completed),
         path=path,
     )
 

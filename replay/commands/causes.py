@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
+from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.commands.options import App, candidate_option, command, json_option, print_json
+from replaydiff.replay.commands.run import run_options
+from replaydiff.replay.errors import InputError
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.reviewing import CauseReview
@@ -47,7 +52,23 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
 
 @command("accept")
 @_decision_options("Add the example items as cases that expect what the new version does.")
-def accept(app: App, **decision: Unpack[_Decision]) -> None:
+@click.option(
+    "--rerun",
+    is_flag=True,
+    help="With --promote: run the new version again on examples that it was stopped in. Other traces answer "
+    "what was never recorded.",
+)
+@click.option(
+    "--result",
+    "results",
+    multiple=True,
+    metavar="TOOL=VALUE",
+    help="The same, with what a tool answers to calls that were never recorded: JSON, else text. Repeatable.",
+)
+@run_options("on_miss", "budget", "timeout")
+def accept(
+    app: App, options: RunOptions, rerun: bool, results: tuple[str, ...], **decision: Unpack[_Decision]
+) -> None:
     """Accept causes as intended, and answer again.
 
     CAUSE is an id that `replay diff` shows, or a unique beginning of it. An accepted cause no longer
@@ -60,8 +81,11 @@ def accept(app: App, **decision: Unpack[_Decision]) -> None:
     Examples:
       replay accept c3f9a21b0
       replay accept c3f9a21b0 --run 20261120-221305-ab12 --promote
+      replay accept c3f9a21b0 --promote --result 'search_kb={"articles": []}'
     """
-    _decide(app.project.accept, decision)
+    rerun = rerun or options.get("on_miss") is not None
+    accepted = partial(app.project.accept, rerun=rerun, results=_results(results), **options)
+    _decide(accepted, decision)
 
 
 @command("reject")
@@ -81,6 +105,20 @@ def reject(app: App, **decision: Unpack[_Decision]) -> None:
       replay reject c3f9a21b0 --run 20261120-221305-ab12 --promote
     """
     _decide(app.project.reject, decision)
+
+
+def _results(given: tuple[str, ...]) -> dict[str, Any]:
+    """Return the hand-written results by tool."""
+    results: dict[str, Any] = {}
+    for text in given:
+        tool, equals, value = text.partition("=")
+        if not tool or not equals:
+            raise InputError(f"--result {text!r} names no tool", hint="write it as TOOL=VALUE")
+        try:
+            results[tool] = json.loads(value)
+        except ValueError:
+            results[tool] = value
+    return results
 
 
 def _decide(decide: Callable[..., CauseReview], decision: _Decision) -> None:
@@ -120,6 +158,11 @@ def _show(review: CauseReview, *, as_json: bool) -> None:
         show(f"promoted {one_line(case)}")
     for item, reason in review.not_promoted:
         show(f"not promoted {one_line(item)}: {one_line(reason)}")
+    if review.not_promoted and review.unfinished:
+        show(
+            f"stopped at a call that was never recorded: {', '.join(map(one_line, review.unfinished))}; "
+            "`replay accept` completes them with --promote and --rerun, --on-miss simulate or --result"
+        )
     if not promoted and (items := [example.item for cause in review.causes for example in cause.examples]):
         show(f"items that show it: {', '.join(one_line(item) for item in dict.fromkeys(items))}")
     show(f"{diff.answer}: {one_line(diff.reason)}")
