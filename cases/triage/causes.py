@@ -17,7 +17,7 @@ from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Item, Lane, Trial
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.terminal.lanes import lanes
-from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_width
+from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_width, wrapped
 
 KEYS = "[a]ccept: intended  [r]eject: a regression  [s]kip  [?] keys  [q] to the items"
 HELP = """\
@@ -101,9 +101,14 @@ def propose_examples(
 
 def cause_page(result: DiffResult, cause: Cause, place: str, width: int) -> str:
     """Return the page of a cause: what it is, how often, and one item in both versions."""
-    lines = [one_line(f"{place}: cause {cause.id}", width), "", one_line(cause.text), cause.counts]
+    lines = [
+        one_line(f"{place}: cause {cause.id}", width),
+        "",
+        *wrapped(one_line(cause.text), width),
+        *wrapped(cause.counts, width),
+    ]
     if cause.also:
-        lines.append(one_line(f"the same trials: {'; '.join(cause.also)}"))
+        lines += wrapped(one_line(f"the same trials: {'; '.join(cause.also)}"), width)
     items = {item.item.id: item for item in result.items}
     example = next((one for one in cause.examples if one.item in items), None)
     if example is not None:

@@ -7,7 +7,7 @@ calibration go on the person's own sheet, which hides what the judge returned.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -209,14 +209,16 @@ class Session:
     def _entry(self) -> Entry:
         return self._entries[self._place]
 
-    def _show(self) -> None:
+    def _show(self, notes: Sequence[str] = ()) -> None:
+        """Show the entry, with notes below its keys."""
         if self._place >= len(self._entries):
+            show("\n".join(notes))
             return
         click.clear()
         place = f"{self._place + 1} of {len(self._entries)}"
         whole = page(self._entry, place, terminal_width(), trial=self._trial, full=self._full)
-        shown, self._top = window(whole, _height(), self._top)
-        show(shown)
+        shown, self._top = window(whole, _height() - len(notes), self._top)
+        show("\n".join([shown, *(one_line(note, terminal_width()) for note in notes)]))
 
     def _scroll(self, pages: int) -> None:
         self._top = max(0, self._top + pages * max(_height() - 6, 4))
@@ -351,9 +353,7 @@ class Session:
         if decided:
             self._read_again()
             notes.append(f"{self._result.answer.value}: {one_line(self._result.reason)}")
-        self._show()
-        for note in notes:
-            click.echo(note)
+        self._show(notes)
 
     def _kept(self, reviewed: ReviewedCause) -> Iterator[str]:
         """Yield what was decided; add the examples to the golden set where the person wants them."""
