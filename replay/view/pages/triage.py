@@ -31,16 +31,16 @@ RECORDING = "recording"
 
 def entry(site: Site, request: Request) -> Response:
     """Show the requested entry, else the first open cause, else the first entry."""
-    asked = request.query_params
-    again = asked.get("again") == "1"
+    query = request.query_params
+    again = query.get("again") == "1"
     found = _queue(site, request.path_params["run"], again=again)
     queue, entries = found.value, _open_entries(site, found.value)
     run = queue.result.run.id
     open_causes = sum(cause.state == "open" for cause in queue.result.causes)
-    if open_causes and not asked.keys() & {"item", "items", "again"}:
-        return RedirectResponse(causes_address(run, None, done=asked.get("done")), status_code=303)
+    if open_causes and not query.keys() & {"item", "items", "again"}:
+        return RedirectResponse(causes_address(run, None, done=query.get("done")), status_code=303)
     names = [one.item.item.id for one in entries]
-    wanted = asked.get("item")
+    wanted = query.get("item")
     place = names.index(wanted) if wanted in names else 0
     shown = entries[place] if entries else None
 
@@ -64,7 +64,7 @@ def entry(site: Site, request: Request) -> Response:
         better=site.reviewer.better_expectation(shown) if shown else RECORDING,
         label=site.reviewer.label_of(shown) if shown else None,
         judged="judge" in queue.result.metrics,
-        done=_DONE.get(asked.get("done", "")) or decision_sentence(asked.get("done")),
+        done=_DONE.get(query.get("done", "")) or decision_sentence(query.get("done")),
         result=queue.result,
         tone=render.TONE[queue.result.answer],
         open_causes=open_causes,
