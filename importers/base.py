@@ -41,6 +41,12 @@ BUILTIN = {
     "langsmith": "replaydiff.importers.sources.langsmith.source",
     "mlflow": "replaydiff.importers.sources.mlflow.source",
     "tau2": "replaydiff.importers.sources.tau2",
+    "inspect": "replaydiff.importers.sources.inspect",
+    "atif": "replaydiff.importers.sources.atif",
+    "bedrock": "replaydiff.importers.sources.bedrock",
+    "litellm": "replaydiff.importers.sources.litellm",
+    "braintrust": "replaydiff.importers.sources.braintrust",
+    "weave": "replaydiff.importers.sources.weave",
 }
 """Name → module."""
 

@@ -26,12 +26,13 @@ from typing import IO
 
 from replaydiff.importers.base import BUILTIN, GROUP, Importer, InputFile, find_importer
 from replaydiff.importers.reading import Record, records
+from replaydiff.importers.reading.archives import ZIP_MAGIC, is_eval_log
 from replaydiff.importers.reading.record import GZIP_MAGIC
 from replaydiff.importers.reading.tables import PARQUET_MAGIC
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Json
 
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet")
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".eval")
 """What is taken from a folder, each also with `.gz`. A file that is named itself may have any name."""
 STDIN = "-"
 _HEAD_BYTES = 64 * 1024
@@ -39,7 +40,7 @@ _JSON_LINE = re.compile(rb'^\s*(\xef\xbb\xbf)?[\[{"]', re.MULTILINE)
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"{\x00", b"[\x00", b'"\x00', b"\x00{", b"\x00[")
 _PACKED = {
     b"\x28\xb5\x2f\xfd": ("zstd", "zstd -d"),
-    b"PK\x03\x04": ("a ZIP archive", "unzip"),
+    ZIP_MAGIC: ("a ZIP archive", "unzip"),
     b"BZh": ("bzip2", "bunzip2"),
     b"\xfd7zXZ": ("xz", "unxz"),
 }
@@ -130,6 +131,8 @@ def _checked(place: Path, name: str) -> InputFile | None:
         return None
     if head.startswith(PARQUET_MAGIC):
         _check_parquet(file)
+    elif head.startswith(ZIP_MAGIC) and is_eval_log(place):
+        return file
     else:
         _check_text(head, name)
     return file

@@ -11,6 +11,7 @@ rows and marks are written together at `commit`, so a page is there whole or not
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -275,3 +276,41 @@ class Spool:
         for key, found in groupby(ordered, key=lambda row: row[0]):
             own = list(found)
             yield Group(key, own[0][2], own[0][3], [SpooledRow(row[1], parse(row[4])) for row in own])
+
+
+Keep = Callable[[Spool, int, InputFile, Record], Iterable[Imported]]
+"""Put what is in a record into the spool; the number is the file's."""
+Made = Callable[[Group, Json, InputFile], Iterable[Imported]]
+"""The traces of a group."""
+
+
+def grouped(
+    source: str,
+    files: Sequence[InputFile],
+    keep: Keep,
+    made: Made,
+    *,
+    unpack: Callable[[Json], Iterable[Json]] = lambda value: (value,),
+    numbered: bool = True,
+) -> Iterator[Imported]:
+    """Read records whose traces lie anywhere in the files: all are spooled, then each group is made a trace.
+
+    Args:
+        source: name of the importer.
+        files: what to read, in this order.
+        keep: spools one row, and yields what became of it where it is no row.
+        made: yields the traces of a group; gets its first row as well.
+        unpack: the rows in a record, where records may be pages of rows.
+        numbered: rows have numbers of their own, and not the line of their record.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"replay-{source}-") as folder:
+        spool = Spool(Path(folder) / "rows.sqlite")
+        try:
+            for number, file in enumerate(files):
+                rows = Rows(unpack, numbered=numbered)
+                yield from spooled(source, file, rows, partial(keep, spool, number, file))
+            for group in spool.groups():
+                first = Record(group.line, group.rows[0].value)
+                yield from guarded(source, files[group.file], first, partial(made, group))
+        finally:
+            spool.close()

@@ -27,6 +27,7 @@ from replaydiff.importers.fields import elapsed_ms
 from replaydiff.replay.messages import RAW, canonical_args, decode, join_results, read_args, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Witness
 
+ORPHANS = "tool results that answer no recorded call are no calls of the trace"
 INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and no calls of the trace"
 
 
@@ -104,6 +105,12 @@ def tool_run(
         started_at=started_at,
         ended_at=ended_at,
     )
+
+
+def orphan_results(messages: Iterable[Message], calls: Iterable[ToolCall]) -> int:
+    """Return how many tool results in a conversation are of none of its calls."""
+    results = sum(message.role == "tool" for message in messages)
+    return max(0, results - sum(call.answered for call in calls))
 
 
 def inner_calls(steps: Sequence[Step]) -> int:

@@ -39,6 +39,7 @@ from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Sk
 from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
+from replaydiff.importers.joining import ORPHANS, orphan_results
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
@@ -247,8 +248,11 @@ def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
     repeated = one.replied and one.requested and one.requested[-1] == one.replied[-1]
     if repeated or not (one.replied or one.error):
+        run = conversation(one.requested)
+        if orphan_results(one.requested, run.tool_calls):
+            notes.append(ORPHANS)
         yield from map(Note, notes)
-        yield _trace(source, one, started_at, conversation(one.requested))
+        yield _trace(source, one, started_at, run)
         return
     response_id = one.answer.get("id")
     yield LoggedCall(

@@ -2,7 +2,7 @@
 
 OpenAI chat chunks carry pieces of text and of each tool call's arguments (keyed by `index`, id and name only
 in the first); Responses events end with the whole response; Anthropic events carry pieces for each content
-block, arguments as pieces of JSON.
+block, arguments as pieces of JSON; so do events of Bedrock's Converse, each under the name of its kind.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ def is_stream(value: Json) -> bool:
     if not isinstance(value, list) or not value or not isinstance(value[0], dict):
         return False
     kind = value[0].get("type")
-    return value[0].get("object") == "chat.completion.chunk" or (
-        isinstance(kind, str) and kind in ("message_start", "response.created", "ping")
+    return (
+        value[0].get("object") == "chat.completion.chunk"
+        or (isinstance(kind, str) and kind in ("message_start", "response.created", "ping"))
+        or _is_converse(value[0])
     )
 
 
@@ -30,6 +32,8 @@ def put_together(events: Sequence[Json]) -> Json:
     found: list[dict[str, Any]] = [event for event in events if isinstance(event, dict)]
     if any(event.get("object") == "chat.completion.chunk" for event in found):
         return _chat(found)
+    if found and _is_converse(found[0]):
+        return _converse(found)
     for event in reversed(found):
         whole = event.get("response")
         if event.get("type") in _WHOLE and isinstance(whole, dict):
@@ -92,6 +96,36 @@ def _anthropic(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if pieces:
             block["input"] = pieces
     return {**message, "content": list(blocks.values())}
+
+
+def _is_converse(event: dict[str, Any]) -> bool:
+    return isinstance(event.get("messageStart"), dict) or isinstance(event.get("contentBlockDelta"), dict)
+
+
+def _converse(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    blocks: dict[str, dict[str, Any]] = {}
+    for event in events:
+        for kind, body in event.items():
+            if not isinstance(body, dict):
+                continue
+            block = blocks.setdefault(str(body.get("contentBlockIndex")), {"text": "", "input": ""})
+            if kind == "contentBlockStart" and isinstance(start := body.get("start"), dict):
+                block["tool"] = start.get("toolUse")
+            elif kind == "contentBlockDelta" and isinstance(delta := body.get("delta"), dict):
+                tool = delta.get("toolUse")
+                block["text"] += _text(delta.get("text"))
+                block["input"] += _text(tool.get("input")) if isinstance(tool, dict) else ""
+            elif kind == "metadata":
+                whole["usage"] = body.get("usage")
+    content = [
+        {"toolUse": {**block["tool"], "input": block["input"]}}
+        if isinstance(block.get("tool"), dict)
+        else {"text": block["text"]}
+        for block in blocks.values()
+        if block.get("tool") or block["text"]
+    ]
+    return {**whole, "output": {"message": {"role": "assistant", "content": content}}}
 
 
 def _update(message: dict[str, Any], key: str, changes: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@
 | texts | JSON values one after another, over any number of lines; one object alone | one value |
 | rows | CSV with a header, by the name `.csv` or by a header in quotes | one row |
 | Parquet | by its first bytes | a row group |
+| eval log | a ZIP archive of Inspect AI, by its first bytes | one sample |
 
 An array whose elements are messages is itself one record (a bare conversation). A UTF-8 mark, CRLF, blank
 lines and gzip are taken everywhere. A value that cannot be read, or is larger than `RECORD_BYTES`, is a
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
+from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
 from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, parsed, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
@@ -55,6 +57,8 @@ def _pieces(file: InputFile) -> Iterator[JsonBlock] | Iterator[Record | Broken]:
         first = first_line(stream, CHUNK)
     if first.startswith(PARQUET_MAGIC):
         return parquet(file)
+    if first.startswith(ZIP_MAGIC):
+        return samples(file)
     if is_csv(file, first):
         return rows(file)
     layout = _layout(file, first)

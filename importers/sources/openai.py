@@ -45,6 +45,9 @@ def recognises(record: Json) -> float:
         return 0.9 if record and _is_message(record[0]) else 0.0
     if not isinstance(record, dict):
         return 0.0
+    if {"call_type", "startTime"} <= record.keys():
+        # A payload of LiteLLM around the same request and response.
+        return 0.3
     if str(record.get("object", "")).startswith(("chat.completion", "response")):
         return 0.95
     if "custom_id" in record and ("response" in record or "body" in record):

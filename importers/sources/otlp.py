@@ -17,19 +17,16 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
-from replaydiff.importers.convert import Group, Rows, Spool, guarded, refused, spooled
+from replaydiff.importers.convert import Group, Spool, grouped, refused
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import Event, RawSpan
 from replaydiff.importers.spans.interpret import trace
@@ -445,19 +442,10 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
-    with tempfile.TemporaryDirectory(prefix="replay-otlp-") as folder:
-        spool = Spool(Path(folder) / "spans.sqlite")
-        try:
-            for number, file in enumerate(files):
-                yield from spooled(NAME, file, Rows(_itself), partial(_keep, spool, file, number))
-            for group in spool.groups():
-                source = Record(group.line, group.rows[0].value)
-                yield from guarded(NAME, files[group.file], source, partial(_trace_of, group))
-        finally:
-            spool.close()
+    return grouped(NAME, files, _keep, _trace_of)
 
 
-def _keep(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Imported]:
+def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterator[Imported]:
     for one in found(record.value):
         if isinstance(one, Bad):
             yield refused(NAME, file, Record(record.line, one.value), one.reason)
@@ -469,10 +457,6 @@ def _keep(spool: Spool, file: InputFile, number: int, record: Record) -> Iterato
             sort, row = _EVENT, {"span": one.span_id, "event": msgspec.to_builtins(one.event)}
             own_id = msgspec.json.encode(row).decode()
         spool.add(one.trace_id, sort, own_id, row, file=number, line=record.line)
-
-
-def _itself(value: Json) -> Iterator[Json]:
-    yield value
 
 
 def _trace_of(group: Group, _value: Json, _file: InputFile) -> Iterator[Imported]:

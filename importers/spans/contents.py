@@ -12,6 +12,7 @@ counts if there is something in it; the message recogniser reads what is returne
 | GenAI before | `gen_ai.prompt`, `gen_ai.completion`, on the span or an event |
 | OpenLLMetry | `gen_ai.prompt.0.role` …; `traceloop.entity.input/output` |
 | OpenInference | `llm.input_messages.0.message.role` …; `input.value`, `output.value` |
+| LiteLLM | GenAI's; `llm.PROVIDER.messages` and `.choices` as Python reprs on a span of its own |
 | Pydantic AI, ADK, MLflow, Braintrust | names of their own |
 
 `RawSpan` is a span as it was recorded, whatever file or server it came from: flat attributes, times, parent.
@@ -27,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from replaydiff.replay.messages import decode
+from replaydiff.replay.messages import decode, parse
 from replaydiff.replay.model import Json, JsonObject
 
 REDACTED = "__REDACTED__"
@@ -185,11 +186,41 @@ def _genai_input(span: RawSpan) -> Json:
 
 def _genai_output(span: RawSpan) -> Json:
     messages = decode(_holder(span, "gen_ai.output.messages").get("gen_ai.output.messages"))
+    if isinstance(messages, list) and not any(map(_has_content, messages)):
+        # LiteLLM leaves the calls of a stream out of its messages.
+        return None
     if isinstance(messages, list) and len(messages) > 1:
         # One message for each choice: alternatives, not turns.
         choices = all(isinstance(one, dict) and one.get("finish_reason") for one in messages)
         return messages[:1] if choices else messages
     return messages
+
+
+def _has_content(message: Json) -> bool:
+    if not isinstance(message, dict):
+        return bool(message)
+    return any(value for key, value in message.items() if key not in ("role", "finish_reason"))
+
+
+RAW_REQUEST = "raw_gen_ai_request"
+"""LiteLLM's span of what it sent and got, with attributes `llm.PROVIDER.messages`, `.choices`, `.usage`."""
+
+
+def raw_request(span: RawSpan, *fields: str) -> Json:
+    """A field of LiteLLM's raw span, out of its Python repr; None where there is none that can be read."""
+    if span.name != RAW_REQUEST:
+        return None
+    for name, value in span.attributes.items():
+        first, _, rest = name.partition(".")
+        found = decode(value) if first == "llm" and rest.partition(".")[2] in fields else None
+        if isinstance(found, list | dict) and found:
+            return found
+    return None
+
+
+def _raw_choices(span: RawSpan) -> Json:
+    choices = raw_request(span, "choices")
+    return {"choices": choices} if choices else raw_request(span, "output", "content")
 
 
 def _holder(span: RawSpan, name: str) -> Mapping[str, Any]:
@@ -356,6 +387,15 @@ def _vercel_answer(span: RawSpan) -> Json:
     return {"role": "assistant", "content": text or "", "tool_calls": calls}
 
 
+def _vercel_result(span: RawSpan) -> Json:
+    """The result of a tool of the AI SDK, which encodes every result: what is JSON in it was text."""
+    text = span.attributes.get("gen_ai.tool.call.result" if span.scope == "gen_ai" else "ai.toolCall.result")
+    try:
+        return parse(text) if isinstance(text, str) else text
+    except ValueError:
+        return text
+
+
 def _schema_aside(span: RawSpan) -> Json:
     """`tool.parameters`: arguments to some instrumentors, the tool's schema to others."""
     found: Json = decode(span.nested("tool.parameters"))
@@ -379,6 +419,7 @@ _INPUT_READERS: tuple[Reader, ...] = (
     _content_event("gen_ai.content.prompt", "gen_ai.prompt"),
     _attribute("gen_ai.prompt", "gen_ai.input"),
     _flattened("gen_ai.prompt"),
+    lambda span: raw_request(span, "messages", "input"),
     _attribute("gcp.vertex.agent.llm_request", "pydantic_ai.all_messages", "all_messages"),
     _attribute("langfuse.trace.input", "mlflow.spanInputs", "braintrust.input_json", "braintrust.input"),
     _attribute("traceloop.entity.input", "input.value", "input"),
@@ -392,6 +433,7 @@ _OUTPUT_READERS: tuple[Reader, ...] = (
     _content_event("gen_ai.content.completion", "gen_ai.completion"),
     _attribute("gen_ai.completion", "gen_ai.output"),
     _flattened("gen_ai.completion"),
+    _raw_choices,
     _attribute("gcp.vertex.agent.llm_response", "final_result", "pydantic_ai.all_messages", "all_messages"),
     _attribute("langfuse.trace.output", "mlflow.spanOutputs", "braintrust.output_json", "braintrust.output"),
     _attribute("traceloop.entity.output", "output.value", "output"),
@@ -404,11 +446,11 @@ _ARGS: tuple[Reader, ...] = (
     _schema_aside,
 )
 _RESULT: tuple[Reader, ...] = (
+    _vercel_result,
     _attribute(
         "gen_ai.tool.call.result",
         "gen_ai.tool.output",
         "gen_ai.output",
-        "ai.toolCall.result",
         "tool_response",
     ),
     _tool_event("gen_ai.choice", "message"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
-from replaydiff.importers.spans.contents import RawSpan, says
+from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan, raw_request, says
 from replaydiff.importers.spans.trace import About
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
@@ -92,6 +92,8 @@ _COST = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
 def model(span: RawSpan) -> str | None:
     """Return the responding model, else the requested one."""
     found = span.first(*_MODEL)
+    if found is None and span.name == RAW_REQUEST:
+        found = next((value for name, value in span.attributes.items() if name.endswith(".model")), None)
     return found if isinstance(found, str) else None
 
 
@@ -106,7 +108,11 @@ def usage(span: RawSpan) -> Usage | None:
     if found != Usage():
         return found
     langfuse = _langfuse_usage(decode(span.attributes.get("langfuse.observation.usage_details")))
-    return langfuse or fields.usage(decode(span.attributes.get("braintrust.metrics")))
+    return (
+        langfuse
+        or fields.usage(decode(span.attributes.get("braintrust.metrics")))
+        or fields.usage(raw_request(span, "usage"))
+    )
 
 
 def _langfuse_usage(details: Json) -> Usage | None:
@@ -263,6 +269,8 @@ def kind(span: RawSpan) -> StepKind:
         word = span.attributes.get(name)
         if isinstance(word, str) and word:
             return _of_word(word)
+    if span.name == RAW_REQUEST:
+        return StepKind.OTHER if raw_request(span, "choices", "output", "content") is None else StepKind.LLM
     braintrust = _braintrust_type(span)
     if braintrust:
         return _of_word(braintrust)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.joining import INNER_CALLS, inner_calls
 from replaydiff.importers.spans import contents, facts
-from replaydiff.importers.spans.contents import RawSpan
+from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
 from replaydiff.replay.messages import canonical_args, definitions, read_messages, read_text
 from replaydiff.replay.model import Json, Score, StepKind
@@ -39,6 +39,11 @@ def arguments(spans: Sequence[Span]) -> str:
 NO_AGENT = "traces without a model call, a tool or an agent in them"
 EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"
 
+LITELLM_ALONE = (
+    "model calls of LiteLLM without a span around the agent: each is a trace of its own, with the tool calls "
+    "of its history; start a span around the agent's run, or import LiteLLM's logging payloads"
+)
+_OF_LITELLM = ("litellm_request", RAW_REQUEST)
 _DEFINITIONS = (
     "gen_ai.tool.definitions",
     "llm.tools",
@@ -84,6 +89,8 @@ def trace(
         made = replace(made, metadata={**made.metadata, definitions.KEY: tools})
     if inner_calls(made.steps):
         yield Note(INNER_CALLS)
+    if made.tool_calls and all(span.name in _OF_LITELLM for span in ordered):
+        yield Note(LITELLM_ALONE)
     yield made
 
 
@@ -130,6 +137,8 @@ def _setting(spans: Sequence[RawSpan]) -> str:
         for scope, setting in _SETTINGS:
             if span.scope.startswith(scope) if scope != "ai" else span.scope == "ai":
                 return setting
+    if "litellm.call_id" in names:
+        return "litellm.turn_off_message_logging = False"
     if any(name.startswith(("traceloop.", "llm.request.type")) for name in names):
         return "TRACELOOP_TRACE_CONTENT=true"
     if "openinference.span.kind" in names:

@@ -150,15 +150,26 @@ class _Tree:
         self.spans = sorted(reached.values(), key=lambda span: (span.started_at, span.depth))
         self.holders: set[str] = set()
         """Ids of the spans that have a model call below them."""
+        self.wrappers: set[str] = set()
+        """Those of them that have one outside of any tool below them."""
         for span in self.spans:
-            for holder in self.above(span) if span.kind is StepKind.LLM else ():
-                if holder.id in self.holders:
-                    break
-                self.holders.add(holder.id)
+            if span.kind is StepKind.LLM:
+                self._mark_above(span)
         self.model_calls = [
-            span for span in self.spans if span.kind is StepKind.LLM and span.id not in self.holders
+            span for span in self.spans if span.kind is StepKind.LLM and span.id not in self.wrappers
         ]
         self.mark_inner()
+
+    def _mark_above(self, span: Span) -> None:
+        """Mark what is above a model call. The AI SDK runs tools, and their agents, below the model call."""
+        in_tool = False
+        for holder in self.above(span):
+            if holder.id in (self.holders if in_tool else self.wrappers):
+                break
+            self.holders.add(holder.id)
+            if not in_tool:
+                self.wrappers.add(holder.id)
+            in_tool = in_tool or holder.kind is StepKind.TOOL
 
     def _reach(self) -> dict[str, Span]:
         """Everything below the roots, with its depth."""
@@ -320,7 +331,7 @@ def _tops(tree: _Tree, spans: Sequence[Span]) -> Iterator[Span]:
     waiting = list(spans)[::-1]
     while waiting:
         span = waiting.pop()
-        if span.kind is StepKind.TOOL or (span.kind is StepKind.LLM and span.id not in tree.holders):
+        if span.kind is StepKind.TOOL or (span.kind is StepKind.LLM and span.id not in tree.wrappers):
             continue
         # A retriever or a guardrail says something too, but not for the agent.
         tells = span.has_content and (span.id in tree.holders or not tree.model_calls)
@@ -353,7 +364,10 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
         messages = read_messages(span.output)
         if messages:
             last = messages[-1]
-            return last.text or None if last.role == "assistant" and not last.tool_calls else None
+            if last.role == "assistant" and not last.tool_calls:
+                return last.text or None
+            ended = _last_text(tree)
+            return ended if ended and any(one.text == ended for one in messages) else None
         text = read_text(span.output)
         if text is None:
             decoded = decode(span.output)
@@ -364,6 +378,13 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
         if span.produced and span.produced[-1].text and not span.produced[-1].tool_calls:
             return span.produced[-1].text
     return None
+
+
+def _last_text(tree: _Tree) -> str | None:
+    """The text with which the last model call ended the run; an agent's span may list its calls beside it."""
+    own = [span for span in tree.model_calls if not span.in_tool and span.produced]
+    last = max(own, key=lambda span: span.started_at, default=None)
+    return None if last is None or last.produced[-1].tool_calls else last.produced[-1].text
 
 
 def _failed_call(tree: _Tree) -> str | None:
@@ -399,11 +420,15 @@ def _conversation(
 def _usage(tree: _Tree, span: Span) -> Usage | None:
     """Tokens of a span and all below it: a wrapper's own count only where nothing below it has one."""
     inner = total_usage(_usage(tree, one) for one in tree.children[span.id])
+    if span.kind is StepKind.LLM and span.id not in tree.wrappers:
+        return total_usage((span.usage, inner))
     return inner or (span.usage if span.kind in (StepKind.LLM, StepKind.AGENT) else None)
 
 
 def _cost(tree: _Tree, span: Span) -> float | None:
     inner = [cost for one in tree.children[span.id] if (cost := _cost(tree, one)) is not None]
+    if span.cost is not None and span.kind is StepKind.LLM and span.id not in tree.wrappers:
+        inner.append(span.cost)
     return sum(inner) if inner else span.cost
 
 

@@ -11,7 +11,6 @@ page together with the cursor of the next one.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Rows, Spool, guarded, spooled
+from replaydiff.importers.convert import Group, Spool, grouped, guarded
 from replaydiff.importers.http import HttpError
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langsmith.api import (
@@ -232,36 +231,22 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
-    with tempfile.TemporaryDirectory(prefix="replay-langsmith-") as folder:
-        spool = Spool(Path(folder) / "runs.sqlite")
-        try:
-            for number, file in enumerate(files):
-                found = Rows(rows, numbered=False)
-                yield from spooled(NAME, file, found, partial(_keep, spool, number))
-            for group in spool.groups():
-                yield from _grouped(group, files[group.file])
-        finally:
-            spool.close()
+    return grouped(NAME, files, _keep, _trace, unpack=rows, numbered=False)
 
 
-def _keep(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
+def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
     assert isinstance(record.value, dict)  # noqa: S101 - `rows` yields objects
     add_row(spool, record.value, file=number, line=record.line)
     return iter(())
 
 
-def _grouped(group: Group, file: InputFile) -> Iterator[Imported]:
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     if not group.of(RUN):
         yield Skipped("feedback on runs that are not in these files")
         return
-    record = Record(group.line, group.of(RUN)[0])
-    yield from guarded(NAME, file, record, partial(_trace, group))
-
-
-def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     runs = [read_run(row) for row in group.of(RUN) if isinstance(row, dict)]
     feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
-    return made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
+    yield from made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
@@ -270,4 +255,5 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
         path="", name=origin(query), size=0, modified=0.0, all_environments=query.all_environments
     )
     for group in gathered(query, folder, show_status):
-        yield from _grouped(group, server)
+        record = Record(group.line, group.rows[0].value)
+        yield from guarded(NAME, server, record, partial(_trace, group))

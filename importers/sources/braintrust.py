@@ -1,0 +1,187 @@
+"""Logs of Braintrust: rows of its API (`btql`, `fetch`), exports of the UI as JSON, JSONL or CSV, Parquet.
+
+A row is a span. Of several states of one row the one of the highest transaction counts. Experiments are
+evaluations, and no production traffic; spans of scorers are no part of the agent, their scores the trace's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.messages import decode, definitions, read_text
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Usage
+
+NAME = "braintrust"
+SUMMARY = "Braintrust logs: rows of its API, exports as JSON, CSV or Parquet"
+RECOGNISED_BY = "records have span_attributes and root_span_id"
+
+_TRACEBACK = "Traceback (most recent call last):"
+_ROW = "row"
+_LISTS = ("data", "events", "rows")
+"""Keys under which a page of the API lists its rows."""
+_ENCODED = ("span_attributes", "metrics", "metadata", "scores", "span_parents", "tags", "input", "output")
+"""Fields that are JSON text in a CSV export."""
+_KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL}
+_SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
+_USERS = ("user_id", "userId", "user")
+_RELEASES = ("release", "version", "revision")
+EXPERIMENT = "spans of experiments"
+
+
+def recognises(record: Json) -> float:
+    """By the fields that a row has, or the first row of a page."""
+    row = next(iter(_rows(record)), {})
+    known = isinstance(row, dict) and {"span_attributes", "root_span_id", "span_id"} <= row.keys()
+    return 0.97 if known else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
+    """Read one trace for each root span in the files."""
+    return grouped(NAME, files, _keep, _trace, unpack=_rows, numbered=False)
+
+
+def _rows(record: Json) -> Iterator[Json]:
+    if isinstance(record, dict) and "span_id" not in record:
+        listed = next((found for key in _LISTS if isinstance(found := record.get(key), list)), [record])
+        yield from listed
+    else:
+        yield record
+
+
+def _keep(spool: Spool, number: int, file: InputFile, record: Record) -> Iterator[Imported]:
+    row = record.value
+    if not isinstance(row, dict):
+        raise RecordError(f"a row must be an object, not {fields.kind(row)}")
+    span_id = fields.text(row, "span_id") or fields.text(row, "id")
+    if span_id is None or "span_attributes" not in row:
+        raise RecordError("no row of Braintrust: looked for span_id, root_span_id and span_attributes")
+    if row.get("_object_delete") is True:
+        yield Skipped("rows that were deleted")
+        return
+    if row.get("experiment_id") and not file.all_environments:
+        yield Skipped(EXPERIMENT)
+        return
+    plain = {**row, **{key: decode(row[key]) for key in _ENCODED if key in row}}
+    root = fields.text(row, "root_span_id") or span_id
+    state = (fields.text(row, "_xact_id") or "").rjust(24, "0")
+    spool.add(root, _ROW, span_id, plain, updated=state, file=number, line=record.line)
+
+
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
+    rows = [row for row in group.of(_ROW) if isinstance(row, dict)]
+    rows.sort(key=lambda row: (_started(row), _counter(row)))
+    root = next((row for row in rows if not fields.sequence(row, "span_parents")), rows[0])
+    if _type(root) == "eval" and not file.all_environments:
+        yield Skipped(EXPERIMENT)
+        return
+    spans = [_span(row, row is root) for row in rows]
+    made = of_spans(group.key, NAME, spans, _about(root, rows))
+    if made is None:
+        yield Skipped(NO_AGENT)
+        return
+    yield made if made.input else replace(made, input=arguments(spans))
+
+
+def _started(row: JsonObject) -> datetime:
+    found = fields.time(fields.mapping(row, "metrics"), "start") or fields.time(row, "created")
+    if found is None:
+        raise RecordError("the row has no metrics.start and no created")
+    return found
+
+
+def _counter(row: JsonObject) -> int:
+    """The SDK numbers spans in the order in which they were started."""
+    return fields.count(fields.mapping(row, "span_attributes"), "exec_counter")
+
+
+def _type(row: JsonObject) -> str:
+    return str(fields.mapping(row, "span_attributes").get("type") or "")
+
+
+def _span(row: JsonObject, is_root: bool) -> Span:
+    kind = _KINDS.get(_type(row), StepKind.AGENT if is_root else StepKind.OTHER)
+    metrics, metadata = fields.mapping(row, "metrics"), fields.mapping(row, "metadata")
+    parents = fields.sequence(row, "span_parents")
+    is_model = kind is StepKind.LLM
+    output = row.get("output")
+    first = output[0] if is_model and isinstance(output, list) and output else None
+    if isinstance(first, dict) and "message" in first:
+        # Several choices are alternatives.
+        output = {"choices": output}
+    return Span(
+        id=fields.text(row, "span_id") or str(row.get("id")),
+        parent=str(parents[0]) if parents else None,
+        kind=kind,
+        name=fields.text(fields.mapping(row, "span_attributes"), "name") or _type(row),
+        started_at=_started(row),
+        ended_at=fields.time(metrics, "end"),
+        input=argument(row.get("input")) if kind is StepKind.AGENT else row.get("input"),
+        output=output,
+        call_id=fields.text(metadata, "tool_call_id") if kind is StepKind.TOOL else None,
+        model=fields.text(metadata, "model") if is_model else None,
+        usage=_usage(metrics),
+        cost=fields.number(metrics, "estimated_cost"),
+        error=_error(row),
+        evaluator=_type(row) == "score",
+    )
+
+
+def _usage(metrics: JsonObject) -> Usage | None:
+    found = Usage(
+        input_tokens=fields.count(metrics, "prompt_tokens"),
+        output_tokens=fields.count(metrics, "completion_tokens"),
+        cache_read_tokens=fields.count(metrics, "prompt_cached_tokens"),
+        cache_write_tokens=fields.count(metrics, "prompt_cache_creation_tokens"),
+    )
+    return found if found != Usage() else None
+
+
+def _error(row: JsonObject) -> str | None:
+    """What went wrong: of a traceback its last line."""
+    error = row.get("error")
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("name") or "failed"
+    before, _, traceback = str(error or "").strip().partition(_TRACEBACK)
+    return before.strip() or next(
+        (line.strip() for line in traceback.splitlines()[::-1] if line.strip()), None
+    )
+
+
+def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
+    metadata = dict(fields.mapping(root, "metadata"))
+    offered = [fields.mapping(row, "metadata").get("tools") for row in rows if _type(row) == "llm"]
+    if tools := definitions.definitions(*offered):
+        metadata[definitions.KEY] = tools
+    expected = read_text(root.get("expected")) if root.get("expected") is not None else None
+    if expected:
+        metadata[CORRECTION] = expected
+    session, user, release, environment = (
+        next((str(metadata.pop(key)) for key in keys if isinstance(metadata.get(key), str | int)), None)
+        for keys in (_SESSIONS, _USERS, _RELEASES, ("environment",))
+    )
+    scores: dict[str, Score] = {}
+    for row in (*rows, root):
+        scores |= {
+            name: float(value)
+            for name, value in fields.mapping(row, "scores").items()
+            if isinstance(value, int | float) and math.isfinite(value)
+        }
+    return About(
+        name=fields.text(fields.mapping(root, "span_attributes"), "name"),
+        session_id=session,
+        user_id=user,
+        environment=environment,
+        release=release,
+        tags=fields.tags(root),
+        scores=scores,
+        metadata=metadata,
+    )

@@ -1,0 +1,214 @@
+"""Eval logs of Inspect AI: `.eval` archives and `.json` files, one trace for each sample of each epoch.
+
+The messages of a sample are those of its solver or agent. What a sub-agent did within a tool is in the
+sample's events alone; its calls are counted in a note, as are those that the agent dropped from its messages.
+Long texts and images stand apart under `attachments`, and are put back where they are text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.convert import converted, refused
+from replaydiff.importers.joining import ORPHANS, orphan_results
+from replaydiff.importers.reading import Record
+from replaydiff.replay.messages import conversation, count_requests, definitions, read_messages
+from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
+
+NAME = "inspect"
+SUMMARY = "Inspect AI eval logs, .eval or .json: one trace for each sample"
+RECOGNISED_BY = "records have eval and samples"
+
+_ATTACHMENT = "attachment://"
+_VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+"""Inspect's letters for correct, incorrect, partial and no answer, as its own metrics count them."""
+_EVALUATION = ("eval_id", "run_id")
+EVENTS_ONLY = (
+    "tool calls that are in a sample's events and not in its messages (a sub-agent's, the agent's own submit "
+    "tool, or calls in messages that the agent dropped) are no calls of the trace"
+)
+UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
+LISTED_SCORES = "scores that are lists were left out"
+
+
+def recognises(record: Json) -> float:
+    """By the evaluation and its samples."""
+    evaluated = record.get("eval") if isinstance(record, dict) else None
+    if not isinstance(record, dict) or not isinstance(evaluated, dict):
+        return 0.0
+    is_log = "sample" in record or "samples" in record or "plan" in record
+    return 0.98 if is_log and "task" in evaluated else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
+    """Read one trace for each sample."""
+    return converted(NAME, files, _traces)
+
+
+def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
+    if not isinstance(record, dict):
+        raise RecordError(f"an eval log must be an object, not {fields.kind(record)}")
+    if not isinstance(record.get("eval"), dict):
+        raise RecordError("no eval log of Inspect AI: looked for eval and samples")
+    evaluated = fields.mapping(record, "eval")
+    listed = [record["sample"]] if "sample" in record else fields.sequence(record, "samples")
+    if not listed:
+        yield Skipped("eval logs without samples")
+    for number, sample in enumerate(listed, start=1):
+        try:
+            if not isinstance(sample, dict):
+                raise RecordError(f"a sample must be an object, not {fields.kind(sample)}")
+            made = list(_sample(sample, evaluated))
+        except RecordError as error:
+            whole: JsonObject = {"eval": evaluated, "sample": sample}
+            yield refused(NAME, file, Record(number, whole), str(error), alone=True)
+            continue
+        yield from made
+
+
+def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
+    attachments = fields.mapping(sample, "attachments")
+    listed = [_message(one, attachments) for one in fields.sequence(sample, "messages")]
+    messages = read_messages(listed) or ()
+    run = conversation(messages)
+    if count_requests(listed) > len(run.tool_calls):
+        yield Note(UNKNOWN_CALLS)
+    if orphan_results(messages, run.tool_calls):
+        yield Note(ORPHANS)
+    events = [one for one in fields.sequence(sample, "events") if isinstance(one, dict)]
+    if sum(one.get("event") == "tool" for one in events) > len(run.tool_calls):
+        yield Note(EVENTS_ONLY)
+    given = _put_back(sample.get("input"), attachments)
+    asked = (
+        given if isinstance(given, str) else conversation(read_messages(given) or (), input_only=True).input
+    )
+    scores, has_lists = _scores(fields.mapping(sample, "scores"))
+    if has_lists:
+        yield Note(LISTED_SCORES)
+    started_at = fields.time(sample, "started_at") or fields.time(events[0] if events else {}, "timestamp")
+    total_time = fields.number(sample, "total_time")
+    started_at = started_at or fields.time(evaluated, "created")
+    if started_at is None:
+        raise RecordError("the sample has no started_at, and its evaluation no created")
+    usages = [one for one in fields.mapping(sample, "model_usage").values() if isinstance(one, dict)]
+    costs = [cost for one in usages if (cost := fields.number(one, "total_cost")) is not None]
+    yield Trace(
+        trace_id=_trace_id(sample, evaluated),
+        source=NAME,
+        started_at=started_at,
+        ended_at=fields.time(sample, "completed_at"),
+        name=fields.text(evaluated, "task"),
+        model=fields.text(evaluated, "model"),
+        tags=fields.tags(evaluated),
+        input=asked,
+        messages=messages,
+        final_response=run.final_response,
+        tool_calls=run.tool_calls,
+        usage=total_usage(map(_usage, usages)),
+        cost_usd=sum(costs) if costs else None,
+        latency_ms=None if total_time is None else total_time * 1000,
+        error=_error(sample),
+        scores=scores,
+        metadata=_metadata(sample, evaluated, events),
+    )
+
+
+def _question(messages: Sequence[Message]) -> str:
+    return conversation(messages, input_only=True).input
+
+
+def _trace_id(sample: JsonObject, evaluated: JsonObject) -> str:
+    own = fields.text(sample, "uuid")
+    if own is not None:
+        return own
+    number = fields.text(sample, "id")
+    if number is None:
+        raise RecordError("the sample has no id")
+    run = (
+        fields.text(evaluated, "eval_id")
+        or fields.text(evaluated, "run_id")
+        or fields.text(evaluated, "task")
+    )
+    return f"{run}:{number}:{fields.text(sample, 'epoch') or 1}"
+
+
+def _message(value: Json, attachments: Mapping[str, Json]) -> Json:
+    """The message with its attached texts, and the error of a tool as its content."""
+    message = _put_back(value, attachments)
+    error = message.get("error") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(error, dict):
+        return message
+    said = message.get("content") or error.get("message") or error.get("type")
+    return {**message, "content": said, "is_error": True}
+
+
+def _put_back(value: Json, attachments: Mapping[str, Json]) -> Json:
+    if isinstance(value, str):
+        if not value.startswith(_ATTACHMENT):
+            return value
+        return attachments.get(value.removeprefix(_ATTACHMENT), value)
+    if isinstance(value, list):
+        return [_put_back(one, attachments) for one in value]
+    if isinstance(value, dict):
+        return {key: _put_back(one, attachments) for key, one in value.items()}
+    return value
+
+
+def _usage(counts: JsonObject) -> Usage:
+    """Token counts; some providers count cached input apart, which the total shows."""
+    given, produced = fields.count(counts, "input_tokens"), fields.count(counts, "output_tokens")
+    read = fields.count(counts, "input_tokens_cache_read")
+    written = fields.count(counts, "input_tokens_cache_write")
+    apart = fields.count(counts, "total_tokens") == given + produced + read + written
+    return Usage(
+        input_tokens=given + read + written if apart else given,
+        output_tokens=produced,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+def _error(sample: JsonObject) -> str | None:
+    error = sample.get("error")
+    if isinstance(error, dict):
+        return str(error.get("message") or "the sample failed")
+    return str(error) if error else None
+
+
+def _scores(scorers: JsonObject) -> tuple[dict[str, Score], bool]:
+    """Values by scorer, those of a dictionary as `scorer.name`; and whether one was a list."""
+    found: dict[str, Score] = {}
+    has_lists = False
+    for scorer, score in scorers.items():
+        value = score.get("value") if isinstance(score, dict) else score
+        named = {f"{scorer}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {}
+        for name, one in (named or {scorer: value}).items():
+            if isinstance(one, bool):
+                found[name] = one
+            elif isinstance(one, str) and one:
+                found[name] = _VALUES.get(one, one)
+            elif isinstance(one, int | float) and math.isfinite(one):
+                found[name] = float(one)
+            has_lists = has_lists or isinstance(one, list | dict)
+    return found, has_lists
+
+
+def _metadata(sample: JsonObject, evaluated: JsonObject, events: Sequence[JsonObject]) -> JsonObject:
+    """What the sample says of itself; `task_id` and `trial` are what runs are paired by."""
+    metadata: JsonObject = {**fields.mapping(sample, "metadata")}
+    metadata |= {key: evaluated[key] for key in _EVALUATION if evaluated.get(key)}
+    for name, value in (
+        ("task_id", fields.text(sample, "id")),
+        ("trial", sample.get("epoch")),
+        ("target", sample.get("target")),
+        ("limit", sample.get("limit")),
+    ):
+        if value not in (None, "", []):
+            metadata[name] = value
+    offered = [one.get("tools") for one in events if one.get("event") == "model"]
+    if tools := definitions.definitions(*offered):
+        metadata[definitions.KEY] = tools
+    return metadata

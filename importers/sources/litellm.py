@@ -1,0 +1,115 @@
+"""LiteLLM's standard logging payloads, one JSON object a line: what its SDK gives to callbacks, and its proxy
+writes to S3, GCS, generic APIs and log files.
+
+Each payload is one model call; the calls of a run are joined, see `importers.chat.model_calls`. Rows of the
+proxy's spend logs, which have `request_id` and the same contents as JSON text, are read as well. LiteLLM's
+own OpenTelemetry spans are read by `otlp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
+from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_logs
+from replaydiff.importers.chat.model_calls import LoggedCall
+from replaydiff.importers.chat.streams import is_stream, put_together
+from replaydiff.replay.messages import decode, definitions, read_messages
+from replaydiff.replay.model import Json, JsonObject, Message
+
+NAME = "litellm"
+SUMMARY = "LiteLLM standard logging payloads: callbacks, S3 and proxy logs"
+RECOGNISED_BY = "records have call_type, startTime and messages"
+
+_KEYS = {"call_type", "startTime", "messages"}
+_CHATS = ("completion", "responses", "anthropic_messages", "generate_content", "message")
+"""Parts of the names of calls that answer a conversation; the others embed, transcribe, moderate …"""
+NO_CHAT = "calls of LiteLLM that answer no conversation (embeddings, images, …)"
+
+
+def recognises(record: Json) -> float:
+    """By the names of LiteLLM's fields."""
+    return 0.97 if isinstance(record, dict) and record.keys() >= _KEYS else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
+    """A trace for each run of logged calls, over all files."""
+    return read_logs(NAME, files, read)
+
+
+def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
+    """Return the content of one record."""
+    if not isinstance(record, dict):
+        raise RecordError(f"a payload must be an object, not {fields.kind(record)}")
+    if not record.keys() >= _KEYS:
+        raise RecordError(f"no payload of LiteLLM: looked for {', '.join(sorted(_KEYS))}")
+    kind = fields.text(record, "call_type") or ""
+    if kind and not any(word in kind for word in _CHATS):
+        yield Skipped(NO_CHAT)
+        return
+    answer = _answer(record)
+    settings = _object(record.get("model_parameters"))
+    messages = decode(record["messages"])
+    requested: Json = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    exchange = LoggedExchange(
+        record=_own(record, settings, answer),
+        request={},
+        answer={},
+        requested=read_messages({"messages": requested, "system": settings.get("instructions")}) or (),
+        replied=_replied(answer),
+        error=_error(record),
+    )
+    yield from read_exchange(NAME, exchange, file)
+
+
+def _object(value: Json) -> JsonObject:
+    decoded = decode(value)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _answer(record: JsonObject) -> Json:
+    answer = decode(record.get("response"))
+    return put_together(answer) if isinstance(answer, list) and is_stream(answer) else answer
+
+
+def _replied(answer: Json) -> tuple[Message, ...]:
+    if isinstance(answer, str):
+        return (Message(role="assistant", text=answer),) if answer else ()
+    if isinstance(answer, dict) and isinstance(answer.get("output"), list):
+        answer = answer["output"]
+    return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))
+
+
+def _error(record: JsonObject) -> str | None:
+    if record.get("status") not in ("failure", "error"):
+        return None
+    said = _object(record.get("error_information"))
+    return fields.text(record, "error_str") or fields.text(said, "error_message") or "the request failed"
+
+
+def _own(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
+    """The fields that a chat log has, so that it is read as one."""
+    metadata = _object(record.get("metadata"))
+    counted = answer.get("usage") if isinstance(answer, dict) else None
+    tags = decode(record.get("request_tags"))
+    own: JsonObject = {
+        "id": next(
+            (found for key in ("litellm_call_id", "request_id", "id") if (found := record.get(key))), None
+        ),
+        "timestamp": record.get("startTime"),
+        "ended_at": record.get("endTime"),
+        "model": record.get("model"),
+        "session_id": record.get("session_id") or record.get("trace_id"),
+        "user_id": record.get("end_user") or settings.get("user") or metadata.get("user_api_key_end_user_id"),
+        "tags": tags if isinstance(tags, list) else [],
+        "usage": counted or {key: record.get(key) or 0 for key in ("prompt_tokens", "completion_tokens")},
+        "cost_usd": record.get("response_cost", record.get("spend")),
+    }
+    extra: JsonObject = {}
+    for holder in ("requester_metadata", "spend_logs_metadata"):
+        extra |= _object(metadata.get(holder))
+    if tools := definitions.definitions(settings.get("tools"), settings.get("functions")):
+        extra[definitions.KEY] = tools
+    found = {key: value for key, value in own.items() if value not in (None, "", [])}
+    return {**found, "metadata": extra}

@@ -1,0 +1,208 @@
+"""Calls of W&B Weave: rows of its API and exports of its UI, as JSON, JSONL, CSV or Parquet.
+
+A call is a span, and an op has no kind of its own unless its author gave it one: a call with token usage and
+none below it is a model call, and an op that a model call requested by its name is a tool. Evaluations are no
+production traffic. Feedback, as far as it was exported with the calls, is scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, grouped
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spans.contents import nested
+from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.messages import decode, definitions
+from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, total_usage
+
+NAME = "weave"
+SUMMARY = "W&B Weave calls: rows of its API, exports as JSON, CSV or Parquet"
+RECOGNISED_BY = "records have op_name and trace_id"
+
+_CALL = "call"
+_KEYS = {"op_name", "trace_id", "started_at"}
+_REFERENCE = "weave:///"
+_OBJECTS = ("inputs", "output", "attributes", "summary")
+"""Fields that are JSON text, or spread over columns, in a table export."""
+_KINDS = {"llm": StepKind.LLM, "tool": StepKind.TOOL, "agent": StepKind.AGENT}
+_EVALUATIONS = ("Evaluation.", "EvaluationLogger")
+EVALUATION = "evaluations of Weave"
+REFERENCES = (
+    "values that Weave stored apart (weave:///…) were not in the export: get them with expand_columns"
+)
+
+
+def recognises(record: Json) -> float:
+    """By the fields that every call has."""
+    return 0.97 if isinstance(record, dict) and record.keys() >= _KEYS else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
+    """Read one trace for each trace id in the files."""
+    return grouped(NAME, files, _keep, _trace, numbered=False)
+
+
+def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
+    row = record.value
+    if not isinstance(row, dict):
+        raise RecordError(f"a call must be an object, not {fields.kind(row)}")
+    call_id, trace_id = fields.text(row, "id"), fields.text(row, "trace_id")
+    if call_id is None or trace_id is None or fields.text(row, "op_name") is None:
+        raise RecordError("no call of Weave: looked for id, op_name and trace_id")
+    if row.get("deleted_at"):
+        yield Skipped("calls that were deleted")
+        return
+    plain = {**row, **{key: decode(row[key] if key in row else nested(row, key)) for key in _OBJECTS}}
+    ended = fields.text(row, "ended_at") or ""
+    spool.add(trace_id, _CALL, call_id, plain, updated=ended, file=number, line=record.line)
+
+
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
+    rows = [row for row in group.of(_CALL) if isinstance(row, dict)]
+    rows.sort(key=_started)
+    known = {row["id"] for row in rows}
+    root = next((row for row in rows if row.get("parent_id") not in known), rows[0])
+    if (root.get("is_eval") is True or _op(root).startswith(_EVALUATIONS)) and not file.all_environments:
+        yield Skipped(EVALUATION)
+        return
+    if any(_is_reference(value) for row in rows for value in (row.get("output"), *_inputs(row).values())):
+        yield Note(REFERENCES)
+    counted = {row.get("parent_id") for row in rows if _usage(row) is not None}
+    spans = [_span(row, is_root=row is root, is_leaf=row["id"] not in counted) for row in rows]
+    made = of_spans(group.key, NAME, spans, _about(root, rows))
+    if made is None:
+        yield Skipped(NO_AGENT)
+        return
+    yield made if made.input else replace(made, input=arguments(spans))
+
+
+def _started(row: JsonObject) -> datetime:
+    found = fields.time(row, "started_at")
+    if found is None:
+        raise RecordError("the call has no started_at")
+    return found
+
+
+def _op(row: JsonObject) -> str:
+    """The name of the op, out of its address: `weave:///entity/project/op/NAME:digest`."""
+    name = str(row.get("op_name") or "")
+    return name.rpartition("/")[2].partition(":")[0] if name.startswith(_REFERENCE) else name
+
+
+def _object(row: Mapping[str, Json], key: str) -> JsonObject:
+    found = row.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _inputs(row: JsonObject) -> JsonObject:
+    """What an op was given, without the object whose method it is."""
+    return {key: value for key, value in _object(row, "inputs").items() if key != "self"}
+
+
+def _is_reference(value: Json) -> bool:
+    return isinstance(value, str) and value.startswith(_REFERENCE)
+
+
+def _usage(row: JsonObject) -> Usage | None:
+    """Tokens of a call and all below it, by model."""
+    return total_usage(map(fields.usage, _object(_object(row, "summary"), "usage").values()))
+
+
+def _span(row: JsonObject, *, is_root: bool, is_leaf: bool) -> Span:
+    usage = _usage(row)
+    said = _object(_object(row, "attributes"), "weave").get("kind")
+    kind = _KINDS.get(str(said)) or (StepKind.LLM if usage is not None and is_leaf else StepKind.OTHER)
+    if kind is StepKind.OTHER and is_root:
+        kind = StepKind.AGENT
+    models = list(_object(_object(row, "summary"), "usage"))
+    inputs = _inputs(row)
+    return Span(
+        id=str(row["id"]),
+        parent=fields.text(row, "parent_id"),
+        kind=kind,
+        name=_op(row),
+        started_at=_started(row),
+        ended_at=fields.time(row, "ended_at"),
+        input=argument(inputs) if kind is StepKind.AGENT else inputs,
+        output=row.get("output"),
+        model=(models[-1] if models else None) if kind is StepKind.LLM else None,
+        usage=usage,
+        cost=_cost(row),
+        error=_error(row),
+    )
+
+
+def _error(row: JsonObject) -> str | None:
+    """The exception: an object as JSON text, or (older clients) a traceback."""
+    found = decode(row.get("exception"))
+    if isinstance(found, dict):
+        return ": ".join(str(found[key]) for key in ("type", "message") if found.get(key)) or "failed"
+    lines = str(found or "").strip().splitlines()
+    return lines[-1] if lines else None
+
+
+def _cost(row: JsonObject) -> float | None:
+    """US dollars by model, where the export has costs."""
+    costs = _object(_object(_object(row, "summary"), "weave"), "costs").values()
+    parts = [
+        found
+        for one in costs
+        if isinstance(one, dict)
+        for key in ("prompt_tokens_total_cost", "completion_tokens_total_cost")
+        if (found := fields.number(one, key)) is not None and math.isfinite(found)
+    ]
+    return sum(parts) if parts else None
+
+
+def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
+    metadata = {key: value for key, value in _object(root, "attributes").items() if key != "weave"}
+    user, environment, release = (
+        str(metadata.pop(key)) if isinstance(metadata.get(key), str | int) else None
+        for key in ("user_id", "environment", "release")
+    )
+    if tools := definitions.definitions(*(_inputs(row).get("tools") for row in rows)):
+        metadata[definitions.KEY] = tools
+    scores: dict[str, Score] = {}
+    notes: list[Json] = []
+    for row in (*rows, root):
+        listed = _object(_object(row, "summary"), "weave").get("feedback")
+        for one in listed if isinstance(listed, list) else ():
+            if isinstance(one, dict):
+                _take_feedback(one, scores, notes)
+    if notes:
+        metadata["notes"] = notes
+    return About(
+        name=fields.text(root, "display_name") or _op(root),
+        session_id=fields.text(root, "thread_id"),
+        user_id=user,
+        environment=environment,
+        release=release,
+        scores=scores,
+        metadata=metadata,
+    )
+
+
+def _take_feedback(feedback: JsonObject, scores: dict[str, Score], notes: list[Json]) -> None:
+    """Put a reaction, an annotation or a scorer's result among the scores, and a note among the notes."""
+    kind, payload = str(feedback.get("feedback_type") or ""), _object(feedback, "payload")
+    name = kind.rpartition(".")[2]
+    if kind.startswith("wandb.note"):
+        if payload.get("note") not in (None, *notes):
+            notes.append(payload["note"])
+        return
+    value: Json = payload.get("output", payload.get("value"))
+    if kind.startswith("wandb.reaction"):
+        name, value = "reaction", payload.get("alias") or payload.get("emoji")
+    named = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value}
+    for key, one in named.items():
+        if isinstance(one, bool) or (isinstance(one, str) and one):
+            scores[key] = one
+        elif isinstance(one, int | float) and math.isfinite(one):
+            scores[key] = float(one)

@@ -1,0 +1,299 @@
+"""For every format: the tool calls stored are those in the file, in their order and with their results.
+
+Each writer puts the same run down as its format does: one turn of the user, model calls that request tools (several
+at once too), the tools' results in any order, and an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from replaydiff.importers.base import Note, Reject, Skipped, find_importer
+from replaydiff.importers.collect import collected, detect
+from replaydiff.replay.model import Trace
+from tests.importers.reading import items, others, traces
+
+TIME = "2026-11-01T10:00:00Z"
+Call = tuple[str, dict[str, Any], str]
+"""Name, arguments, result."""
+Rounds = list[list[Call]]
+"""The calls of each model call."""
+Record = dict[str, Any]
+
+names = st.sampled_from(["find", "price", "send_mail"])
+plain = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+texts = plain.filter(lambda text: text.strip() and text.strip()[0] not in '[{"')
+arguments = st.dictionaries(texts, texts | st.integers() | st.none() | st.booleans(), max_size=3)
+calls = st.tuples(names, arguments, texts)
+rounds = st.lists(st.lists(calls, min_size=1, max_size=3), max_size=3)
+
+
+def numbered(made: Rounds) -> list[list[tuple[str, Call]]]:
+    """The calls with an id each."""
+    return [
+        [(f"k{turn}-{number}", one) for number, one in enumerate(turn_calls)]
+        for turn, turn_calls in enumerate(made)
+    ]
+
+
+def request(call_id: str, call: Call) -> Record:
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": call[0], "arguments": json.dumps(call[1])},
+    }
+
+
+def conversations(made: Rounds) -> list[tuple[list[Record], Record]]:
+    """Each model call in OpenAI's shape: what it was given, and what it answered."""
+    given: list[Record] = [{"role": "user", "content": "Two roses, please."}]
+    found = []
+    for turn in numbered(made):
+        answer: Record = {"role": "assistant", "content": None, "tool_calls": [request(*one) for one in turn]}
+        found.append((list(given), answer))
+        given += [
+            answer,
+            *({"role": "tool", "tool_call_id": key, "content": one[2]} for key, one in turn[::-1]),
+        ]
+    return [*found, (given, {"role": "assistant", "content": "Done."})]
+
+
+def inspect(made: Rounds) -> list[Record]:
+    given, answer = conversations(made)[-1]
+    shaped = [
+        message
+        if not message.get("tool_calls")
+        else {
+            **message,
+            "tool_calls": [
+                {
+                    "id": one["id"],
+                    "function": one["function"]["name"],
+                    "arguments": json.loads(one["function"]["arguments"]),
+                }
+                for one in message["tool_calls"]
+            ],
+        }
+        for message in (*given, answer)
+    ]
+    sample = {
+        "uuid": "t1",
+        "id": 1,
+        "epoch": 1,
+        "input": "Two roses, please.",
+        "messages": shaped,
+        "started_at": TIME,
+    }
+    return [{"version": 2, "eval": {"task": "garden", "model": "m"}, "samples": [sample]}]
+
+
+def atif(made: Rounds) -> list[Record]:
+    steps: list[Record] = [
+        {"step_id": 1, "source": "user", "message": "Two roses, please.", "timestamp": TIME}
+    ]
+    for turn in numbered(made):
+        steps.append(
+            {
+                "step_id": len(steps) + 1,
+                "source": "agent",
+                "message": "",
+                "tool_calls": [
+                    {"tool_call_id": key, "function_name": one[0], "arguments": one[1]} for key, one in turn
+                ],
+                "observation": {
+                    "results": [{"source_call_id": key, "content": one[2]} for key, one in turn[::-1]]
+                },
+            }
+        )
+    steps.append({"step_id": len(steps) + 1, "source": "agent", "message": "Done."})
+    return [
+        {
+            "schema_version": "ATIF-v1.8",
+            "session_id": "t1",
+            "agent": {"name": "a", "version": "1"},
+            "steps": steps,
+        }
+    ]
+
+
+def bedrock(made: Rounds) -> list[Record]:
+    def converse(message: Record) -> Record:
+        if message["role"] == "tool":
+            result = {"toolUseId": message["tool_call_id"], "content": [{"text": message["content"]}]}
+            return {"role": "user", "content": [{"toolResult": result}]}
+        uses = [
+            {
+                "toolUse": {
+                    "toolUseId": one["id"],
+                    "name": one["function"]["name"],
+                    "input": json.loads(one["function"]["arguments"]),
+                }
+            }
+            for one in message.get("tool_calls") or ()
+        ]
+        text = [{"text": message["content"]}] if message["content"] else []
+        return {"role": message["role"], "content": [*text, *uses]}
+
+    return [
+        {
+            "schemaType": "ModelInvocationLog",
+            "timestamp": f"2026-11-01T10:00:{number:02d}Z",
+            "requestId": f"t{number}",
+            "operation": "Converse",
+            "modelId": "m",
+            "input": {"inputBodyJson": {"messages": [converse(one) for one in given]}},
+            "output": {"outputBodyJson": {"output": {"message": converse(answer)}}},
+        }
+        for number, (given, answer) in enumerate(conversations(made), start=1)
+    ]
+
+
+def litellm(made: Rounds) -> list[Record]:
+    return [
+        {
+            "id": f"t{number}",
+            "call_type": "acompletion",
+            "status": "success",
+            "startTime": 1793527200.0 + number,
+            "model": "m",
+            "messages": given,
+            "response": {
+                "id": "r",
+                "object": "chat.completion",
+                "choices": [{"index": 0, "message": answer}],
+            },
+        }
+        for number, (given, answer) in enumerate(conversations(made), start=1)
+    ]
+
+
+Part = tuple[str, str, Any, Any]
+"""What a span is, its name, what went in and what came out."""
+
+
+def spans(made: Rounds) -> list[Part]:
+    """The spans of the run below its root, in the order of their start; the tools of a turn run backwards."""
+    found: list[Part] = []
+    for turn, (asked, answer) in zip([*numbered(made), []], conversations(made), strict=True):
+        found.append(("llm", "completion", asked, answer))
+        found += [("tool", one[0], one[1], one[2]) for _, one in turn[::-1]]
+    return found
+
+
+def braintrust(made: Rounds) -> list[Record]:
+    def row(number: int, kind: str, name: str, given: Any, output: Any) -> Record:
+        return {
+            "id": f"row{number}",
+            "span_id": f"s{number}",
+            "root_span_id": "t1",
+            "span_parents": ["s0"] if number else None,
+            "span_attributes": {"type": kind, "name": name},
+            "metrics": {"start": 1793527200.0 + number, "end": 1793527200.5 + number},
+            "input": given,
+            "output": [{"index": 0, "message": output}] if kind == "llm" else output,
+        }
+
+    root = row(0, "task", "agent", {"question": "Two roses, please."}, "Done.")
+    return [root, *(row(number, *part) for number, part in enumerate(spans(made), start=1))]
+
+
+def weave(made: Rounds) -> list[Record]:
+    def call(number: int, kind: str, name: str, given: Any, output: Any) -> Record:
+        return {
+            "id": f"c{number}",
+            "trace_id": "t1",
+            "parent_id": "c0" if number else None,
+            "op_name": f"weave:///shop/prod/op/{name}:abc",
+            "started_at": f"2026-11-01T10:00:{number:02d}Z",
+            "ended_at": f"2026-11-01T10:00:{number:02d}.5Z",
+            "inputs": {"model": "m", "messages": given} if kind == "llm" else given,
+            "output": {"choices": [{"index": 0, "message": output}]} if kind == "llm" else output,
+            "summary": {"usage": {"m": {"prompt_tokens": 3, "completion_tokens": 2}}}
+            if kind == "llm"
+            else {},
+        }
+
+    root = call(0, "op", "agent", {"question": "Two roses, please."}, "Done.")
+    return [root, *(call(number, *part) for number, part in enumerate(spans(made), start=1))]
+
+
+WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
+    "inspect": inspect,
+    "atif": atif,
+    "bedrock": bedrock,
+    "litellm": litellm,
+    "braintrust": braintrust,
+    "weave": weave,
+}
+
+
+def write(folder: Path, records: list[Record]) -> Path:
+    file = folder / "f.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("source", WRITERS)
+def test_calls_stored_are_the_calls_of_the_file(source: str, tmp_path: Path) -> None:
+    @settings(max_examples=20)
+    @given(rounds, st.randoms(use_true_random=False))
+    def check(made: Rounds, random: Any) -> None:
+        records = WRITERS[source](made)
+        random.shuffle(records)
+        (trace,) = traces(source, write(tmp_path, records))
+        wanted = [one for turn in made for one in turn]
+        found = [(call.name, call.args, call.result) for call in trace.tool_calls]
+        assert sorted(found, key=repr) == sorted(wanted, key=repr)
+        assert [call.name for call in trace.tool_calls] == [name for name, _, _ in wanted]
+        assert (trace.input, trace.final_response, trace.error) == ("Two roses, please.", "Done.", None)
+
+    check()
+
+
+ROUNDS: Rounds = [
+    [("find", {"plant": "rose"}, "4"), ("find", {"plant": "tulip"}, "9")],
+    [("price", {}, "12")],
+]
+
+
+@pytest.mark.parametrize("source", WRITERS)
+def test_a_format_is_detected(source: str, tmp_path: Path) -> None:
+    with collected([str(write(tmp_path, WRITERS[source](ROUNDS)))]) as (file,):
+        assert detect(file) is find_importer(source)
+
+
+DAMAGES = 12
+"""Of each format; with more of them none was found to lose a call in silence."""
+
+
+@pytest.mark.parametrize("source", WRITERS)
+def test_nothing_is_lost_in_silence_where_a_value_is_damaged(source: str, tmp_path: Path) -> None:
+    records = WRITERS[source](ROUNDS)
+    inner = [path for path in paths(records) if len(path) > 1]
+    damages = [(path, value) for path in inner for value in (None, 7, "text", [], {})]
+    for path, value in random.Random(source).sample(damages, min(DAMAGES, len(damages))):
+        damaged = json.loads(json.dumps(records))
+        holder = damaged
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = value
+        found = items(source, write(tmp_path, damaged))
+        calls = sum(len(one.tool_calls) for one in found if isinstance(one, Trace))
+        reported = [one for one in others(found) if isinstance(one, Note | Reject | Skipped)]
+        assert calls >= 3 or reported, (path, value, found)
+
+
+def paths(value: Any, above: tuple[Any, ...] = ()) -> Any:
+    """Where the values of a record are."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield (*above, key)
+        yield from paths(one, (*above, key))
