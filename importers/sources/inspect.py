@@ -82,7 +82,7 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     if sum(one.get("event") == "tool" for one in events) > len(run.tool_calls):
         yield Note(EVENTS_ONLY)
     given = _put_back(sample.get("input"), attachments)
-    asked = (
+    question = (
         given if isinstance(given, str) else conversation(read_messages(given) or (), input_only=True).input
     )
     scores, has_lists = _scores(fields.mapping(sample, "scores"))
@@ -103,7 +103,7 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
         name=fields.text(evaluated, "task"),
         model=fields.text(evaluated, "model"),
         tags=fields.tags(evaluated),
-        input=asked,
+        input=question,
         messages=messages,
         final_response=run.final_response,
         tool_calls=run.tool_calls,
@@ -141,8 +141,8 @@ def _message(value: Json, attachments: Mapping[str, Json]) -> Json:
     error = message.get("error") if isinstance(message, dict) else None
     if not isinstance(message, dict) or not isinstance(error, dict):
         return message
-    said = message.get("content") or error.get("message") or error.get("type")
-    return {**message, "content": said, "is_error": True}
+    reason = message.get("content") or error.get("message") or error.get("type")
+    return {**message, "content": reason, "is_error": True}
 
 
 def _put_back(value: Json, attachments: Mapping[str, Json]) -> Json:

@@ -84,8 +84,8 @@ def _replied(answer: Json) -> tuple[Message, ...]:
 def _error(record: JsonObject) -> str | None:
     if record.get("status") not in ("failure", "error"):
         return None
-    said = _object(record.get("error_information"))
-    return fields.text(record, "error_str") or fields.text(said, "error_message") or "the request failed"
+    details = _object(record.get("error_information"))
+    return fields.text(record, "error_str") or fields.text(details, "error_message") or "the request failed"
 
 
 def _own(record: JsonObject, settings: JsonObject, answer: Json) -> JsonObject:
