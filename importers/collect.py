@@ -12,6 +12,7 @@ import gzip
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -63,6 +64,7 @@ def collected(paths: Sequence[str]) -> Iterator[list[InputFile]]:
 
 def _files(path: str, folder: Path) -> Iterator[InputFile]:
     if path == STDIN:
+        _refuse_device(sys.stdin.buffer, "standard input")
         yield _copied(sys.stdin.buffer, folder, "<stdin>")
         return
     place = Path(path)
@@ -74,6 +76,7 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
         elif place.exists():
             # A pipe or /dev/fd/N: it can be read once only, an import may have to look twice.
             with place.open("rb") as pipe:
+                _refuse_device(pipe, path)
                 yield _copied(pipe, folder, path)
         else:
             raise InputError(f"there is no file {path}", hint="check the path")
@@ -81,6 +84,17 @@ def _files(path: str, folder: Path) -> Iterator[InputFile]:
         raise InputError(
             f"{path} cannot be read: {error.strerror or error}", hint="check its permissions"
         ) from None
+
+
+def _refuse_device(stream: IO[bytes], name: str) -> None:
+    """Refuse a device, which may never end; a terminal ends where a person says so."""
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
+    except OSError:
+        # A stream of this process, which no device is behind.
+        return
+    if (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)) and not stream.isatty():
+        raise InputError(f"{name} is a device, not a file", hint="name a file, a folder or a pipe")
 
 
 def _files_below(folder: Path) -> Iterator[InputFile]:

@@ -1,7 +1,8 @@
 """Where a version's code is: its folder, private checkouts of git revisions, its interpreter.
 
 A checkout is in `.replay/worktrees/<commit>`, made once, used again; of two processes one makes it. The
-user's own files, index and branches are never touched, and no hook of theirs runs.
+user's own files, index and branches are never touched, and no hook, filter or monitor that the repository's
+own configuration names is run. Filters of the user's or the machine's configuration (Git LFS) are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,19 +31,26 @@ _PLACE = (
 )
 """Set in a hook, and then they name that hook's repository whatever folder git is called in."""
 _REFS = ("refs/tags", "refs/heads", "refs/remotes")
+_FILTER = r"^filter\..*\.(clean|smudge|process)$"
+"""Settings that name a program which changes files on their way into or out of a checkout."""
 _READ_WHOLE = 10 * 1024 * 1024
 """Bytes up to which an untracked file counts by its content; a larger one by size and time."""
 _NEVER_CODE = ("**/__pycache__/**", "**/.replay/**", "**/replay-report-*")
 """Untracked files that say nothing about an agent: running it, or replay itself, makes them."""
 
 
-def git(folder: Path, *args: str) -> str:
+def git(folder: Path, *args: str, options: Sequence[str] = ()) -> str:
     """What a git command prints.
+
+    Args:
+        folder: where it runs.
+        args: the command and its arguments.
+        options: of git itself, before the command.
 
     Raises:
         VersionError: git is missing, or the command failed; says what git said.
     """
-    done = _run(folder, *args)
+    done = _run(folder, *options, *args)
     if done.returncode:
         output = done.stderr.decode(errors="replace").strip().splitlines()
         reason = output[-1] if output else f"exit code {done.returncode}"
@@ -122,7 +130,19 @@ def _run(folder: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
     environment["LC_ALL"] = "C"
     if shutil.which("git") is None:
         raise VersionError("git is not installed, and a git: version needs it; install it")
-    return subprocess.run(["git", *args], cwd=folder, env=environment, capture_output=True, check=False)
+    command = ["git", "-c", "core.fsmonitor=false", *args]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+
+
+def _without_programs(repository: Path) -> list[str]:
+    """Return the options with which git runs no hook and no filter of the repository's configuration."""
+    words = ("--local", "--includes", "--null", "--name-only", "--get-regexp", _FILTER)
+    listed = _run(repository, "config", *words)
+    keys = sorted({key for key in os.fsdecode(listed.stdout).split("\0") if key})
+    drivers = sorted({key.rpartition(".")[0] for key in keys})
+    settings = [f"core.hooksPath={os.devnull}", *(f"{key}=" for key in keys)]
+    settings += [f"{driver}.required=false" for driver in drivers]
+    return [word for setting in settings for word in ("-c", setting)]
 
 
 _log = logging.getLogger(__name__)
@@ -177,19 +197,8 @@ def patched_checkout(repository: Path, commit: str, patch: bytes, data_folder: P
 
 def _add_worktree(repository: Path, folder: Path, commit: str) -> None:
     # Twice: what a killed git left behind is locked, and given up only for that.
-    git(
-        repository,
-        "-c",
-        f"core.hooksPath={os.devnull}",
-        "worktree",
-        "add",
-        "--quiet",
-        "--detach",
-        "--force",
-        "--force",
-        str(folder.absolute()),
-        commit,
-    )
+    words = ("worktree", "add", "--quiet", "--detach", "--force", "--force", str(folder.absolute()), commit)
+    git(repository, *words, options=_without_programs(repository))
 
 
 def _usable(folder: Path, mark: Path, commit: str) -> bool:
@@ -197,7 +206,8 @@ def _usable(folder: Path, mark: Path, commit: str) -> bool:
     # Where the user has pruned git's own record of it, git does not answer in it any more.
     with contextlib.suppress(OSError, VersionError):
         if mark.read_text(encoding="ascii").strip() == commit and (folder / ".git").is_file():
-            return not git(folder, "status", "--porcelain", "--untracked-files=no") and (
+            words = ("status", "--porcelain", "--untracked-files=no")
+            return not git(folder, *words, options=_without_programs(folder)) and (
                 git(folder, "rev-parse", "HEAD").strip() == commit
             )
     return False
@@ -210,16 +220,8 @@ def _fill_submodules(folder: Path) -> None:
         VersionError: one cannot be had.
     """
     try:
-        git(
-            folder,
-            "-c",
-            f"core.hooksPath={os.devnull}",
-            "submodule",
-            "--quiet",
-            "update",
-            "--init",
-            "--recursive",
-        )
+        words = ("submodule", "--quiet", "update", "--init", "--recursive")
+        git(folder, *words, options=_without_programs(folder))
     except VersionError as error:
         raise VersionError(
             f"the submodules of revision {folder.name} cannot be fetched: {error}; see that `git submodule "

@@ -50,6 +50,21 @@ def test_the_users_files_index_branch_and_hooks_are_left_alone(project: Project)
     assert not list(folder.parent.rglob("hook-ran"))
 
 
+def test_no_filter_and_no_monitor_of_the_repository_runs(project: Project, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    git(project.folder, "config", "filter.own.smudge", f"sh -c 'touch {ran}-smudge; cat'")
+    git(project.folder, "config", "filter.own.clean", f"sh -c 'touch {ran}-clean; cat'")
+    git(project.folder, "config", "filter.own.required", "true")
+    git(project.folder, "config", "core.fsmonitor", f"sh -c 'touch {ran}-monitor'")
+    (project.folder / ".git" / "info").mkdir(exist_ok=True)
+    (project.folder / ".git" / "info" / "attributes").write_text("*.py filter=own\n")
+    folder = checked_out(project)
+    assert "v1" in agent(folder)
+    (folder / "app" / "agent.py").touch()
+    assert checked_out(project) == folder
+    assert not list(tmp_path.glob("ran*"))
+
+
 def test_one_that_was_killed_while_it_was_made_is_made_anew(project: Project) -> None:
     folder = checked_out(project)
     # What git leaves when it is killed in the middle: files missing, its own record locked, and no mark.

@@ -347,3 +347,10 @@ def test_links_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
     # A link that is named itself is meant.
     with collected([str(folder / "b.jsonl")]) as found:
         assert len(found) == 1
+
+
+def test_a_device_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    for name in ("/dev/zero", str(tmp_path / "zero.jsonl")):
+        with pytest.raises(InputError, match="is a device"), collected([name]):
+            pass
