@@ -259,3 +259,48 @@ def test_errors_are_the_change_where_only_the_bad_end_has_them(tmp_path: Path) -
     commit(project.folder, "c3", {"notes.txt": "3"})
     found = rd.open(project.folder).bisect("c0", "c3", cases=project.folder / "golden.jsonl")
     assert found.commit == git(project.folder, "rev-parse", "c2").strip()
+
+
+def test_a_search_stops_at_its_budget_and_goes_on_with_a_larger_one(tmp_path: Path) -> None:
+    project = Project(tmp_path / "shop")
+    priced = 'args = { model = "m" }\n[prices."m"]\ninput = 1000000\noutput = 1000000\n'
+    project.settings(SETTINGS.split("[versions", maxsplit=1)[0] + priced)
+    write_cases(project.folder, 3)
+    counted = 'return {"text": STYLE + SIGN, "usage": {"input_tokens": 1, "output_tokens": 0}}'
+    agent = AGENT.replace("careful=True", "model='', careful=True").replace("return STYLE + SIGN", counted)
+    careless = agent.replace("LOOK_UP = True", "LOOK_UP = False")
+    commit(project.folder, "c0", {"app/__init__.py": "", "app/agent.py": agent, "app/prompt.txt": ""})
+    commit(project.folder, "c1", {"notes.txt": "1"})
+    commit(project.folder, "c2", {"app/agent.py": careless})
+    commit(project.folder, "c3", {"notes.txt": "3"})
+    cases, opened = project.folder / "golden.jsonl", rd.open(project.folder)
+    stopped = opened.bisect("c0", "c3", cases=cases, budget=4.0, concurrency=1)
+    assert stopped.commit is None
+    assert stopped.exit_code == ExitCode.CANNOT_TELL
+    assert "the budget of $4.00 is spent" in stopped.reason
+    # Every trial costs a dollar; what was in flight when the fourth ended is paid for, too.
+    assert stopped.cost_usd is not None
+    assert 4 <= stopped.cost_usd == stopped.trials <= 6
+    found = opened.bisect(resume=True, budget=200.0)
+    assert found.commit == git(project.folder, "rev-parse", "c2").strip()
+    assert found.trials > stopped.trials
+
+
+def test_a_commit_that_moves_a_submodule_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # git fetches a submodule from a folder only where this allows it.
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    shared, project = Project(tmp_path / "shared"), Project(tmp_path / "shop")
+    commit(shared.folder, "s0", {"rules.py": "LOOK_UP = True\n"})
+    project.settings(SETTINGS)
+    write_cases(project.folder, 3)
+    agent = AGENT.replace("LOOK_UP = True", "from app.shared.rules import LOOK_UP")
+    git(project.folder, "submodule", "--quiet", "add", str(shared.folder), "app/shared")
+    commit(project.folder, "c0", {"app/__init__.py": "", "app/agent.py": agent, "app/prompt.txt": ""})
+    commit(project.folder, "c1", {"notes.txt": "1"})
+    commit(shared.folder, "s1", {"rules.py": "LOOK_UP = False\n"})
+    git(project.folder / "app" / "shared", "fetch", "--quiet")
+    git(project.folder / "app" / "shared", "checkout", "--quiet", "s1")
+    commit(project.folder, "c2", {"notes.txt": "2"})
+    commit(project.folder, "c3", {"notes.txt": "3"})
+    found = rd.open(project.folder).bisect("c0", "c3", cases=project.folder / "golden.jsonl")
+    assert found.commit == git(project.folder, "rev-parse", "c2").strip()
