@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -69,7 +70,11 @@ def replacing(path: Path, example: str = "report.html", *, shared: bool = False)
     special = path.exists() and not path.is_file()
     target = path if special else path.resolve()
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=None if special else target.parent)
+        if not special:
+            _remove_left(target)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.{os.getpid()}.", dir=None if special else target.parent
+        )
         os.close(handle)
         temporary = Path(name)
         try:
@@ -91,6 +96,26 @@ def replacing(path: Path, example: str = "report.html", *, shared: bool = False)
         if error.errno in SHORT_OF:
             raise NoSpaceError(reason, hint="make room, or name another file") from None
         raise InputError(reason, hint="make its folder writable, or name another file") from None
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process of this number exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _remove_left(target: Path) -> None:
+    """Remove what processes that were killed left of this file before it was whole."""
+    own = re.compile(re.escape(f".{target.name}.") + r"(\d+)\.\w{8}")
+    for name in os.listdir(target.parent):  # noqa: PTH208 - names alone, of a folder that may be large
+        if (found := own.fullmatch(name)) and not is_alive(int(found[1])):
+            with contextlib.suppress(OSError):
+                (target.parent / name).unlink()
 
 
 def write_whole(path: Path, content: str | bytes, *, shared: bool = False) -> None:

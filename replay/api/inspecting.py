@@ -405,16 +405,25 @@ class StoreFile:
     def merge(self, other: Path) -> dict[str, int]:
         """Copy what another store has and this one has not; return the rows taken from each table.
 
+        Trials that wait in the other's journal, because its run goes on or was killed, are copied, too.
+
         Raises:
             InputError: the other store is this one.
         """
+        from replaydiff.replay.engine.journal import merge_waiting
         from replaydiff.replay.store.care import merge
-        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.connection import open_store, transaction
 
         if other.absolute() == self.path.absolute():
             raise InputError(f"{other} is this store itself", hint="name another")
-        with open_store(other, read_only=True) as theirs, open_store(self.path) as con:
-            return merge(con, theirs)
+        with open_store(other, read_only=True) as theirs, open_store(self.path) as con, transaction(con):
+            taken = merge(con, theirs)
+            trials, calls = merge_waiting(con, other)
+            return {
+                **taken,
+                "trials": taken["trials"] + trials,
+                "model_calls": taken["model_calls"] + calls,
+            }
 
     def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.

@@ -41,7 +41,8 @@ def info(app: App, as_json: bool) -> None:
     if waiting["bytes"]:
         click.echo(
             f"not in the store yet: {waiting['rows']:,} votes and decisions, "
-            f"trials of {waiting['journals']:,} runs ({_size(waiting['bytes'])})"
+            f"trials of {waiting['journals']:,} runs ({_size(waiting['bytes'])}); "
+            "a copy of the store needs the folder `journal`, too"
         )
 
 

@@ -24,7 +24,7 @@ from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import settle
 from replaydiff.replay.store.model_calls import write_model_calls
 from replaydiff.replay.store.sql import encode
-from replaydiff.replay.store.trials import write_trials
+from replaydiff.replay.store.trials import finished_keys, write_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -138,6 +138,26 @@ def waiting(store: Path, run_id: str) -> list[Trial]:
     """Return a run's finished trials that are not in the store yet, for reading from another process."""
     path = path_of(store, run_id)
     return [trial for trial, _ in _left_in(path)] if path.exists() else []
+
+
+def merge_waiting(con: DuckDBPyConnection, other: Path) -> tuple[int, int]:
+    """Write the trials that wait beside another store, of runs that this store has.
+
+    Returns:
+        How many trials, and how many requests to models, this store did not have.
+    """
+    trials: list[Trial] = []
+    calls: list[ModelCall] = []
+    for (run_id,) in con.execute("SELECT run_id FROM runs").fetchall():
+        path = path_of(other, run_id)
+        have = finished_keys(con, run_id) if path.exists() else set()
+        for trial, of_trial in _left_in(path) if path.exists() else ():
+            if (trial.item_id, str(trial.lane), trial.index) not in have:
+                trials.append(trial)
+                calls += of_trial
+    write_trials(con, trials)
+    write_model_calls(con, calls)
+    return len(trials), len(calls)
 
 
 def _left_in(path: Path) -> Iterator[tuple[Trial, list[ModelCall]]]:

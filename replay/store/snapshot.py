@@ -19,6 +19,8 @@ import shutil
 import time
 from pathlib import Path
 
+from replaydiff.replay.files import is_alive
+
 _HEADERS = 3 * 4096
 """Bytes of the file's three headers; each checkpoint writes to the second or the third."""
 _PREFIX = "snapshot-"
@@ -114,10 +116,4 @@ def _changed(path: Path) -> tuple[int, int] | None:
 
 
 def _is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, ValueError):
-        pass
-    return True
+    return not pid.isdigit() or is_alive(int(pid))

@@ -12,13 +12,16 @@ import pytest
 
 from replaydiff.replay.cli import main
 from replaydiff.replay.engine.checkout import checkout, patched_checkout
+from replaydiff.replay.engine.journal import path_of
 from replaydiff.replay.model import Action, Decision, GradeState, Lane, SampleItem, SampleRecord, Trace, Vote
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import KeptVote, add_decision, decisions, read_votes, write_votes
 from replaydiff.replay.store.runs import EXPERIMENT
 from replaydiff.replay.store.samples import write_sample
+from replaydiff.replay.store.sql import encode
 from replaydiff.replay.store.traces import iter_traces, write_traces
+from replaydiff.replay.store.trials import iter_trials
 from tests.diff.build import RUN_ID, item, store, trial, version
 from tests.engine.project import git, two_revisions
 from tests.stand_ins.processes import PATIENCE_S
@@ -89,6 +92,21 @@ def test_merge_takes_the_votes_that_were_paid_for_elsewhere(
             ("m", 1): 0.5,
         }
     assert _json(here, capsys, "merge", str(there))["taken"]["judge_votes"] == 0
+
+
+def test_merge_takes_trials_that_wait_in_the_other_s_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [item("t1")]
+    there = store(tmp_path, items, [trial(items[0], Lane.OLD)])
+    waiting = [trial(items[0], lane) for lane in (Lane.OLD, Lane.NEW)]
+    path_of(there, RUN_ID).parent.mkdir(exist_ok=True)
+    path_of(there, RUN_ID).write_text("".join(encode(one) + "\n" for one in waiting) + '{"cut')
+    here = _store(tmp_path / "here.duckdb")
+    assert _json(here, capsys, "merge", str(there))["taken"]["trials"] == 2
+    with open_store(here, read_only=True) as con:
+        assert sorted(str(one.lane) for one in iter_trials(con, RUN_ID)) == ["new", "old"]
+    assert _json(here, capsys, "merge", str(there))["taken"]["trials"] == 0
 
 
 def test_prune_says_first_and_keeps_what_a_sample_holds(
