@@ -7,7 +7,6 @@ history says who decided what. `decision` is `accepted`, `rejected` or `open` (t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +16,7 @@ import msgspec
 
 from replaydiff.diff.result import Cause, CauseState
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.files import locked_folder
+from replaydiff.replay.files import locked_folder, write_whole
 from replaydiff.replay.settings import Settings
 
 FILE = "causes.jsonl"
@@ -71,19 +70,32 @@ def read_decisions(path: Path) -> dict[str, CauseState]:
 def write_decisions(
     path: Path, causes: Sequence[Cause], decision: CauseState, *, run: str, by: str, at: datetime
 ) -> None:
-    """Add a line for each cause."""
-    lines = [
-        msgspec.json.encode(
-            CauseDecision(
-                id=cause.id, decision=decision, text=cause.text, covers=cause.covers, run=run, by=by, at=at
-            )
-        )
-        for cause in causes
-    ]
+    """Add a line for each cause that was not decided so last; the file is there whole or as it was.
+
+    Raises:
+        InputError: the file cannot be read or written.
+        NoSpaceError: there is no room.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked_folder(path.parent), path.open("ab+") as file:
-        file.seek(0, os.SEEK_END)
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            lines = ([] if file.read(1) == b"\n" else [b""]) + lines
-        file.write(b"\n".join(lines) + b"\n")
+    with locked_folder(path.parent):
+        decided = read_decisions(path)
+        lines = [
+            msgspec.json.encode(
+                CauseDecision(
+                    id=cause.id,
+                    decision=decision,
+                    text=cause.text,
+                    covers=cause.covers,
+                    run=run,
+                    by=by,
+                    at=at,
+                )
+            )
+            for cause in causes
+            if any(decided.get(name) != decision for name in (cause.id, *cause.covers))
+        ]
+        before = path.read_bytes() if path.exists() else b""
+        if before and not before.endswith(b"\n"):
+            before += b"\n"
+        if lines:
+            write_whole(path, before + b"".join(line + b"\n" for line in lines), shared=True)
