@@ -16,6 +16,7 @@ browsers send the cookies of a host. So the token is good for one request, and t
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 from collections.abc import Callable, Mapping
@@ -80,7 +81,10 @@ def serve(site: Site, *, port: int, plain_host: bool, opened: Callable[[str], No
 
 
 class _Server(uvicorn.Server):
-    """Calls a function once it serves and obeys signals: a Ctrl-C any earlier would interrupt its start."""
+    """Calls a function once it serves and obeys signals: a Ctrl-C any earlier would interrupt its start.
+
+    A request that has not ended soon after Ctrl-C is given up, which is no error to report.
+    """
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -90,6 +94,11 @@ class _Server(uvicorn.Server):
         """See `uvicorn.Server.startup`."""
         await super().startup(sockets=sockets)
         self._started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `uvicorn.Server.shutdown`."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets=sockets)
 
 
 _MOST_BODY = 1_000_000

@@ -927,6 +927,22 @@ def test_no_page_has_a_barrier(server: Server, tab: Browser) -> None:
         tab.console.clear()
 
 
+def test_a_request_that_does_not_end_is_given_up_without_a_word(tmp_path: Path) -> None:
+    fill(tmp_path, [item("t1")], [])
+    with serving(tmp_path) as server, server.client() as client:
+        cookie = "; ".join(f"{name}={value}" for name, value in client.cookies.items())
+        with socket.create_connection(("127.0.0.1", server.port)) as half:
+            half.sendall(
+                f"POST /runs/{RUN_ID}/triage/skip HTTP/1.1\r\nHost: {server.host}\r\nOrigin: {server.base}\r\n"
+                f"Cookie: {cookie}\r\nExpect: 100-continue\r\nContent-Length: 9\r\n"
+                "Content-Type: application/x-www-form-urlencoded\r\n\r\n".encode()
+            )
+            # It reads the body now, which never comes.
+            assert half.recv(100).startswith(b"HTTP/1.1 100")
+            server.process.send_signal(2)
+            assert server.process.wait(PATIENCE_S) == 0
+
+
 @in_browser
 def test_no_payload_runs_on_any_page(tmp_path: Path, tab: Browser) -> None:
     bad = HOSTILE
