@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile kills fuzz lint types docs lock bench frameworks interpreters clean
+.PHONY: help setup demo test quick full hostile kills fuzz lint types docs lock bench frameworks examples interpreters clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -74,6 +74,12 @@ frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORK
 	@for name in $(FRAMEWORKS); do $(BIN)/uv pip list --quiet --python .venv-frameworks/$$name/bin/python --format freeze \
 		| grep -E "^($$($(MAKE) -s --no-print-directory packages-of-$$name))==" | sed "s/^/$$name: /"; done
 	$(BIN)/pytest -rs tests/frameworks
+
+EXAMPLES := langchain openai-agents pydantic-ai
+
+examples: setup ## Run the pages of the examples with the genuine frameworks
+	@for name in $(EXAMPLES); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done
+	$(BIN)/pytest -rs tests/frameworks/test_examples.py
 
 .venv-frameworks/%/.ready: Makefile
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-frameworks/$*

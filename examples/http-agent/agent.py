@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"data: {json.dumps({'delta': word})}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+    def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged."""
 
 

@@ -1,0 +1,42 @@
+"""A help desk, first version: a triage agent hands over to one for invoices and one for parcels."""
+
+from __future__ import annotations
+
+from agents import Agent, Runner, RunResult, function_tool
+from stand_in import StandIn
+
+
+@function_tool
+def get_invoice(number: str) -> str:
+    """Look an invoice up."""
+    return f"{int(number) % 300} euros, {'paid' if int(number) % 3 else 'open'}"
+
+
+@function_tool
+def send_copy(number: str) -> str:
+    """Send a copy of an invoice to the customer."""
+    return "sent"
+
+
+@function_tool
+def get_parcel(number: str) -> str:
+    """Look a parcel up."""
+    return ("in Lyon", "in Ghent", "with the courier")[int(number) % 3]
+
+
+model = StandIn()
+invoices = Agent(
+    name="invoices", instructions="You know invoices.", model=model, tools=[get_invoice, send_copy]
+)
+parcels = Agent(name="parcels", instructions="You know parcels.", model=model, tools=[get_parcel])
+desk = Agent(
+    name="desk",
+    instructions="Hand over to the agent who knows the subject.",
+    model=model,
+    handoffs=[invoices, parcels],
+)
+
+
+async def run_agent(text: str) -> RunResult:
+    """Answer a customer."""
+    return await Runner.run(desk, text)
