@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from replaydiff.diff.plan import NoiseEstimate, PlannedSize
     from replaydiff.diff.trend import TrendPoint as TrendPoint
-    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
+    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, RunRecord, Trace, Trial
     from replaydiff.replay.store.export import Export, Wanted
     from replaydiff.replay.store.traces import Listed
 
@@ -60,6 +60,8 @@ class ReplayedItem:
     """Grades that are stored: those of the judge."""
     model_calls: tuple[ModelCall, ...]
     """What the trials asked their models, where that was recorded."""
+    origin: Trial | None = None
+    """The trial that these were forked from; None where the run is no fork."""
 
 
 def find(
@@ -125,7 +127,28 @@ def _item(
     grades = tuple(grade for grade in iter_grades(con, run.id) if grade.item_id == item.id)
     kept = {(one.lane, one.index) for one in trials}
     calls = tuple(call for call in model_calls_of(con, run.id, item.id) if (call.lane, call.trial) in kept)
-    return ReplayedItem(run=run.id, item=item, trials=trials, grades=grades, model_calls=calls)
+    return ReplayedItem(
+        run=run.id,
+        item=item,
+        trials=trials,
+        grades=grades,
+        model_calls=calls,
+        origin=_origin(con, run),
+    )
+
+
+def _origin(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
+    """Return the trial that a run forked; None for other runs, and where it was removed."""
+    from replaydiff.replay.api.forking import KIND
+    from replaydiff.replay.store.runs import EXPERIMENT
+    from replaydiff.replay.store.trials import trials_of
+
+    facts: Any = run.settings.get(EXPERIMENT) or {}
+    if facts.get("kind") != KIND:
+        return None
+    of_run, item_id, lane, index = facts["of"]
+    trials = trials_of(con, of_run, item_id)
+    return next((one for one in trials if str(one.lane) == lane and one.index == index), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from replaydiff.replay.model import TraceState
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.inspecting import ReplayedItem, TraceSummary
-    from replaydiff.replay.model import Case, Trace
+    from replaydiff.replay.model import Case, Trace, Trial
     from replaydiff.replay.terminal.transcript import Transcript
 
 _SHORTEST_ID = 12
@@ -133,6 +133,7 @@ def show(
       replay show 3f9a21
       replay show 3f9a21 --run 20261120-221305-ab12 --lane new
     """
+    from replaydiff.replay.api.inspecting import ReplayedItem
     from replaydiff.replay.model.json import to_json_value
     from replaydiff.replay.terminal.text import show as put
     from replaydiff.replay.terminal.text import terminal_width
@@ -143,6 +144,17 @@ def show(
         print_json(to_json_value(found))
     else:
         put(transcript_text(found, Transcript(terminal_width(), full=full)))
+        if isinstance(found, ReplayedItem) and found.origin is not None and found.trials:
+            put(_beside_origin(found, found.origin, terminal_width()))
+
+
+def _beside_origin(found: ReplayedItem, origin: Trial, width: int) -> str:
+    """Return the trial that was forked beside the first trial of its fork."""
+    from replaydiff.replay.terminal.lanes import lanes
+    from replaydiff.replay.terminal.text import one_line
+
+    name = f"{one_line(origin.item_id, 60)} of run {origin.run_id}, {origin.lane} trial {origin.index + 1}"
+    return "\n".join(["", f"forked from {name}; origin and fork:", *lanes(origin, found.trials[0], width)])
 
 
 def transcript_text(found: Trace | Case | ReplayedItem, transcript: Transcript) -> str:

@@ -66,6 +66,13 @@ def test_a_result_that_decides_what_follows_matters(shop: Project) -> None:
     assert fact.origin[-1] == "answer: cancelled"
     assert fact.forked == ("answer: too late",)
     assert found.exit_code == ExitCode.OK
+    shown = shop.replay("show", "seven fork 2", "--run", found.run)
+    assert shown.code == 0, shown.err
+    assert "forked from seven of run " in shown.out
+    beside = shown.out.split("origin and fork:")[1]
+    assert "first difference" in beside
+    assert "cancelled" in beside
+    assert "too late" in beside
     text = found.to_text(80)
     assert "it matters: 5 of 5" in text
     assert max(map(len, text.splitlines())) <= 80
