@@ -8,6 +8,7 @@ everything; any other refusal of a request is that call's failure.
 from __future__ import annotations
 
 import os
+import ssl
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -86,6 +87,16 @@ def is_loopback(base_url: str | None) -> bool:
     return host is not None and (host in ("localhost", "::1") or host.startswith("127."))
 
 
+def authorities(base_url: str | None) -> ssl.SSLContext | bool:
+    """Return whom a client trusts: nobody for a plain address of this machine, else those of the system.
+
+    Reading them takes 36 ms, and there they would certify nothing.
+    """
+    if base_url is None or not is_loopback(base_url) or urlsplit(base_url).scheme != "http":
+        return True
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
 def check_credentials(base_url: str | None = None, purpose: Purpose = JUDGE) -> None:
     """Find a key before anything is spent. `base_url` is that of the settings; loopback needs no key.
 
@@ -130,6 +141,7 @@ async def connect(
     # What it says is for programmers; a person is told by `retirement`.
     warnings.filterwarnings("ignore", message="The model '.*' is deprecated", category=DeprecationWarning)
     local = is_loopback(base_url)
+    direct: dict[str, Any] = {"trust_env": False, "mounts": _DIRECT, "verify": authorities(base_url)}
     async with AsyncAnthropic(
         api_key=NO_KEY_NEEDED if local or replayed else None,
         base_url=base_url,
@@ -137,7 +149,7 @@ async def connect(
         max_retries=0,
         open_telemetry=False,
         # A proxy of the environment cannot reach what answers on this machine.
-        http_client=DefaultAsyncHttpxClient(trust_env=False, mounts=_DIRECT) if local or gated else None,
+        http_client=DefaultAsyncHttpxClient(**direct) if local or gated else None,
     ) as client:
         yield AnthropicModel(client, purpose, own_prices=prices or {}, retries=retries, free=local)
 

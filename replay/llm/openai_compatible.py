@@ -25,7 +25,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from replaydiff.replay.errors import CredentialsError, KeyRefusedError, SettingsError
 from replaydiff.replay.llm import prices
-from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, is_loopback
+from replaydiff.replay.llm.anthropic import JUDGE, TIMEOUT_S, Purpose, authorities, is_loopback
 from replaydiff.replay.llm.base import (
     PASSING,
     RETRIES,
@@ -122,7 +122,9 @@ async def connect(
             f"{KEY} holds characters that no key has", hint="set it to a valid one"
         ) from None
     # A proxy of the environment cannot reach what answers on this machine.
-    async with httpx.AsyncClient(headers=headers, timeout=timeout_s, trust_env=not local) as client:
+    async with httpx.AsyncClient(
+        headers=headers, timeout=timeout_s, trust_env=not local, verify=authorities(base_url)
+    ) as client:
         yield OpenAICompatibleModel(
             client,
             purpose,
