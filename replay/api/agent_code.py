@@ -198,13 +198,16 @@ class CodeReader:
             if _is_dispatcher(_parameters(method)[1:]):
                 guess = self._guess(f"{node.name}.{name}", method, _dispatcher_score(method))
                 self._found.dispatchers.append(guess)
-        called = next((methods[name] for name in _ENTRY_METHODS if name in methods), None)
-        if called is None or not _takes_text(_parameters(called)[1:]):
+        # A method that is not called by itself is named.
+        own = next((name for name in _ENTRY_METHODS if name in methods), None)
+        chosen = own or next((name for name in methods if _ENTRY_NAMES.match(name)), None)
+        if chosen is None or not _takes_text(_parameters(methods[chosen])[1:]):
             return
         score = 4 * bool(_ENTRY_CLASSES.search(node.name)) + 2 * any(map(_asks_model, methods.values()))
         score += _place_score(self._module)
         if score >= 4:
-            self._found.entrypoints.append(self._guess(node.name, node, score))
+            named = node.name if own else f"{node.name}.{chosen}"
+            self._found.entrypoints.append(self._guess(named, node if own else methods[chosen], score))
 
     def _read_assignment(self, node: ast.Assign | ast.AnnAssign) -> None:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -213,12 +216,11 @@ class CodeReader:
         value = node.value
         if isinstance(value, ast.Call) and _called(value) in _GRAPHS:
             self._found.entrypoints.append(self._guess(target.id, node, 5))
-        if isinstance(value, ast.Dict) and value.keys and _TABLES.search(target.id):
-            names = [name for key in value.keys if (name := _text_of(key)) is not None]
-            if len(names) == len(value.keys) and all(_is_reference(one) for one in value.values):
-                self._found.tables.append(self._guess(target.id, node, len(names)))
-                for name in names:
-                    self._found.names.setdefault(name)
+        names = _names_in_table(value) if value is not None and _TABLES.search(target.id) else []
+        if names:
+            self._found.tables.append(self._guess(target.id, node, len(names)))
+            for name in names:
+                self._found.names.setdefault(name)
 
     def _service(self, node: Function) -> Service | None:
         """Return the endpoint that a decorator such as `@app.post("/chat")` makes of a function."""
@@ -245,6 +247,22 @@ class CodeReader:
                 kind = "messages" if texts[0] == "messages" else "input"
                 return f'{{"{texts[0]}": {{{{ {kind} | tojson }}}}}}'
         return None
+
+
+def _names_in_table(value: ast.expr) -> list[str]:
+    """Return the names of the tools in a table of functions; empty for anything else.
+
+    A table is `{"a": a}` or `{one.__name__: one for one in (a, b)}`; a list may hold schemas.
+    """
+    if isinstance(value, ast.Dict):
+        names = [name for key in value.keys if (name := _text_of(key)) is not None]
+        is_table = len(names) == len(value.keys) and all(_is_reference(one) for one in value.values)
+        return names if is_table else []
+    if isinstance(value, ast.DictComp) and ast.unparse(value.key) == f"{ast.unparse(value.value)}.__name__":
+        held = value.generators[0].iter
+        if isinstance(held, ast.List | ast.Tuple):
+            return [one.id for one in held.elts if isinstance(one, ast.Name)]
+    return []
 
 
 def _parameters(node: Function) -> list[ast.arg]:

@@ -187,6 +187,21 @@ def test_what_is_unsure_is_said(tmp_path: Path) -> None:
     assert "a.py, b.py cannot be read as Python and was left out" in broken
 
 
+def test_a_table_made_by_a_loop_and_an_agents_method_are_proposed(tmp_path: Path) -> None:
+    source = """
+def get_ticket(ticket_id): ...
+def close_ticket(ticket_id): ...
+ACTIONS = {one.__name__: one for one in (get_ticket, close_ticket)}
+class HelpdeskBot:
+    async def respond(self, message):
+        return self.client.messages.create(messages=[message]).content[0].text
+"""
+    (tmp_path / "bot.py").write_text(source)
+    found = propose(tmp_path)
+    assert (found.entrypoint, found.tools) == ("bot:HelpdeskBot.respond", ("bot:ACTIONS",))
+    assert found.effects == {"get_ticket": "read", "close_ticket": "write"}
+
+
 def test_a_file_that_is_no_module_is_not_proposed(tmp_path: Path) -> None:
     write(tmp_path, {"a b.py": "def run_agent(text): ...\n", 'we"ird/agent.py': "def run_agent(text): ...\n"})
     assert propose(tmp_path).entrypoint is None
