@@ -27,6 +27,7 @@ from replaydiff.importers.fields import elapsed_ms
 from replaydiff.replay.messages import RAW, canonical_args, decode, join_results, read_args, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Witness
 
+UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
 ORPHANS = "tool results that answer no recorded call are no calls of the trace"
 INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and no calls of the trace"
 

@@ -39,7 +39,7 @@ from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Sk
 from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.joining import ORPHANS, orphan_results
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, orphan_results
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
@@ -239,7 +239,7 @@ def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator
     previous_id = previous_id if isinstance(previous_id, str) and previous_id else None
     held = max(count_requests(one.request), count_requests(one.record.get("messages")))
     if held > sum(len(message.tool_calls) for message in one.requested):
-        notes.append("tool calls in a shape that is not known were left out; please report it")
+        notes.append(UNKNOWN_CALLS)
     if not one.requested:
         notes.append("no request beside the completion: its input is not known")
     started_at = fields.time(one.record, *_TIMES) or fields.time(one.answer, "created", "created_at")

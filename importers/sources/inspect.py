@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import converted, refused
-from replaydiff.importers.joining import ORPHANS, orphan_results
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, orphan_results
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, count_requests, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
@@ -30,7 +30,6 @@ EVENTS_ONLY = (
     "tool calls that are in a sample's events and not in its messages (a sub-agent's, the agent's own submit "
     "tool, or calls in messages that the agent dropped) are no calls of the trace"
 )
-UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
 LISTED_SCORES = "scores that are lists were left out"
 
 

@@ -136,19 +136,34 @@ def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
     yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
 
 
+def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
+    """What stands in an envelope where objects should: spans may be lost with it."""
+    listed = _get(holder, *names)
+    if listed is not None and not isinstance(listed, list):
+        yield Bad(listed, f"{names[0]} must be a list, not {fields.kind(listed)}")
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict):
+            yield Bad(one, f"an entry of {names[0]} must be an object, not {fields.kind(one)}")
+
+
 def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
+    yield from _damaged(record, *_ENVELOPES)
     for holder in _objects(record, *_ENVELOPES):
+        yield from _damaged(holder, *_SCOPES)
+        yield from _damaged(holder, *_LOG_SCOPES)
         resource = _get(holder, "resource")
         of_resource = attributes(resource.get("attributes")) if isinstance(resource, dict) else {}
         for scoped in _objects(holder, *_SCOPES):
             scope = _get(scoped, "scope", "instrumentationLibrary", "instrumentation_library")
             name = str(scope.get("name") or "") if isinstance(scope, dict) else ""
+            yield from _damaged(scoped, "spans")
             for span in _objects(scoped, "spans"):
                 try:
                     yield otlp_span(span, name, of_resource)
                 except RecordError as error:
                     yield Bad(span, str(error))
         for scoped in _objects(holder, *_LOG_SCOPES):
+            yield from _damaged(scoped, "logRecords", "log_records")
             for log in _objects(scoped, "logRecords", "log_records"):
                 event = _log(log)
                 if event is not None:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, RecordError
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import converted, refused
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, orphan_results
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Score, Trace, total_usage
@@ -54,6 +55,8 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
     if not isinstance(record.get("simulations"), list):
         raise RecordError("there are no simulations in it: looked for info, tasks and simulations")
     info = fields.mapping(record, "info")
+    if not record["simulations"]:
+        yield Skipped("result files without simulations")
     for number, simulation in enumerate(fields.sequence(record, "simulations"), start=1):
         try:
             if not isinstance(simulation, dict):
@@ -64,6 +67,11 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
             continue
         if of_user:
             yield Note(USERS_CALLS)
+        requested = sum(map(len, map(_listed_calls, _flat(fields.sequence(simulation, "messages")))))
+        if requested - of_user > len(made.tool_calls):
+            yield Note(UNKNOWN_CALLS)
+        if orphan_results(made.messages, made.tool_calls):
+            yield Note(ORPHANS)
         yield made
 
 
@@ -75,6 +83,8 @@ def _trace(simulation: JsonObject, info: JsonObject) -> tuple[Trace, int]:
         raise RecordError(f"the simulation has no {'id' if trace_id is None else 'start_time'}")
     listed = _flat(fields.sequence(simulation, "messages"))
     messages = read_messages([one for message in listed if (one := _agents_part(message))]) or ()
+    if not messages:
+        raise RecordError("the simulation has no messages")
     run = conversation(messages)
     environment, agent = fields.mapping(info, "environment_info"), fields.mapping(info, "agent_info")
     domain = fields.text(environment, "domain_name")

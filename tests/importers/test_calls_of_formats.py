@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from replaydiff.importers.base import Note, Reject, Skipped, find_importer
 from replaydiff.importers.collect import collected, detect
+from replaydiff.importers.joining import UNKNOWN_CALLS
 from replaydiff.replay.model import Trace
-from tests.importers.reading import items, others, traces
+from tests.importers.reading import SAMPLES, items, others, traces
 
 TIME = "2026-11-01T10:00:00Z"
 Call = tuple[str, dict[str, Any], str]
@@ -297,3 +298,23 @@ def paths(value: Any, above: tuple[Any, ...] = ()) -> Any:
     for key, one in inner:
         yield (*above, key)
         yield from paths(one, (*above, key))
+
+
+def test_damaged_simulations_and_envelopes_are_reported(tmp_path: Path) -> None:
+    results = json.loads((SAMPLES / "tau2" / "results.json").read_text())
+    results["simulations"][0]["messages"] = None
+    (reject,) = items("tau2", write(tmp_path, [results]))
+    assert isinstance(reject, Reject)
+    assert reject.reason == "the simulation has no messages"
+    nameless = json.loads((SAMPLES / "tau2" / "results.json").read_text())
+    messages = nameless["simulations"][0]["messages"]
+    requested = [call for one in messages for call in one.get("tool_calls") or ()]
+    requested[0]["name"] = None
+    assert Note(UNKNOWN_CALLS) in items("tau2", write(tmp_path, [nameless]))
+    envelope = {"resourceSpans": [{"scopeSpans": [None, {"spans": "cut"}]}, 7]}
+    reasons = [one.reason for one in items("otlp", write(tmp_path, [envelope])) if isinstance(one, Reject)]
+    assert reasons == [
+        "an entry of resourceSpans must be an object, not a number",
+        "an entry of scopeSpans must be an object, not null",
+        "spans must be a list, not text",
+    ]
