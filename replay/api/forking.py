@@ -22,6 +22,8 @@ from replaydiff.replay.model import Status
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
     from replaydiff.replay.model import Item, Json, Lane, RunRecord, ServedCall, Trial, Version
 
 KIND = "fork"
@@ -221,6 +223,19 @@ def fork(
         return run_sync(work())
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the trials so far are kept, start the fork anew") from None
+
+
+def forked_from(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
+    """Return the trial that a run forked; None for other runs, and where it was removed."""
+    from replaydiff.replay.store.runs import EXPERIMENT
+    from replaydiff.replay.store.trials import trials_of
+
+    facts: Any = run.settings.get(EXPERIMENT) or {}
+    if facts.get("kind") != KIND:
+        return None
+    of_run, item_id, lane, index = facts["of"]
+    trials = trials_of(con, of_run, item_id)
+    return next((one for one in trials if str(one.lane) == lane and one.index == index), None)
 
 
 def compare_fork(

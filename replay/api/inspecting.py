@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from replaydiff.diff.plan import NoiseEstimate, PlannedSize
     from replaydiff.diff.trend import TrendPoint as TrendPoint
-    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, RunRecord, Trace, Trial
+    from replaydiff.replay.model import Case, Grade, Item, Lane, ModelCall, Trace, Trial
     from replaydiff.replay.store.export import Export, Wanted
     from replaydiff.replay.store.traces import Listed
 
@@ -112,6 +112,7 @@ def find(
 def _item(
     con: DuckDBPyConnection, name: str, run_id: str, lane: Lane | None, trial: int | None
 ) -> ReplayedItem:
+    from replaydiff.replay.api.forking import forked_from
     from replaydiff.replay.store.grades import iter_grades
     from replaydiff.replay.store.model_calls import model_calls_of
     from replaydiff.replay.store.runs import chosen_run, get_item
@@ -133,22 +134,8 @@ def _item(
         trials=trials,
         grades=grades,
         model_calls=calls,
-        origin=_origin(con, run),
+        origin=forked_from(con, run),
     )
-
-
-def _origin(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
-    """Return the trial that a run forked; None for other runs, and where it was removed."""
-    from replaydiff.replay.api.forking import KIND
-    from replaydiff.replay.store.runs import EXPERIMENT
-    from replaydiff.replay.store.trials import trials_of
-
-    facts: Any = run.settings.get(EXPERIMENT) or {}
-    if facts.get("kind") != KIND:
-        return None
-    of_run, item_id, lane, index = facts["of"]
-    trials = trials_of(con, of_run, item_id)
-    return next((one for one in trials if str(one.lane) == lane and one.index == index), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
