@@ -21,7 +21,7 @@ from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.engine.reuse import reuse_sentences
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replaydiff.replay.model.run import RunRecord
-from replaydiff.replay.turns import actions_by_turn, most_done
+from replaydiff.replay.turns import actions_by_turn, most_done, simulated_turns
 
 LEAST_FIDELITY = 0.8
 """Below it more than one tool call in five of the old version was not answered from its own recording."""
@@ -43,14 +43,20 @@ class ReplayFidelity:
     comparable: int = 0
     """Trials that did not error and have a recording to agree with."""
     agreeing: int = 0
+    simulated: int = 0
+    """Trials in which a model played the user."""
+    turns: set[int] = field(default_factory=set)
+    """The numbers of the turns at which it did."""
     misses: Counter[tuple[str, MissKind]] = field(default_factory=Counter)
     """Calls that nothing answered, by tool and kind."""
 
     def add(self, item: Item, trial: Trial) -> None:
         """Count one trial."""
+        self.simulated += bool(trial.simulated_turns)
+        self.turns.update(trial.simulated_turns)
         # A case that brings no tape has no recording to be true to: its tools may run.
         if item.tape or item.case_id is None:
-            self.calls += len(trial.served)
+            self.calls += len(trial.served) + len(trial.simulated_turns)
             self.from_tape += sum(served.is_exact for served in trial.served)
             for served in trial.served:
                 if served.rule is Rule.MISS:
@@ -67,7 +73,10 @@ class ReplayFidelity:
 
     @property
     def fidelity(self) -> float | None:
-        """Share of calls answered from the item's own tape; None without calls."""
+        """Share of calls answered from the item's own tape; None without calls.
+
+        A simulated turn of the user counts as a call that was not.
+        """
         return self.from_tape / self.calls if self.calls else None
 
     @property
@@ -124,7 +133,14 @@ def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -
     """Yield a sentence for each lane of an earlier run, and for each that often left the tape."""
     yield from reuse_sentences(run)
     for lane, witness in witnesses.items():
-        if lane not in run.lanes or not witness.trials:
+        if lane not in run.lanes:
+            continue
+        if witness.simulated:
+            yield (
+                f"{simulated_turns(sorted(witness.turns))}, in {witness.simulated} {lane} trials: they left "
+                "the recorded conversation, and a model wrote what the user said from there on"
+            )
+        if not witness.trials:
             continue
         if witness.diverged / witness.trials >= DIVERGED_WARNING:
             most = witness.missed[0] if witness.missed else None

@@ -18,7 +18,7 @@ from replaydiff.diff.result import (
     MetricDelta,
     Slice,
 )
-from replaydiff.replay.model import Grade, Lane
+from replaydiff.replay.model import Grade, Lane, Trial
 from replaydiff.replay.model.json import to_json_value
 
 SCHEMA = "replaydiff.diff/1"
@@ -142,10 +142,25 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
         "final_response": trial.final_response,
         "tool_calls": [{"name": served.call.name, "args": served.call.args} for served in trial.served],
         "grades": {name: _grade(grade) for name, grade in graded.grades.items()},
-        "served": {"tape": 0, "miss": 0} | Counter(served.rule.value for served in trial.served),
+        "served": {"tape": 0, "miss": 0} | _served(trial),
+        **_simulated(trial),
         "latency_ms": trial.latency_ms,
         "cost_usd": trial.cost_usd,
     }
+
+
+def _served(trial: Trial) -> Counter[str]:
+    """How many calls each rule answered; a simulated turn of the user is no recording either."""
+    counts = Counter(served.rule.value for served in trial.served)
+    if trial.simulated_turns:
+        counts["user"] = len(trial.simulated_turns)
+    return counts
+
+
+def _simulated(trial: Trial) -> dict[str, Any]:
+    """The turns at which a model played the user; no key without any."""
+    turns = [{"turn": turn.number, "text": turn.user} for turn in trial.turns if turn.user is not None]
+    return {"simulated_user": turns} if turns else {}
 
 
 def _grade(grade: Grade) -> dict[str, Any]:

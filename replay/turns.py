@@ -8,7 +8,8 @@ only carries the history of others is replayed from its own turn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -70,11 +71,17 @@ def conversed(messages: Sequence[Message], turns: Sequence[Turn]) -> tuple[Messa
         turns: those of the trial; of none, all messages stand as they are.
     """
     ends = dict(enumerate(_ends(messages), 1))
-    reached = [turn for turn in turns if turn.number in ends]
-    if not reached:
+    reached = [turn for turn in turns if turn.number in ends or turn.user is not None]
+    if not reached or reached[0].user is not None:
         return tuple(messages)
     messages_so_far = list(messages[: ends[reached[0].number] + 1])
     for turn, following in pairwise(reached):
+        if following.user is not None:
+            messages_so_far += [
+                Message(role="assistant", text=turn.response or ""),
+                Message(role="user", text=following.user),
+            ]
+            continue
         between = messages[ends[turn.number] + 1 : ends[following.number] + 1]
         if turn.response is not None:
             messages_so_far.append(Message(role="assistant", text=turn.response))
@@ -94,6 +101,31 @@ def actions_by_turn(trial: Trial) -> dict[int, str]:
             found[turn.number] = action(trial.served[done : done + turn.calls])
         done += turn.calls
     return found
+
+
+def simulated_turns(numbers: Sequence[int]) -> str:
+    """Name the turns of a simulated user: `simulated user, turns 4–6`; empty without any."""
+    if not numbers:
+        return ""
+    first, last = min(numbers), max(numbers)
+    return f"simulated user, turn {first}" if first == last else f"simulated user, turns {first}–{last}"
+
+
+def follows_recording(
+    served: Sequence[ServedCall], recorded: Sequence[ToolCall], ignored: Callable[[str], Collection[str]]
+) -> bool:
+    """Return whether the calls of a turn are the recorded ones, in any order.
+
+    Args:
+        served: the calls that were made.
+        recorded: those of the recording.
+        ignored: returns the arguments of a tool that do not count.
+    """
+
+    def named(calls: Iterable[ToolCall]) -> Counter[tuple[str, str]]:
+        return Counter((call.name, canonical_args(call.args, ignored(call.name))) for call in calls)
+
+    return named(one.call for one in served) == named(recorded)
 
 
 def action(served: Sequence[ServedCall]) -> str:

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from replaydiff.diff.judge import prompt
 from replaydiff.replay.errors import SettingsError
-from replaydiff.replay.llm import anthropic, batches, openai_compatible, own, prices
+from replaydiff.replay.llm import anthropic, batches, openai_compatible, prices
 from replaydiff.replay.llm.base import Model
 from replaydiff.replay.llm.batches import Batches
+from replaydiff.replay.llm.providers import PROVIDERS, connector
 from replaydiff.replay.model import JudgeId, Usage
 from replaydiff.replay.settings import Price, Settings
 
-PROVIDERS = ("anthropic", "openai")
-"""The providers that are built in."""
 _SETTING = "[judge] provider"
 
 
@@ -134,7 +133,21 @@ def judge_from(settings: Settings) -> Judge | None:
             f"--batch, and batch in [judge], need the Message Batches of Anthropic, and {_SETTING} is "
             f"{section.provider!r}; leave it out"
         )
-    judge = Judge(
+    connect = connector(
+        section.provider,
+        setting=_SETTING,
+        root=settings.root,
+        purpose=anthropic.JUDGE,
+        base_url=base_url,
+        prices=settings.prices,
+    )
+    is_anthropic, is_free = section.provider == "anthropic", _is_free(settings)
+    priced = section.provider in PROVIDERS and not is_free
+    notes = (
+        prices.doubt(model, settings.prices) if priced else None,
+        anthropic.retirement(model) if is_anthropic else None,
+    )
+    return Judge(
         id=identity,
         model=model,
         rubric=_rubric(settings),
@@ -143,29 +156,21 @@ def judge_from(settings: Settings) -> Judge | None:
         max_tokens=section.max_tokens,
         concurrency=section.concurrency,
         pairwise=section.pairwise,
-        connect=lambda: anthropic.connect(base_url=base_url, prices=settings.prices),
+        connect=connect,
+        batches=(lambda: batches.connect(base_url=base_url, prices=settings.prices))
+        if is_anthropic
+        else None,
         batch=section.batch,
-        free=anthropic.is_loopback(base_url) and section.provider in PROVIDERS,
+        free=is_free,
+        notes=tuple(note for note in notes if note),
         prices=settings.prices,
     )
-    doubt = None if judge.free else prices.doubt(model, settings.prices)
-    if section.provider == "anthropic":
-        anthropic.check_credentials(base_url)
-        end = anthropic.retirement(model)
-        return replace(
-            judge,
-            batches=lambda: batches.connect(base_url=base_url, prices=settings.prices),
-            notes=tuple(note for note in (doubt, end) if note),
-        )
-    if section.provider == "openai":
-        openai_compatible.check_credentials(base_url)
-        return replace(
-            judge,
-            connect=lambda: openai_compatible.connect(base_url=base_url, prices=settings.prices),
-            notes=(doubt,) if doubt else (),
-        )
-    method = own.load(section.provider, settings.root, _SETTING, PROVIDERS)
-    return replace(judge, connect=lambda: own.connect(method))
+
+
+def _is_free(settings: Settings) -> bool:
+    """Whether the judge costs nothing: it answers on this machine."""
+    section = settings.judge
+    return anthropic.is_loopback(section.base_url) and section.provider in PROVIDERS
 
 
 def _rubric(settings: Settings) -> str:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import re
-import unicodedata
 from pathlib import Path
 
+from replaydiff.replay.llm.base import fenced
 from replaydiff.replay.model import Item, Json, JsonObject, Message, ServedCall, Trial
 from replaydiff.replay.turns import conversed
 
@@ -122,7 +121,7 @@ def same_document(item: Item, old: Trial, new: Trial) -> bool:
 
 def user_prompt(data: JsonObject) -> str:
     """The user turn: the document, escaped."""
-    return f"<data>\n{_escaped(json.dumps(data, ensure_ascii=False, indent=1))}\n</data>"
+    return fenced(data)
 
 
 LAYOUT: list[Json] = [
@@ -148,7 +147,10 @@ def _standard(item: Item) -> JsonObject:
 
 def _conversation(item: Item, trial: Trial) -> list[Json]:
     """What the response answers; of a trial of several turns, with what it answered itself before."""
-    turns = [message for message in conversed(item.messages, trial.turns) if _is_turn(message)]
+    messages = item.messages
+    if trial.turns and not messages:
+        messages = (Message(role="user", text=item.input),)
+    turns = [message for message in conversed(messages, trial.turns) if _is_turn(message)]
     if not turns:
         return [{"role": "user", "text": _shown(item.input)}]
     return [{"role": turn.role, "text": _shown(turn.text)} for turn in turns]
@@ -173,23 +175,3 @@ def _shown(text: str, longest: int = LONGEST_TEXT) -> str:
         return text
     half = longest // 2
     return f"{text[:half]} […{len(text) - 2 * half} characters left out…] {text[-half:]}"
-
-
-def _escaped(text: str) -> str:
-    return _SPECIAL.sub(_escape, text)
-
-
-_SPECIAL = re.compile(r"[<>&]|[^\x00-\x7f]|\x7f")
-_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-
-
-def _escape(match: re.Match[str]) -> str:
-    """`\\u003c` for a character that is markup or cannot be seen; a letter of any script stays."""
-    char = match.group()
-    if char not in "<>&" and unicodedata.category(char) not in _INVISIBLE:
-        return char
-    code = ord(char)
-    if code > 0xFFFF:
-        code -= 0x10000
-        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
-    return f"\\u{code:04x}"

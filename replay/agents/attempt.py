@@ -174,7 +174,6 @@ class Attempt:
             if served.rule is Rule.TAPE:
                 self._tape.answer(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
-        self._simulation_usd = 0.0
         self._started_at = utc_now()
 
     def begin(self) -> None:
@@ -316,12 +315,11 @@ class Attempt:
         place = len(self._served)
         self._keep(name, args, Rule.SIMULATED, answered=False)
         try:
-            played = await simulator.play(self._item, name, args, nth, before)
+            result = await simulator.play(self._item, name, args, nth, before)
         except ModelFailure as failure:
             return self._stop(f"{name} could not be simulated: {failure}", Status.INFRA_ERROR)
-        self._simulation_usd += played.cost_usd
-        self.ran({"ran": place, "result": played.result})
-        return {"result": played.result}
+        self.ran({"ran": place, "result": result})
+        return {"result": result}
 
     def _miss(self, name: str, args: JsonObject, note: str) -> JsonObject:
         if self._rules.on_miss == "error":
@@ -369,7 +367,6 @@ class Attempt:
         return Outcome(
             status=status,
             started_at=self._started_at,
-            simulation_usd=self._simulation_usd,
             **{"served": tuple(self._served), **fields},
         )
 

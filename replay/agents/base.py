@@ -66,21 +66,12 @@ class Corpus(Protocol):
         """The answered recording of this call nearest in time to the item, in a trace other than its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    """A tool result as a model simulates it."""
-
-    result: Json
-    cost_usd: float
-    """What asking it cost just now; 0 where it was asked before, or where its price is not known."""
-
-
 class Simulator(Protocol):
     """A model that plays tools."""
 
     async def play(
         self, item: Item, name: str, args: JsonObject, nth: int, before: Sequence[ServedCall]
-    ) -> Simulated:
+    ) -> Json:
         """What the tool answers when this call is made for the `nth` time (from 0) in a trial of the item.
 
         Every trial of an item that asks the same gets the same, whatever its lane.
@@ -147,6 +138,8 @@ class Rules:
     """What a worker or program and its children may hold; None for any."""
     simulate: str | None = None
     """The model that plays tools; None: none does."""
+    user: str | None = None
+    """The model that plays the user once a trial has left the recorded conversation; None: none does."""
     record: bool = False
     """Requests to models are recorded."""
     replay_model: str | None = None
@@ -214,6 +207,7 @@ class Rules:
             "network": None if self.network is None else [*self.network],
             "sandbox": self.sandbox,
             "simulate": self.simulate,
+            "user": self.user,
             "record": self.record,
             "replay_model": self.replay_model,
             "results": dict(self.results),
@@ -234,6 +228,7 @@ class Rules:
             network=stored.get("network"),
             sandbox=bool(stored.get("sandbox")),
             simulate=stored.get("simulate"),
+            user=stored.get("user"),
             record=bool(stored.get("record")),
             replay_model=stored.get("replay_model"),
             results=dict(stored.get("results") or {}),
@@ -260,8 +255,6 @@ class Outcome:
     """Tokens, where the agent reports them."""
     cost_usd: float | None = None
     """What the agent itself says it cost; None where it does not say."""
-    simulation_usd: float = 0.0
-    """What tools cost that a model played."""
     latency_ms: float | None = None
     """From calling the agent to its answer; waiting for a worker does not count."""
     started_at: datetime

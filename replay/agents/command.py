@@ -55,6 +55,9 @@ class CommandAgent:
         if version.persistent:
             self._pool = Pool(self._new_server, slots=1, limit=rules.concurrency, start_s=0.2)
 
+    takes_messages = True
+    """Every request to a program has the whole conversation."""
+
     async def start(self) -> None:
         """See that the program is there; a persistent one is started."""
         program = self._version.command[0]

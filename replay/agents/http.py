@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
@@ -52,6 +53,11 @@ class HttpAgent:
         self._client: httpx.AsyncClient | None = None
         self._closed = False
         self._endpoint = Endpoint() if version.tools else None
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the service is sent the whole conversation."""
+        return self._version.request is None or re.search(r"\bmessages\b", self._version.request) is not None
 
     async def start(self) -> None:
         """See that something listens, and have the tape's endpoint ready."""

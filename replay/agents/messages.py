@@ -53,6 +53,9 @@ class MessagesAgent:
         self._model: Model | None = None
         self._closed = asyncio.Event()
 
+    takes_messages = True
+    """The model gets the whole conversation."""
+
     async def start(self) -> None:
         """Find a key, and get ready to ask."""
         from replaydiff.replay.llm import anthropic

@@ -85,6 +85,11 @@ class PythonAgent:
         """Tools that need not be watched: a call of them has come here, or they may run."""
         self._watches = WATCHED if version.tools else 0
 
+    @property
+    def takes_messages(self) -> bool:
+        """Whether the entrypoint gets the whole conversation; known once it has started."""
+        return self._takes == "messages"
+
     async def start(self) -> None:
         """Start the first worker, which imports the agent."""
         began = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import InputError, SettingsError
@@ -79,6 +79,7 @@ def look_with(
     from replaydiff.diff.judge.grading import grade_run
     from replaydiff.diff.judge.questions import spent
     from replaydiff.diff.stopping import FUTILITY, plan_of, why_to_stop
+    from replaydiff.replay.engine.run import SIMULATED_USD
     from replaydiff.replay.model import Look
     from replaydiff.replay.store.trials import spent_usd
 
@@ -86,7 +87,9 @@ def look_with(
         if judge is not None:
             budget = run.budget_usd
             if budget is not None:
-                budget = max(0.0, budget - (spent_usd(con, run.id, [*run.lanes]) or 0.0) - spent(con, run.id))
+                replayed = spent_usd(con, run.id, [*run.lanes]) or 0.0
+                simulated: Any = run.settings.get(SIMULATED_USD, 0.0)
+                budget = max(0.0, budget - replayed - simulated - spent(con, run.id))
             grade_run(con, run.id, judge, budget_usd=budget)
         result = compute(con, run.id, settings, lane=lane, look=items)
         planned = result.counts.total

@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.agents.base import ANY_TOOL
-from replaydiff.replay.agents.simulate import ModelSimulator
+from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
+from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
-from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
@@ -104,6 +105,11 @@ def rules_of(settings: Settings) -> Rules:
             'on_miss = "simulate" has a model play the tools; name it as `model` in [simulate] of '
             f"{settings.file or 'replay.toml'}"
         )
+    if settings.user.model is None and "user" in settings.given:
+        raise SettingsError(
+            f"{settings.file or 'replay.toml'}: [user] has a model play the user and names none; name it as "
+            "`model`, or take [user] out"
+        )
     if section.memory_mb is not None and sys.platform != "linux":
         raise SettingsError("memory_mb needs Linux, where it can be seen what a process holds; leave it out")
     if section.sandbox and sys.platform != "linux":
@@ -125,9 +131,23 @@ def rules_of(settings: Settings) -> Rules:
         network=settings.agent.network if section.no_network or section.sandbox else None,
         sandbox=section.sandbox,
         simulate=settings.simulate.model if section.on_miss == "simulate" else None,
+        user=settings.user.model,
         record=section.record,
         replay_model=section.replay_model,
     )
+
+
+def refuse_step_mode(rules: Rules) -> None:
+    """Refuse a simulated user where single decisions are repeated.
+
+    Raises:
+        SettingsError: there is one.
+    """
+    if rules.user is not None:
+        raise SettingsError(
+            "--mode step repeats recorded decisions and has no further turns for a simulated user; take "
+            "[user] out of replay.toml, or leave --mode out"
+        )
 
 
 def with_results(rules: Rules, store: Path) -> Rules:
@@ -153,17 +173,29 @@ class LaneAgents:
     """The run's versions, with the packages their agents reported."""
     rules: Rules
     corpus: StoreCorpus
-    simulator: ModelSimulator | None
+    models: Sequence[PaidModel] = ()
+    """The models that play tools and the user."""
+    simulation: Simulation | None = None
+    """The simulated user; None: the recorded turns are used to the end."""
     gateway: ModelProxy | None = None
     """Between the agents and their models: it records, answers from a recording, or is all they can reach."""
     notes: Sequence[str] = ()
     """What a person should know about them."""
 
+    def keep_answers(self, answers: AnswerFile) -> None:
+        """Say where simulated answers are kept."""
+        for model in self.models:
+            model.answers = answers
+
+    @property
+    def simulated_usd(self) -> float:
+        """What simulated answers of the run have cost so far, as far as it is known."""
+        return next((model.answers.paid_usd for model in self.models if model.answers is not None), 0.0)
+
     async def close(self) -> None:
         """End all that was started. May be called at any time."""
         await asyncio.gather(*(agent.close() for agent in self.agents.values()))
-        if self.simulator is not None:
-            await self.simulator.close()
+        await asyncio.gather(*(model.close() for model in self.models))
         if self.gateway is not None:
             await self.gateway.close()
 
@@ -171,9 +203,8 @@ class LaneAgents:
 def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents:
     """Return the agents of a run's lanes, not started yet; each lane has its own."""
     corpus = StoreCorpus(rules.renames)
-    simulator = gateway = None
-    if rules.simulate:
-        simulator = ModelSimulator(replace(settings.simulate, model=rules.simulate), settings.prices)
+    gateway = None
+    simulator, user = _simulating_models(settings, rules)
     keeps = rules.record or rules.replay_model is not None
     if keeps or rules.sandbox:
         gateway = ModelProxy(run.id, settings.prices, recording=rules.replay_model, keeps=keeps)
@@ -186,6 +217,7 @@ def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents
         simulator=simulator,
         gateway=gateway,
     )
+    simulation = None if user is None else Simulation(user=user, ignored=rules.ignored)
     agents: dict[Lane, Agent] = {}
     for lane, version in run.lanes.items():
         if version.kind is VersionKind.OBSERVED:
@@ -202,9 +234,34 @@ def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents
         lanes=dict(run.lanes),
         rules=rules,
         corpus=corpus,
-        simulator=simulator,
+        models=[one.model for one in (simulator, user) if one is not None],
+        simulation=simulation,
         gateway=gateway,
     )
+
+
+def _simulating_models(
+    settings: Settings, rules: Rules
+) -> tuple[ModelSimulator | None, SimulatedUser | None]:
+    """Return what plays tools and what plays the user, with the models that the run was begun with."""
+    from replaydiff.replay.llm import anthropic
+
+    simulator = user = None
+    if rules.simulate:
+        section = replace(settings.simulate, model=rules.simulate)
+        purpose, setting = anthropic.SIMULATION, "[simulate] provider"
+        simulator = ModelSimulator(PaidModel(section, purpose, setting, settings.prices, settings.root))
+    if rules.user:
+        of_user = replace(settings.user, model=rules.user)
+        purpose, setting = anthropic.USER, "[user] provider"
+        user = SimulatedUser(PaidModel(of_user, purpose, setting, settings.prices, settings.root))
+    return simulator, user
+
+
+def answers_of(store: Path, run: RunRecord) -> AnswerFile:
+    """Open the simulated answers of a run, with those of the run whose recorded models it repeats."""
+    earlier = run.settings.get("replay_model")
+    return AnswerFile(store, run.id, *([earlier] if isinstance(earlier, str) else []))
 
 
 async def start_agents(lane_agents: LaneAgents) -> None:
@@ -214,8 +271,8 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         VersionError: one of them can never run.
         CredentialsError: one of them has no key.
     """
-    if lane_agents.simulator is not None:
-        lane_agents.simulator.check()
+    for model in lane_agents.models:
+        model.check()
     if lane_agents.gateway is not None:
         await lane_agents.gateway.start()
     starts = (agent.start() for agent in lane_agents.agents.values())
@@ -224,6 +281,12 @@ async def start_agents(lane_agents: LaneAgents) -> None:
     if failures:
         raise failures[0]
     notes = []
+    if lane_agents.simulation is not None:
+        _check_turns(lane_agents)
+        notes.append(
+            f"note: where a version leaves the recorded conversation, {lane_agents.rules.user} plays the "
+            "user; its cost is not in the likely cost"
+        )
     for lane, agent in lane_agents.agents.items():
         before, now = lane_agents.lanes[lane].packages, agent.describe()
         other = sorted(name for name in before | now if before.get(name) != now.get(name))
@@ -232,6 +295,22 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
     unclear = _unclear_results(lane_agents)
     lane_agents.notes = [*_inventory(lane_agents.agents), *notes, *unclear]
+
+
+def _check_turns(lane_agents: LaneAgents) -> None:
+    """Refuse an agent that cannot take the turns of a simulated user.
+
+    Raises:
+        VersionError: one of them is not known to take a whole conversation.
+    """
+    for lane, agent in lane_agents.agents.items():
+        if not getattr(agent, "takes_messages", False):
+            raise VersionError(
+                f"version {lane_agents.lanes[lane].name!r} takes only the user's text, and a simulated user "
+                "needs an agent that takes the whole conversation; give its entrypoint a parameter "
+                "`messages` (or its request template `{{ messages | tojson }}`), or take [user] out of "
+                "replay.toml"
+            )
 
 
 def _unclear_results(lane_agents: LaneAgents) -> list[str]:

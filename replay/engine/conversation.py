@@ -1,54 +1,163 @@
 """Replay a conversation: call the agent at each replayed user turn.
 
-The user's turns are frozen. At each, the agent gets the conversation so far, with what it said and called
-itself, and answers its tools from the same tape: a recording that an earlier turn used up is used up. Where a
-turn does not end well, the trial ends there.
+The recorded turns of the user come first, word for word. At each, the agent gets the conversation so far,
+with what it said and called itself, and its tools are answered from the same tape: a recording that an
+earlier turn used up is used up. Where a turn does not end well, the trial ends there.
+
+With a simulated user (`[user]`) a trial leaves the recording at the first turn whose tool calls are not the
+recorded ones: what the user said next replied to something else. From there on a model plays the user, until
+it ends the conversation or has taken `EXTRA_TURNS` more turns than were recorded. At the last recorded turn
+that is so only where the agent asks something.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 from replaydiff.replay.agents import Agent, Outcome
+from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.model import Item, Message, ServedCall, Status, Turn, total_usage
-from replaydiff.replay.turns import user_turns
+from replaydiff.replay.turns import UserTurn, follows_recording, user_turns
 
 if TYPE_CHECKING:
     from replaydiff.replay.gateway.recording import Line
 
 
-async def converse(agent: Agent, item: Item, index: int, line: Line | None = None) -> Outcome:
-    """Run an item once, turn by turn. The time-out of a trial counts for each of its turns."""
+EXTRA_TURNS = 2
+"""Turns of the user that a simulated one may have beyond the recorded number."""
+_QUESTION = re.compile(r"[?\u061f\uff1f\u037e]")
+
+
+class User(Protocol):
+    """Who speaks for the user once the recorded turns no longer fit."""
+
+    async def reply(self, item: Item, conversation: Sequence[Message]) -> str | None:
+        """Return the user's next message; None where the user ends the conversation.
+
+        Raises:
+            ModelFailure: there is no message to be had.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """The simulated user of a run, and what counts as leaving the recording."""
+
+    user: User
+    ignored: Callable[[str], Collection[str]]
+    """The arguments of a tool that do not count."""
+
+
+async def converse(
+    agent: Agent, item: Item, index: int, line: Line | None = None, simulation: Simulation | None = None
+) -> Outcome:
+    """Run an item once, turn by turn. The time-out of a trial counts for each of its turns.
+
+    Args:
+        agent: the version.
+        item: its recorded turns of the user come first.
+        index: of the trial.
+        line: gets the agent's requests to models.
+        simulation: continues where the trial leaves the recording; None: the recorded turns go on.
+    """
     # Most traces have one turn, and finding turns takes as long as much of a trial's own work.
     several = sum(message.role == "user" for message in item.messages) > 1
-    turns = user_turns(item.messages, item.tape) if several else ()
-    if len(turns) < 2:
+    if not (item.tape or item.recorded_response):
+        # Nothing shows what the user's turns replied to.
+        simulation = None
+    if not several and simulation is None:
         return await agent.run(item, index, line)
-    done: list[Outcome] = []
-    ended_turns: list[Turn] = []
-    conversation = list(item.messages[: turns[0].end + 1])
+    messages = item.messages or (Message(role="user", text=item.input),)
+    turns = user_turns(messages, item.tape)
+    if not turns or (len(turns) < 2 and simulation is None):
+        return await agent.run(item, index, line)
+    talk = _Talk(agent, item, index, line, list(messages[: turns[0].end + 1]))
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
-        served = tuple(call for outcome in done for call in outcome.served)
-        turn_item = replace(
-            item, input=item.messages[turn.end].text, messages=tuple(conversation), before=served
-        )
-        outcome = await agent.run(turn_item, index, line)
-        done.append(outcome)
-        ended_turns.append(
-            Turn(number=turn.number, calls=len(outcome.served), response=outcome.final_response)
-        )
-        if outcome.status is not Status.OK or following is None:
+        text = item.input if len(turns) == 1 and item.input else messages[turn.end].text
+        outcome = await talk.take(turn.number, text)
+        if outcome.status is not Status.OK:
             break
-        conversation += _own(outcome, len(served))
-        conversation += [
-            message
-            for message in item.messages[turn.end + 1 : following.end + 1]
-            if message.role not in ("assistant", "tool")
-        ]
-    return _together(done, ended_turns)
+        if simulation is not None and _leaves(talk, turns, turn, simulation):
+            if following is not None or _QUESTION.search(outcome.final_response or ""):
+                await _simulate(talk, simulation.user, turns[-1].number + EXTRA_TURNS)
+            break
+        if following is not None:
+            talk.messages += [
+                message
+                for message in messages[turn.end + 1 : following.end + 1]
+                if message.role not in ("assistant", "tool")
+            ]
+    # Of one turn, the outcome is as if there were no turns.
+    return talk.done[0] if len(turns) == len(talk.done) == 1 and not talk.failure else talk.outcome()
+
+
+def _leaves(talk: _Talk, turns: Sequence[UserTurn], turn: UserTurn, simulation: Simulation) -> bool:
+    """Whether the calls of the turn just taken are not the recorded ones."""
+    before = sum(earlier.calls for earlier in turns if earlier.number < turn.number)
+    recorded = talk.item.tape[before : before + turn.calls]
+    return not follows_recording(talk.done[-1].served, recorded, simulation.ignored)
+
+
+async def _simulate(talk: _Talk, user: User, last: int) -> None:
+    """Go on with a simulated user, up to the turn of this number or until the user ends it."""
+    while talk.turns[-1].number < last:
+        try:
+            text = await user.reply(talk.item, talk.messages)
+        except ModelFailure as failure:
+            # Not the agent's doing: the trial is tried again, and never graded on half a conversation.
+            talk.failure = f"the user could not be simulated: {failure}"
+            return
+        if text is None:
+            return
+        talk.messages.append(Message(role="user", text=text))
+        outcome = await talk.take(talk.turns[-1].number + 1, text, is_simulated=True)
+        if outcome.status is not Status.OK:
+            return
+
+
+@dataclass(slots=True)
+class _Talk:
+    """A trial's conversation so far."""
+
+    agent: Agent
+    item: Item
+    index: int
+    line: Line | None
+    messages: list[Message]
+    """What was said and called; before a turn is taken, it ends with the user's message."""
+    done: list[Outcome] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    failure: str | None = None
+    """Why the user's next turn is missing."""
+
+    async def take(self, number: int, text: str, *, is_simulated: bool = False) -> Outcome:
+        """Have the agent answer the user's turn."""
+        served = tuple(call for outcome in self.done for call in outcome.served)
+        item = replace(self.item, input=text, messages=tuple(self.messages), before=served)
+        outcome = await self.agent.run(item, self.index, self.line)
+        self.done.append(outcome)
+        self.turns.append(
+            Turn(
+                number=number,
+                calls=len(outcome.served),
+                response=outcome.final_response,
+                user=text if is_simulated else None,
+            )
+        )
+        if outcome.status is Status.OK:
+            self.messages += _own(outcome, len(served))
+        return outcome
+
+    def outcome(self) -> Outcome:
+        """Return what the trial came to."""
+        whole = _together(self.done, self.turns)
+        if self.failure is not None:
+            return replace(whole, status=Status.INFRA_ERROR, reason=self.failure, final_response=None)
+        return whole
 
 
 def _own(outcome: Outcome, before: int) -> list[Message]:
@@ -87,7 +196,6 @@ def _together(done: Sequence[Outcome], ended_turns: Sequence[Turn]) -> Outcome:
         usage=total_usage(outcome.usage for outcome in done),
         # A part of a cost would look like all of it.
         cost_usd=sum(costs) if len(costs) == len(done) else None,
-        simulation_usd=sum(outcome.simulation_usd for outcome in done),
         latency_ms=sum(latencies) if latencies else None,
         started_at=done[0].started_at,
         turns=tuple(ended_turns),

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.agents import Rules
 from replaydiff.replay.clock import utc_now
-from replaydiff.replay.engine.agents import LaneAgents, build_agents, rules_of, start_agents
+from replaydiff.replay.engine.agents import LaneAgents, answers_of, build_agents, rules_of, start_agents
 from replaydiff.replay.engine.executors import LocalExecutor
 from replaydiff.replay.engine.journal import Journal
 from replaydiff.replay.engine.probe import Probe, RepeatedFailureError
@@ -105,13 +105,17 @@ class AdaptiveRun:
         self.trials = list(iter_trials(con, run.id))
         """Every trial so far, in the order in which the store returns them, then as they ended."""
         self._made = Counter((trial.lane, trial.item_id) for trial in self.trials)
+        is_simulating = self._rules.simulate or self._rules.user
+        self._answers = answers_of(store, run) if is_simulating else None
         self._started: dict[Lane, _Started] = {}
         self._probes: dict[Lane, Probe] = {}
 
     @property
     def cost_usd(self) -> float | None:
-        """What the trials cost, as far as it is known."""
+        """What the trials and simulated answers cost, as far as it is known."""
         costs = [trial.cost_usd for trial in self.trials if trial.cost_usd is not None]
+        if self._answers is not None and self._answers.paid_usd:
+            costs.append(self._answers.paid_usd)
         return sum(costs) if costs else None
 
     @property
@@ -213,6 +217,8 @@ class AdaptiveRun:
         try:
             await start_agents(agents)
             agents.corpus.open(self._con)
+            if self._answers is not None:
+                agents.keep_answers(self._answers)
             if agents.gateway is not None:
                 agents.gateway.open(self._con)
         except BaseException:

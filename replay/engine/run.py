@@ -18,9 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import Rules
+from replaydiff.replay.agents.simulate import answers_path
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.engine import observed
-from replaydiff.replay.engine.agents import build_agents, rules_of, start_agents, with_results
+from replaydiff.replay.engine.agents import (
+    answers_of,
+    build_agents,
+    refuse_step_mode,
+    rules_of,
+    start_agents,
+    with_results,
+)
 from replaydiff.replay.engine.executors import TrialTask, load_executor
 from replaydiff.replay.engine.forecast import Forecast, forecast
 from replaydiff.replay.engine.items import Source
@@ -60,6 +68,7 @@ from replaydiff.replay.store.runs import (
     get_run,
     iter_items,
     latest_run,
+    set_run_settings,
 )
 from replaydiff.replay.store.trials import (
     count_statuses,
@@ -76,6 +85,8 @@ if TYPE_CHECKING:
 WriteDown = Callable[["DuckDBPyConnection", RunRecord], RunRecord]
 """Writes a new run with its items to the store, and returns it as it is then."""
 _log = logging.getLogger(__name__)
+SIMULATED_USD = "simulated_usd"
+"""Key of a run's settings that says what simulated answers cost."""
 UNTIL_KNOWN = "until_known"
 """Key of a run's settings that says when it looks at its answer."""
 FIRST_ITEMS = 10
@@ -135,6 +146,8 @@ def execute(
     with open_store(store, read_only=True) if store.exists() else nullcontext():
         source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
         rules = with_results(rules_of(settings), store)
+        if mode is Mode.STEP:
+            refuse_step_mode(rules)
         if settings.run.replay_model is not None:
             rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
     run = RunRecord(
@@ -275,6 +288,8 @@ class _Execution:
                 give_back(con)
                 self._agents.corpus.open(con)
                 redactor = run_redactor(self._settings, con)
+                if self._agents.models:
+                    self._agents.keep_answers(answers_of(self.store, self.run))
                 if self._agents.gateway is not None:
                     self._agents.gateway.open(con, None if redactor is None else redactor.value)
                 if write is not None:
@@ -314,6 +329,7 @@ class _Execution:
                 if is_new:
                     journal.drain()
                     delete_run(con, self.run.id)
+                    answers_path(self.store, self.run.id).unlink(missing_ok=True)
                 raise
             runner.keep_held()
             is_known = await self._replay_rest(con, runner, journal)
@@ -362,6 +378,7 @@ class _Execution:
             room = min(self._settings.run.concurrency, runner.total - runner.done)
             await self._executor.run(self._tasks(con, runner, items), max(room, 1))
             runner.keep_held()
+            self._note_simulated(con)
             if self._hooks.look is None or not self.run.settings.get(UNTIL_KNOWN):
                 continue
             finished = runner.finished_items(islice(iter_items(con, self.run.id), items))
@@ -372,6 +389,12 @@ class _Execution:
             if finished < items:
                 break
         return bool(self.run.looks and self.run.looks[-1].stopped)
+
+    def _note_simulated(self, con: DuckDBPyConnection) -> None:
+        """Keep what simulated answers have cost: no trial's cost has it."""
+        if cost := self._agents.simulated_usd:
+            self.run = replace(self.run, settings={**self.run.settings, SIMULATED_USD: cost})
+            set_run_settings(con, self.run)
 
     def _next_looks(self, items: int) -> list[int]:
         """Return how many items each look to come has; all of them where the run does not stop early."""
@@ -414,7 +437,9 @@ class _Execution:
                 + (f"; {runner.done} of {runner.total} trials are there" if runner.done else "")
             )
         if runner.lanes and self.run.budget_usd is not None:
-            for model in sorted({v.model for v in self.run.lanes.values() if v.model}):
+            asked = {version.model for version in self.run.lanes.values()}
+            asked |= {self._agents.rules.simulate, self._agents.rules.user}
+            for model in sorted(filter(None, asked)):
                 if doubt := prices.doubt(model, self._settings.prices):
                     self._hooks.announce(f"note: {doubt}")
         if self._forecast is not None:

@@ -95,11 +95,19 @@ class Runner:
         self.finished = {key for key in finished_keys(con, self.run.id) if key[1] in names}
         """Item, lane and index of the trials that need not be replayed."""
         self.done, self.total = len(self.finished), self.items * len(self.lanes) * self.run.trials
-        self._spent = self.spent_usd(con) or 0.0
+        self._agents_usd = self._spent_by_agents(con) or 0.0
         self._tokens = self.spent_tokens(con)
 
     def spent_usd(self, con: DuckDBPyConnection) -> float | None:
-        """Return the known cost of the run's own trials; None if none has a cost."""
+        """Return the known cost of the run's own trials and simulated answers; None if none has a cost."""
+        found, simulated = self._spent_by_agents(con), self._agents.simulated_usd
+        return found if not simulated else (found or 0.0) + simulated
+
+    @property
+    def _spent(self) -> float:
+        return self._agents_usd + self._agents.simulated_usd
+
+    def _spent_by_agents(self, con: DuckDBPyConnection) -> float | None:
         found = spent_usd(con, self.run.id, self.lanes)
         return (
             None
@@ -185,7 +193,11 @@ class Runner:
         """Replay a trial, and retry it after errors of the provider or the network."""
         agent, pace, attempts = self._agents.agents[task.lane], self._paces[task.lane], 0
         # A recorded decision is repeated as it was, in one turn.
-        run = agent.run if self.run.mode is Mode.STEP else partial(converse, agent)
+        run = (
+            agent.run
+            if self.run.mode is Mode.STEP
+            else partial(converse, agent, simulation=self._agents.simulation)
+        )
         gateway = self._agents.gateway
         while True:
             keeps = gateway is not None and gateway.keeps
@@ -219,11 +231,9 @@ class Runner:
         """Keep a trial, and count what it took."""
         task, outcome = ended.task, ended.outcome
         known = cost_of(task.version, outcome, self._settings.prices)
-        # What tools cost that a model played comes on top.
-        cost = outcome.simulation_usd or None if known is None else known + outcome.simulation_usd
         self._journal.add(
             outcome.trial(
-                self.run.id, task.item.id, task.lane, task.index, cost_usd=cost, attempts=ended.attempts
+                self.run.id, task.item.id, task.lane, task.index, cost_usd=known, attempts=ended.attempts
             ),
             outcome.model_calls,
         )
@@ -240,7 +250,7 @@ class Runner:
         self.done += 1
         self._failed += outcome.status.is_error
         self.unpriced += known is None
-        self._spent += cost or 0.0
+        self._agents_usd += known or 0.0
         if outcome.usage is None:
             self.uncounted += 1
         else:

@@ -74,6 +74,11 @@ SIMULATION = Purpose(
     without='leave on_miss = "simulate" out',
     place="[simulate] in replay.toml",
 )
+USER = Purpose(
+    model="the model that plays the user",
+    without="take [user] out of replay.toml",
+    place="[user] in replay.toml",
+)
 AGENT = Purpose(
     model="the model of a `messages` version",
     without="name a version that brings its own",

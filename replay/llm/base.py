@@ -21,6 +21,7 @@ import json
 import random
 import re
 import time
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -149,6 +150,32 @@ def bare(text: str) -> str:
     text = _THOUGHT.sub("", text, count=1) if text.lstrip().startswith("<think>") else text
     fenced = _FENCED.fullmatch(text)
     return (fenced[1] if fenced else text).strip()
+
+
+def fenced(data: JsonObject) -> str:
+    """Return recorded texts for a prompt: JSON between `<data>` and `</data>` that no text in it can leave.
+
+    `<`, `>`, `&` and every invisible character are escaped, so no text closes its string, its field or the
+    tag, and each is shown to the model as what it is.
+    """
+    text = json.dumps(data, ensure_ascii=False, indent=1)
+    return f"<data>\n{_SPECIAL.sub(_escape, text)}\n</data>"
+
+
+_SPECIAL = re.compile(r"[<>&]|[^\x00-\x7f]|\x7f")
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+def _escape(match: re.Match[str]) -> str:
+    """`\\u003c` for a character that is markup or cannot be seen; a letter of any script stays."""
+    char = match.group()
+    if char not in "<>&" and unicodedata.category(char) not in _INVISIBLE:
+        return char
+    code = ord(char)
+    if code > 0xFFFF:
+        code -= 0x10000
+        return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\u{code:04x}"
 
 
 RETRIES = 6

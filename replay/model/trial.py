@@ -69,6 +69,8 @@ class Turn:
     calls: int
     """How many of the trial's tool calls were made at it."""
     response: str | None = None
+    user: str | None = None
+    """What the simulated user said; None where it was the recorded turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +102,18 @@ class Trial:
     """Where several turns of the user were replayed, what was done at each; else empty."""
 
     @property
+    def simulated_turns(self) -> tuple[int, ...]:
+        """The numbers of the turns at which the user was simulated."""
+        return tuple(turn.number for turn in self.turns if turn.user is not None)
+
+    @property
     def fidelity(self) -> float | None:
-        """Share of its calls answered from the item's own tape by an exact match; None without calls."""
-        if not self.served:
-            return None
-        return sum(served.is_exact for served in self.served) / len(self.served)
+        """Share of its calls answered from the item's own tape by an exact match; None without calls.
+
+        A simulated turn of the user counts as a call that the tape did not answer.
+        """
+        count = len(self.served) + len(self.simulated_turns)
+        return sum(served.is_exact for served in self.served) / count if count else None
 
 
 class GradeState(StrEnum):

@@ -22,6 +22,7 @@ from replaydiff.replay.settings.sections import (
     SimulateSection,
     StoreSection,
     ToolSection,
+    UserSection,
     VersionEntry,
 )
 from replaydiff.replay.settings.whole import (
@@ -54,6 +55,7 @@ __all__ = [
     "SimulateSection",
     "StoreSection",
     "ToolSection",
+    "UserSection",
     "VersionEntry",
     "find",
     "load",

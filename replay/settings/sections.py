@@ -258,10 +258,29 @@ class SimulateSection:
 
     model: str | None = None
     """Name of the model; required for `on_miss = "simulate"`."""
+    provider: str = "anthropic"
+    """The API of the model: `anthropic`, `openai` or your own, as in `[judge]`."""
     max_tokens: int = 2048
     """The longest response, in tokens."""
     base_url: str | None = None
-    """Address of its Messages API; defaults to ANTHROPIC_BASE_URL, then the vendor's."""
+    """Address of its API; defaults to ANTHROPIC_BASE_URL or OPENAI_BASE_URL, then the vendor's."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "max_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSection:
+    """`[user]`: the model that simulates the user once a version has left the recorded conversation."""
+
+    model: str | None = None
+    """Name of the model; required if there is a `[user]`. Without the section no user is simulated."""
+    provider: str = "anthropic"
+    """The API of the model: `anthropic`, `openai` or your own, as in `[judge]`."""
+    max_tokens: int = 1024
+    """The longest message of the user, in tokens."""
+    base_url: str | None = None
+    """Address of its API; defaults to ANTHROPIC_BASE_URL or OPENAI_BASE_URL, then the vendor's."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "max_tokens")

@@ -24,6 +24,7 @@ from replaydiff.replay.settings.sections import (
     SimulateSection,
     StoreSection,
     ToolSection,
+    UserSection,
     VersionEntry,
 )
 
@@ -42,6 +43,7 @@ class Settings:
     sample: SampleSection = field(default_factory=SampleSection)
     run: RunSection = field(default_factory=RunSection)
     simulate: SimulateSection = field(default_factory=SimulateSection)
+    user: UserSection = field(default_factory=UserSection)
     match: MatchSection = field(default_factory=MatchSection)
     judge: JudgeSection = field(default_factory=JudgeSection)
     grading: GradingSection = field(default_factory=GradingSection)

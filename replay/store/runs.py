@@ -162,7 +162,7 @@ def finish_run(con: DuckDBPyConnection, run_id: str, at: datetime) -> None:
 
 
 def set_run_settings(con: DuckDBPyConnection, run: RunRecord) -> None:
-    """Keep what else became known of a run before its first trial."""
+    """Keep what else became known of a run."""
     con.execute("UPDATE runs SET settings = ? WHERE run_id = ?", [encode(run.settings), run.id])
 
 

@@ -20,7 +20,7 @@ from replaydiff.replay.model import (
     Witness,
 )
 from replaydiff.replay.terminal.text import one_line, wrapped
-from replaydiff.replay.turns import user_turns
+from replaydiff.replay.turns import simulated_turns, user_turns
 
 FOLDED = 12
 """Lines of one text that are shown unless everything is asked for."""
@@ -81,6 +81,8 @@ class Transcript:
         for (status, *shown_lines), same in alike.items():
             first = same[0]
             head = f"{first.lane} trial {first.index + 1}: {status}"
+            if said := simulated_turns(first.simulated_turns):
+                head += f", {said}"
             head += ", as recorded" if _as_recorded(item, first) else ""
             head += f" (the same: {_numbered(same[1:])})" if len(same) > 1 else ""
             lines += ["", head, *shown_lines]
@@ -110,8 +112,12 @@ class Transcript:
         places = {turn.number: turn.end for turn in user_turns(item.messages, item.tape)}
         at = 0
         for turn in trial.turns:
-            end = places.get(turn.number)
-            yield from self._text(f"user {turn.number}", "" if end is None else item.messages[end].text)
+            if turn.user is not None:
+                yield from self._text(f"user {turn.number}", f"(simulated) {turn.user}")
+            else:
+                end = places.get(turn.number)
+                text = item.input if end is None else item.messages[end].text
+                yield from self._text(f"user {turn.number}", text)
             yield from self._served(trial.served[at : at + turn.calls])
             at += turn.calls
             if turn is not trial.turns[-1] and turn.response is not None:

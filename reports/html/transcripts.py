@@ -8,7 +8,7 @@ reference's own is left out. Markup is made nowhere here; the script sets texts,
     metrics               rows of texts: name, old, new, delta, verdict, reason
     ref                   the recording or expectation: title, calls, response, expects
     lanes                 name, `show` (the trial to show first), trials
-    trial                 status, bad, why, calls, response, grades, facts, stderr
+    trial                 status, bad, why, calls, response, grades, facts, stderr, `said` (simulated turns)
     call                  n name, a arguments as [key, value, 1 differs | 2 ignored] (none: the reference's),
                           x missing arguments, r result, s "same result as the reference", u rule, o note,
                           m place in the reference (or null)
@@ -18,13 +18,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, Verdict
 from replaydiff.replay.align import Call, align, differing, same
-from replaydiff.replay.model import ExpectedCall, Grade, Item, Json, Lane, Rule, ServedCall, Status, ToolCall
+from replaydiff.replay.model import (
+    ExpectedCall,
+    Grade,
+    Item,
+    Json,
+    Lane,
+    Rule,
+    ServedCall,
+    Status,
+    ToolCall,
+    Trial,
+)
 from replaydiff.replay.terminal.text import visible
+from replaydiff.replay.turns import simulated_turns
 from replaydiff.reports import format as fmt
 from replaydiff.reports import phrases
 
@@ -182,7 +195,8 @@ def _trial(
 ) -> dict[str, Any]:
     trial = graded.trial
     places = align(spine, [Call(served.call.name, served.call.args) for served in trial.served])
-    facts = (fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd))
+    simulated = simulated_turns(trial.simulated_turns) or fmt.NONE
+    facts = (simulated, fmt.duration(trial.latency_ms), fmt.dollars(trial.cost_usd))
     document: dict[str, Any] = {
         "status": str(trial.status),
         "bad": int(trial.status is not Status.OK),
@@ -196,9 +210,21 @@ def _trial(
     }
     if trial.reason:
         document["why"] = _cut(trial.reason, limit)
+    if trial.simulated_turns:
+        document["said"] = _said(trial, limit)
     if trial.stderr:
         document["stderr"] = _cut(trial.stderr, limit)
     return document
+
+
+def _said(trial: Trial, limit: int) -> list[list[str]]:
+    """The simulated turns of a trial, each after the response that it replies to."""
+    rows = []
+    for before, turn in pairwise(trial.turns):
+        if turn.user is not None:
+            rows.append(["assistant", _cut(before.response or "", limit)])
+            rows.append([f"simulated user, turn {turn.number}", _cut(turn.user, limit)])
+    return rows
 
 
 def _call(

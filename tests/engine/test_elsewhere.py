@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -112,7 +113,8 @@ def test_a_model_plays_a_tool_and_both_lanes_get_the_same(replay: Replay, projec
     assert {trial.served[0].rule for trial in looked} == {Rule.SIMULATED}
     assert looked[0].served[0].call.result == "in the van"
     [asked] = stand_in.received
-    assert '{"name": "get_order_status", "args": {"order_id": "77"}}' in asked.body["messages"][0]["content"]
+    data = json.loads(asked.body["messages"][0]["content"].removeprefix("<data>").removesuffix("</data>"))
+    assert data["call"] == {"name": "get_order_status", "args": {"order_id": "77"}}
     assert {trial.status for trial in project.trials() if trial.item_id == "order-1"} == {Status.DIVERGED}
 
 
