@@ -79,7 +79,7 @@ def look_with(
     from replaydiff.diff.judge.grading import grade_run
     from replaydiff.diff.judge.questions import spent
     from replaydiff.diff.stopping import FUTILITY, plan_of, why_to_stop
-    from replaydiff.replay.engine.run import SIMULATED_USD
+    from replaydiff.replay.engine.agents import SIMULATED_USD
     from replaydiff.replay.model import Look
     from replaydiff.replay.store.trials import spent_usd
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Agent, Rules, build
@@ -23,8 +24,12 @@ from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import set_run_settings
 from replaydiff.replay.store.traces import result_forms
 from replaydiff.replay.tape import unclear_results
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 PROVIDERS = (
     "api.anthropic.com",
@@ -82,6 +87,8 @@ def model_hosts(named: Iterable[str], environment: Mapping[str, str]) -> list[st
     return sorted(set(found))
 
 
+SIMULATED_USD = "simulated_usd"
+"""Key of a run's settings that says what simulated answers cost."""
 LISTED_TOOLS = 12
 """How many tools are named in a run's inventory."""
 
@@ -262,6 +269,14 @@ def answers_of(store: Path, run: RunRecord) -> AnswerFile:
     """Open the simulated answers of a run, with those of the run whose recorded models it repeats."""
     earlier = run.settings.get("replay_model")
     return AnswerFile(store, run.id, *([earlier] if isinstance(earlier, str) else []))
+
+
+def keep_simulated_cost(con: DuckDBPyConnection, run: RunRecord, agents: LaneAgents) -> RunRecord:
+    """Keep with the run what simulated answers have cost, which no trial's cost has; return it with that."""
+    if cost := agents.simulated_usd:
+        run = replace(run, settings={**run.settings, SIMULATED_USD: cost})
+        set_run_settings(con, run)
+    return run
 
 
 async def start_agents(lane_agents: LaneAgents) -> None:

@@ -24,6 +24,7 @@ from replaydiff.replay.engine import observed
 from replaydiff.replay.engine.agents import (
     answers_of,
     build_agents,
+    keep_simulated_cost,
     refuse_step_mode,
     rules_of,
     start_agents,
@@ -68,7 +69,6 @@ from replaydiff.replay.store.runs import (
     get_run,
     iter_items,
     latest_run,
-    set_run_settings,
 )
 from replaydiff.replay.store.trials import (
     count_statuses,
@@ -85,8 +85,6 @@ if TYPE_CHECKING:
 WriteDown = Callable[["DuckDBPyConnection", RunRecord], RunRecord]
 """Writes a new run with its items to the store, and returns it as it is then."""
 _log = logging.getLogger(__name__)
-SIMULATED_USD = "simulated_usd"
-"""Key of a run's settings that says what simulated answers cost."""
 UNTIL_KNOWN = "until_known"
 """Key of a run's settings that says when it looks at its answer."""
 FIRST_ITEMS = 10
@@ -378,7 +376,7 @@ class _Execution:
             room = min(self._settings.run.concurrency, runner.total - runner.done)
             await self._executor.run(self._tasks(con, runner, items), max(room, 1))
             runner.keep_held()
-            self._note_simulated(con)
+            self.run = keep_simulated_cost(con, self.run, self._agents)
             if self._hooks.look is None or not self.run.settings.get(UNTIL_KNOWN):
                 continue
             finished = runner.finished_items(islice(iter_items(con, self.run.id), items))
@@ -389,12 +387,6 @@ class _Execution:
             if finished < items:
                 break
         return bool(self.run.looks and self.run.looks[-1].stopped)
-
-    def _note_simulated(self, con: DuckDBPyConnection) -> None:
-        """Keep what simulated answers have cost: no trial's cost has it."""
-        if cost := self._agents.simulated_usd:
-            self.run = replace(self.run, settings={**self.run.settings, SIMULATED_USD: cost})
-            set_run_settings(con, self.run)
 
     def _next_looks(self, items: int) -> list[int]:
         """Return how many items each look to come has; all of them where the run does not stop early."""
