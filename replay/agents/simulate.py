@@ -78,18 +78,25 @@ class _Line:
 class AnswerFile:
     """The simulated answers of a run, in `simulated/RUN.jsonl` beside the store: one line each."""
 
-    def __init__(self, store: Path, run_id: str, *earlier: str) -> None:
+    def __init__(
+        self,
+        store: Path,
+        run_id: str,
+        *earlier: str,
+        redact: Callable[[str], str | None] | None = None,
+    ) -> None:
         """Read what there is.
 
         Args:
             store: path of the store.
             run_id: the run.
             *earlier: runs whose answers are used, too, and were paid by them.
+            redact: redacts an answer before it is kept and used; None from it: it is neither.
 
         Raises:
             StoreWriteError: the file cannot be read or written.
         """
-        self._run_id = run_id
+        self._run_id, self._redact = run_id, redact
         self._path = answers_path(store, run_id)
         self.paid_usd = 0.0
         """The known cost of all answers of this run."""
@@ -111,11 +118,14 @@ class AnswerFile:
         """Keep an answer and its cost; once this returns, no kill can lose it.
 
         Returns:
-            The text without the values of secret environment variables: as every later trial gets it.
+            The text redacted and without the values of secret environment variables: as every later trial
+            gets it.
 
         Raises:
             StoreWriteError: it cannot be written.
         """
+        if text is not None and self._redact is not None:
+            text = self._redact(text)
         kept = None if text is None else clean_text(masked(text))
         line = encode(_Line(key=key, text=kept, cost_usd=cost_usd)).encode() + b"\n"
         try:
@@ -142,6 +152,10 @@ class AnswerFile:
         if kept is not None:
             self._known[key] = kept
         return kept
+
+    def remove(self) -> None:
+        """Delete the file: its run is not kept."""
+        self._path.unlink(missing_ok=True)
 
 
 def answers_path(store: Path, run_id: str) -> Path:

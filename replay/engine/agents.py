@@ -19,6 +19,7 @@ from replaydiff.replay.agents.base import ANY_TOOL
 from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
+from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
@@ -144,13 +145,13 @@ def rules_of(settings: Settings) -> Rules:
     )
 
 
-def refuse_step_mode(rules: Rules) -> None:
+def check_mode(mode: Mode, rules: Rules) -> None:
     """Refuse a simulated user where single decisions are repeated.
 
     Raises:
         SettingsError: there is one.
     """
-    if rules.user is not None:
+    if mode is Mode.STEP and rules.user is not None:
         raise SettingsError(
             "--mode step repeats recorded decisions and has no further turns for a simulated user; take "
             "[user] out of replay.toml, or leave --mode out"
@@ -189,10 +190,16 @@ class LaneAgents:
     notes: Sequence[str] = ()
     """What a person should know about them."""
 
-    def keep_answers(self, answers: AnswerFile) -> None:
+    def keep_answers(self, answers: AnswerFile | None) -> None:
         """Say where simulated answers are kept."""
         for model in self.models:
             model.answers = answers
+
+    def drop_answers(self) -> None:
+        """Delete the simulated answers of a run that is not kept."""
+        for model in self.models:
+            if model.answers is not None:
+                model.answers.remove()
 
     @property
     def simulated_usd(self) -> float:
@@ -265,10 +272,19 @@ def _simulating_models(
     return simulator, user
 
 
-def answers_of(store: Path, run: RunRecord) -> AnswerFile:
-    """Open the simulated answers of a run, with those of the run whose recorded models it repeats."""
-    earlier = run.settings.get("replay_model")
-    return AnswerFile(store, run.id, *([earlier] if isinstance(earlier, str) else []))
+def answers_of(store: Path, run: RunRecord, redactor: RunRedactor | None) -> AnswerFile | None:
+    """Open the simulated answers of a run, with those of the run whose recorded models it repeats.
+
+    Args:
+        store: path of the store.
+        run: the run; None is returned where nothing is simulated in it.
+        redactor: redacts answers.
+    """
+    if not (run.settings.get("simulate") or run.settings.get("user")):
+        return None
+    named = run.settings.get("replay_model")
+    earlier = [named] if isinstance(named, str) else []
+    return AnswerFile(store, run.id, *earlier, redact=None if redactor is None else redactor.answer)
 
 
 def keep_simulated_cost(con: DuckDBPyConnection, run: RunRecord, agents: LaneAgents) -> RunRecord:

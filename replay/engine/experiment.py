@@ -105,8 +105,7 @@ class AdaptiveRun:
         self.trials = list(iter_trials(con, run.id))
         """Every trial so far, in the order in which the store returns them, then as they ended."""
         self._made = Counter((trial.lane, trial.item_id) for trial in self.trials)
-        is_simulating = self._rules.simulate or self._rules.user
-        self._answers = answers_of(store, run) if is_simulating else None
+        self._answers = answers_of(store, run, self._redactor)
         self._started: dict[Lane, _Started] = {}
         self._probes: dict[Lane, Probe] = {}
 
@@ -217,8 +216,7 @@ class AdaptiveRun:
         try:
             await start_agents(agents)
             agents.corpus.open(self._con)
-            if self._answers is not None:
-                agents.keep_answers(self._answers)
+            agents.keep_answers(self._answers)
             if agents.gateway is not None:
                 agents.gateway.open(self._con)
         except BaseException:

@@ -45,7 +45,8 @@ class RunRedactor:
                 served=tuple(map(redactor.served_call, outcome.served)),
                 stderr=redactor.or_none(outcome.stderr),
                 turns=tuple(
-                    replace(turn, response=redactor.or_none(turn.response)) for turn in outcome.turns
+                    replace(turn, response=redactor.or_none(turn.response), user=redactor.or_none(turn.user))
+                    for turn in outcome.turns
                 ),
                 model_calls=tuple(map(redactor.model_call, outcome.model_calls)),
             )
@@ -71,6 +72,18 @@ class RunRedactor:
             return self._redactor.value(value)
         except RedactionError:
             return None
+
+    def answer(self, text: str) -> str | None:
+        """Return a simulated answer redacted; None where it cannot be searched."""
+        from replaydiff.replay.redact.redactor import RedactionError
+
+        self._redactor.forget()
+        try:
+            redacted = self._redactor.json_text(text)
+        except RedactionError:
+            return None
+        self._save()
+        return redacted
 
     def _save(self) -> None:
         """Store new tokens before any text that contains them."""

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents import Rules
-from replaydiff.replay.agents.simulate import answers_path
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.engine import observed
 from replaydiff.replay.engine.agents import (
     answers_of,
     build_agents,
+    check_mode,
     keep_simulated_cost,
-    refuse_step_mode,
     rules_of,
     start_agents,
     with_results,
@@ -144,8 +143,7 @@ def execute(
     with open_store(store, read_only=True) if store.exists() else nullcontext():
         source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
         rules = with_results(rules_of(settings), store)
-        if mode is Mode.STEP:
-            refuse_step_mode(rules)
+        check_mode(mode, rules)
         if settings.run.replay_model is not None:
             rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
     run = RunRecord(
@@ -286,8 +284,7 @@ class _Execution:
                 give_back(con)
                 self._agents.corpus.open(con)
                 redactor = run_redactor(self._settings, con)
-                if self._agents.models:
-                    self._agents.keep_answers(answers_of(self.store, self.run))
+                self._agents.keep_answers(answers_of(self.store, self.run, redactor))
                 if self._agents.gateway is not None:
                     self._agents.gateway.open(con, None if redactor is None else redactor.value)
                 if write is not None:
@@ -327,7 +324,7 @@ class _Execution:
                 if is_new:
                     journal.drain()
                     delete_run(con, self.run.id)
-                    answers_path(self.store, self.run.id).unlink(missing_ok=True)
+                    self._agents.drop_answers()
                 raise
             runner.keep_held()
             is_known = await self._replay_rest(con, runner, journal)
