@@ -204,7 +204,7 @@ class PaidModel:
         self._prices, self._root = prices, root
         self._stack = AsyncExitStack()
         self._connecting: asyncio.Task[Model] | None = None
-        self._asked: dict[str, asyncio.Task[str]] = {}
+        self._tasks: dict[str, asyncio.Task[str]] = {}
         self.answers: AnswerFile | None = None
         """Where answers are kept; set before the first trial."""
 
@@ -253,8 +253,8 @@ class PaidModel:
         name = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
         if self.answers is not None and (known := self.answers.find(name)) is not None:
             return known
-        asked = self._asked.get(name)
-        if asked is None or (asked.done() and (asked.cancelled() or _may_pass(asked.exception()))):
+        task = self._tasks.get(name)
+        if task is None or (task.done() and (task.cancelled() or _may_pass(task.exception()))):
             request = ModelRequest(
                 model=self._section.model or "",
                 system=system,
@@ -262,15 +262,15 @@ class PaidModel:
                 max_tokens=self._section.max_tokens,
                 schema=schema,
             )
-            asked = self._asked[name] = asyncio.ensure_future(self._pay(name, request, read))
+            task = self._tasks[name] = asyncio.ensure_future(self._pay(name, request, read))
         # A trial that is given up must not take the answer from the others.
-        return await asyncio.shield(asked)
+        return await asyncio.shield(task)
 
     async def close(self) -> None:
         """End the connection."""
-        for asked in self._asked.values():
-            asked.cancel()
-        await asyncio.gather(*self._asked.values(), return_exceptions=True)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self._stack.aclose()
 
     async def _pay(self, name: str, request: ModelRequest, read: Callable[[str], object]) -> str:
@@ -335,11 +335,11 @@ class SimulatedUser:
             {"recorded_conversation": _spoken(recorded), "test_conversation": _spoken(conversation)}
         )
         key: list[Json] = ["user", USER_SYSTEM, prompt]
-        text = await self.model.ask(key, USER_SYSTEM, prompt, schema=USER_SCHEMA, read=_said)
-        return _said(text)
+        text = await self.model.ask(key, USER_SYSTEM, prompt, schema=USER_SCHEMA, read=_message_of)
+        return _message_of(text)
 
 
-def _said(text: str) -> str | None:
+def _message_of(text: str) -> str | None:
     """What the user says, from the model's answer.
 
     Raises:

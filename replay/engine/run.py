@@ -426,9 +426,9 @@ class _Execution:
                 + (f"; {runner.done} of {runner.total} trials are there" if runner.done else "")
             )
         if runner.lanes and self.run.budget_usd is not None:
-            asked = {version.model for version in self.run.lanes.values()}
-            asked |= {self._agents.rules.simulate, self._agents.rules.user}
-            for model in sorted(filter(None, asked)):
+            models = {version.model for version in self.run.lanes.values()}
+            models |= {self._agents.rules.simulate, self._agents.rules.user}
+            for model in sorted(filter(None, models)):
                 if doubt := prices.doubt(model, self._settings.prices):
                     self._hooks.announce(f"note: {doubt}")
         if self._forecast is not None:

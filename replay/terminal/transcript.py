@@ -81,8 +81,8 @@ class Transcript:
         for (status, *shown_lines), same in alike.items():
             first = same[0]
             head = f"{first.lane} trial {first.index + 1}: {status}"
-            if said := simulated_turns(first.simulated_turns):
-                head += f", {said}"
+            if simulated := simulated_turns(first.simulated_turns):
+                head += f", {simulated}"
             head += ", as recorded" if _as_recorded(item, first) else ""
             head += f" (the same: {_numbered(same[1:])})" if len(same) > 1 else ""
             lines += ["", head, *shown_lines]

@@ -8,7 +8,7 @@ reference's own is left out. Markup is made nowhere here; the script sets texts,
     metrics               rows of texts: name, old, new, delta, verdict, reason
     ref                   the recording or expectation: title, calls, response, expects
     lanes                 name, `show` (the trial to show first), trials
-    trial                 status, bad, why, calls, response, grades, facts, stderr, `said` (simulated turns)
+    trial                 status, bad, why, calls, response, grades, facts, stderr, `user` (simulated turns)
     call                  n name, a arguments as [key, value, 1 differs | 2 ignored] (none: the reference's),
                           x missing arguments, r result, s "same result as the reference", u rule, o note,
                           m place in the reference (or null)
@@ -211,13 +211,13 @@ def _trial(
     if trial.reason:
         document["why"] = _cut(trial.reason, limit)
     if trial.simulated_turns:
-        document["said"] = _said(trial, limit)
+        document["user"] = _simulated(trial, limit)
     if trial.stderr:
         document["stderr"] = _cut(trial.stderr, limit)
     return document
 
 
-def _said(trial: Trial, limit: int) -> list[list[str]]:
+def _simulated(trial: Trial, limit: int) -> list[list[str]]:
     """The simulated turns of a trial, each after the response that it replies to."""
     rows = []
     for before, turn in pairwise(trial.turns):

@@ -250,9 +250,9 @@
       const other = names[i] === "new" ? trials[names.indexOf("old")] : names[i] === "old" ? trials[names.indexOf("new")] : null;
       if (trial.response !== null) cell.append(marked(trial.response, other?.response));
       else if (!trial.bad) cell.append(el("span", "nothing", "no response"));
-      if (trial.said) {
+      if (trial.user) {
         const list = el("dl");
-        for (const [role, text] of trial.said) list.append(el("dt", "", role), el("dd", "text", text));
+        for (const [role, text] of trial.user) list.append(el("dt", "", role), el("dd", "text", text));
         cell.append(el("details", "talk", el("summary", "", "the simulated user"), list));
       }
       if (trial.stderr) cell.append(el("details", "", el("summary", "", "what it printed"), el("pre", "stderr", trial.stderr)));
