@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile kills fuzz lint types docs lock bench frameworks examples interpreters clean
+.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks examples interpreters clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -41,6 +41,12 @@ hostile: setup ## Install beside users' packages of our names, and print what wo
 
 kills: setup ## End commands that pay 200 times at random moments, and count what is lost or paid twice
 	$(BIN)/python -m tests.kills.paid
+
+fuzz: setup ## Feed every parser of foreign bytes with bytes that are almost right (SECONDS=3600)
+	$(BIN)/python -m tests.fuzz.parsers $(or $(SECONDS),3600)
+
+crashes: setup ## Let every durable operation of every command that writes fail, and repeat the command
+	$(BIN)/python -m tests.kills.crashes
 
 lint: setup ## Check style and the arrows between packages
 	$(BIN)/ruff check .
