@@ -73,6 +73,7 @@ google-adk_packages := google-adk
 strands_packages := strands-agents
 smolagents_packages := smolagents
 autogen_packages := autogen-agentchat
+fastapi_packages := fastapi uvicorn
 FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
@@ -81,7 +82,7 @@ frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORK
 		| grep -E "^($$($(MAKE) -s --no-print-directory packages-of-$$name))==" | sed "s/^/$$name: /"; done
 	$(BIN)/pytest -rs tests/frameworks
 
-EXAMPLES := langchain openai-agents pydantic-ai
+EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
 
 examples: setup ## Run the pages of the examples with the genuine frameworks
 	@for name in $(EXAMPLES); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done

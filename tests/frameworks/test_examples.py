@@ -46,6 +46,8 @@ EXAMPLES = [
     ),
     Example("openai-agents", "openai-agents", "SHIP", (), 0),
     Example("pydantic-ai", "pydantic-ai", "SHIP", ("answers without calling any tool",), 0),
+    Example("mcp", "mcp", "HOLD", ("calls list_tickets less often than expected",), 0),
+    Example("fastapi", "fastapi", "HOLD", ("calls get_order less often than expected",), 0),
 ]
 
 
@@ -59,6 +61,7 @@ def test_an_example_runs_as_its_page_says(
         ROOT / "examples" / example.name, folder, ignore=shutil.ignore_patterns(".*", "__pycache__")
     )
     (folder / ".venv").symlink_to(python.parent.parent.resolve())
+    _choose_ports(folder)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("REPLAY_RUN_TRIALS", "REPLAY_RUN_AA"):
@@ -74,7 +77,7 @@ def test_an_example_runs_as_its_page_says(
                 else:
                     done = replay(*shlex.split(line)[1:])
                     assert done.code in (0, 3), done.err
-                    printed += done.out + done.err
+                    printed += (done.out + done.err).replace("\xa0", " ")
             for line in shown:
                 assert line in printed, printed
         found = json.loads(replay("diff", "--json").out)
@@ -83,6 +86,15 @@ def test_an_example_runs_as_its_page_says(
         example.causes,
     )
     _check_lanes(found["lanes"], example.diverged)
+
+
+def _choose_ports(folder: Path) -> None:
+    """Replace the ports that a page names by free ones."""
+    for port in sorted(set(re.findall(r"--port (\d+)", (folder / "README.md").read_text()))):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            free = str(server.getsockname()[1])
+        for file in (folder / "README.md", folder / "replay.toml"):
+            file.write_text(file.read_text().replace(port, free))
 
 
 def _check_lanes(lanes: dict[str, Any], diverged: int) -> None:
