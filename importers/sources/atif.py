@@ -97,7 +97,7 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
 def _step(step: Json, number: int) -> JsonObject:
     if not isinstance(step, dict):
         raise RecordError(f"steps[{number - 1}] must be an object, not {fields.kind(step)}")
-    if step.get("source") not in _ROLES:
+    if str(step.get("source")) not in _ROLES:
         raise RecordError(f"steps[{number - 1}].source must be system, user or agent")
     return step
 

@@ -111,7 +111,7 @@ def _answer(body: Json) -> Json:
         # Titan and Llama stream pieces of text.
         pieces = [read for one in body if isinstance(one, dict) and (read := _text(one)) is not None]
         if body and not pieces:
-            raise RecordError("its answer is a stream in a shape that is not known; please report it")
+            raise RecordError("its answer is a stream in a shape that is not known")
         return {"generation": "".join(pieces)}
     return body
 
