@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -166,4 +168,5 @@ def _show(review: CauseReview, *, as_json: bool) -> None:
     if not promoted and (items := [example.item for cause in review.causes for example in cause.examples]):
         show(f"items that show it: {', '.join(one_line(item) for item in dict.fromkeys(items))}")
     show(f"{diff.answer}: {one_line(diff.reason)}")
-    show(f"next: git add {review.path}; {one_line(diff.next)}")
+    file = shlex.quote(os.path.relpath(review.path))
+    show(f"next: git add {file}; {one_line(diff.next)}")

@@ -39,6 +39,7 @@ def test_accept_and_reject_change_the_answer_and_are_kept(replay: Replay, run: s
     assert f"accepted {run}: calls cancel_order without calling get_order_status first" in accepted.out
     assert "new 36 of 150 trials, old 0, old2 0" in accepted.out
     assert "SHIP: " in accepted.out
+    assert "next: git add cases/causes.jsonl; " in accepted.out
     line = json.loads((tmp_path / "cases" / "causes.jsonl").read_text())
     assert (line["id"], line["decision"], line["run"]) == (run, "accepted", RUN_ID)
     assert line["by"]
