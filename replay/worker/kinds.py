@@ -141,9 +141,16 @@ def own_methods(cls: type) -> list[str]:
     ]
 
 
+_bases_of = type.__dict__["__mro__"].__get__
+_namespace_of = type.__dict__["__dict__"].__get__
+
+
 def methods(cls: type) -> Iterator[tuple[str, Any]]:
+    """The methods that may run a tool, as classes hold them. Every tool is looked at around each trial, so
+    this is `inspect.getattr_static` with one look at each base."""
+    namespaces = [_namespace_of(base) for base in (*_bases_of(cls), *_bases_of(type(cls)))]
     for attribute in METHODS:
-        raw = inspect.getattr_static(cls, attribute, None)
+        raw = next((one[attribute] for one in namespaces if attribute in one), None)
         if raw is not None and not (attribute == "__call__" and cls is type):
             yield attribute, raw
 
