@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -93,24 +94,49 @@ def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
     running = []
     # Starting it unblocks the signal, so it is started before that is blocked.
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        for _ in range(number):
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there,), daemon=True)
-            process.start()
-            there.close()
-            idle.put(here)
-            running.append(process)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    try:
+        with _signals_wait():
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                for _ in range(number):
+                    here, there = context.Pipe()
+                    process = context.Process(target=_serve, args=(there,), daemon=True)
+                    process.start()
+                    there.close()
+                    idle.put(here)
+                    running.append(process)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield idle
     finally:
         for process in running:
             process.kill()
             process.join()
             process.close()
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Raise what signals raise only at the end of the block.
+
+    A blocked signal reaches other threads, those of DuckDB, and their interrupt would leave a process half
+    started, which then prints that it has no input.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    own = {one: handler for one, handler in handlers.items() if callable(handler)}
+    for one in own:
+        signal.signal(one, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        for one, handler in own.items():
+            signal.signal(one, handler)
+    if seen:
+        signal.raise_signal(seen[0])
 
 
 def _serve(pipe: Connection) -> None:
