@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +22,7 @@ from queue import SimpleQueue
 
 from replaydiff.importers.base import Imported, Job, Note, Reject, Skipped
 from replaydiff.replay.errors import UnavailableError
+from replaydiff.replay.event_loop import signals_wait
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
 
@@ -95,7 +95,7 @@ def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
     # Starting it unblocks the signal, so it is started before that is blocked.
     resource_tracker.ensure_running()
     try:
-        with _signals_wait():
+        with signals_wait():
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 for _ in range(number):
@@ -113,30 +113,6 @@ def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
             process.kill()
             process.join()
             process.close()
-
-
-@contextmanager
-def _signals_wait() -> Iterator[None]:
-    """Raise what signals raise only at the end of the block.
-
-    A blocked signal reaches other threads, those of DuckDB, and their interrupt would leave a process half
-    started, which then prints that it has no input.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    seen: list[int] = []
-    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    own = {one: handler for one, handler in handlers.items() if callable(handler)}
-    for one in own:
-        signal.signal(one, lambda number, _: seen.append(number))
-    try:
-        yield
-    finally:
-        for one, handler in own.items():
-            signal.signal(one, handler)
-    if seen:
-        signal.raise_signal(seen[0])
 
 
 def _serve(pipe: Connection) -> None:

@@ -13,8 +13,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from replaydiff.replay.errors import ExitCode
@@ -113,13 +114,38 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     context = contextvars.copy_context()
     context.run(CANCELLATION.set, cancellation)
     with ThreadPoolExecutor(1, thread_name_prefix="replaydiff") as pool:
-        # Ctrl-C may come as soon as the work has begun, before this thread waits for it.
         try:
-            return pool.submit(context.run, _run_here, work).result()
+            # Ctrl-C may come as soon as the work has begun, before the pool knows its thread.
+            with signals_wait():
+                done = pool.submit(context.run, _run_here, work)
+            return done.result()
         except KeyboardInterrupt:
             # Ctrl-C in a notebook interrupts this waiting thread; the work goes on until it is cancelled.
             cancellation.request()
             raise
+
+
+@contextmanager
+def signals_wait() -> Iterator[None]:
+    """Have handlers of signals called only at the end of the block.
+
+    An interrupt while a thread or process starts would leave it half started: unknown to those who wait for
+    it, or without its input. A blocked signal would still reach other threads, those of DuckDB.
+    """
+    seen: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {one: handler for one in _SIGNALS if callable(handler := signal.getsignal(one))}
+    for one in handlers:
+        signal.signal(one, lambda number, _: seen.append(number))
+    try:
+        yield
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+    if seen:
+        # Not sent again: a loop that reads signals from its pipe has seen it already.
+        handlers[signal.Signals(seen[0])](seen[0], None)
 
 
 class Pauses:
