@@ -15,6 +15,13 @@ from tests.stand_ins import processes
 
 REPLAY = (sys.executable, "-m", "replaydiff")
 SECRET = "sk-ant-a-real-key"
+USUAL_REASON = "worse by more than 0.05"
+"""Why the demo's answer is HOLD.
+
+Which of the six trials of the old version fall to which of its lanes depends on timing. For 3 of 100 orders of them
+the lanes differ so far that the change of the mean is not beyond that, and HOLD names the items that regressed.
+"""
+ATTEMPTS = 3
 
 GUARD = """
 import os, socket
@@ -76,11 +83,18 @@ def run(folder: Path) -> DemoRun:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
-    done = subprocess.run(
-        [*REPLAY, "demo", "--port", str(port)],
-        cwd=folder, env=environment(folder), capture_output=True, text=True, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(folder / "replay-demo", ignore_errors=True)
+        done = subprocess.run(
+            [*REPLAY, "demo", "--port", str(port)],
+            cwd=folder, env=environment(folder), capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "\nHOLD" in done.stdout, done.stdout
+        if USUAL_REASON in " ".join(done.stdout.split()):
+            break
+    else:
+        raise AssertionError(f"{ATTEMPTS} demos without {USUAL_REASON!r}:\n{done.stdout}")
     untouched = folder / "untouched" / "replay-demo"
     shutil.copytree(folder / "replay-demo", untouched, symlinks=True)
     return DemoRun(folder, untouched, port, done)
