@@ -31,6 +31,7 @@ from replaydiff.diff.metrics import MetricResult, compute_metric, count_varying,
 from replaydiff.diff.ranking import ranked
 from replaydiff.diff.reading import RunData, StoredGrades, read_blocks, with_candidate_as_new
 from replaydiff.diff.result import (
+    VERDICT_ORDER,
     Block,
     CauseState,
     Counts,
@@ -74,16 +75,6 @@ def put_off() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-_ORDER = (
-    Verdict.REGRESSED,
-    Verdict.MIXED,
-    Verdict.CHANGED,
-    Verdict.INCONCLUSIVE,
-    Verdict.IMPROVED,
-    Verdict.UNCHANGED,
-)
 
 
 @put_off()
@@ -344,7 +335,7 @@ def _verdicts(
 
     def place(item: ItemVerdict) -> tuple[int, float]:
         largest = max((abs(m.delta) for m in item.metrics.values() if m.delta is not None), default=0.0)
-        return _ORDER.index(item.verdict), -largest
+        return VERDICT_ORDER.index(item.verdict), -largest
 
     return tuple(sorted(items, key=place))
 

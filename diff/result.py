@@ -34,6 +34,17 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+VERDICT_ORDER = (
+    Verdict.REGRESSED,
+    Verdict.MIXED,
+    Verdict.CHANGED,
+    Verdict.INCONCLUSIVE,
+    Verdict.IMPROVED,
+    Verdict.UNCHANGED,
+)
+"""Verdicts as they are listed everywhere."""
+
+
 class Kind(StrEnum):
     """What a metric's figures say."""
 

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from replaydiff.diff.result import (
+    VERDICT_ORDER,
     Candidate,
     Counts,
     DiffResult,
@@ -30,16 +31,6 @@ from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Json, JsonObject, Lane, RunRecord, Trial
 from replaydiff.replay.terminal.text import one_line
 from replaydiff.reports import format as fmt
-
-VERDICT_ORDER = (
-    Verdict.REGRESSED,
-    Verdict.MIXED,
-    Verdict.CHANGED,
-    Verdict.INCONCLUSIVE,
-    Verdict.IMPROVED,
-    Verdict.UNCHANGED,
-)
-"""Verdicts as they are listed everywhere."""
 
 CHANGED = (Verdict.REGRESSED, Verdict.MIXED, Verdict.CHANGED, Verdict.IMPROVED)
 """Verdicts of items where something certainly changed, in the order in which people want to see them."""

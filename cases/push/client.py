@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from replaydiff.replay.model import JsonObject
 
 if TYPE_CHECKING:
     import httpx
-    from langfuse.api import LangfuseAPI
+    from langfuse.api import DatasetItem, LangfuseAPI
     from langfuse.api.core.api_error import ApiError
     from langfuse.api.core.request_options import RequestOptions
 
@@ -28,6 +29,8 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 """How long one answer may take."""
 RETRIES = 4
+PAGE = 100
+"""Rows of one answer."""
 WAITS_S = (0.2, 1.0, 3.0)
 """How long is waited before each new attempt over a connection that broke."""
 _MISSING = (404, 405, 410, 501)
@@ -129,6 +132,25 @@ class LangfuseClient:
             return self.write(call)
         except RecordRefused:
             return None
+
+    def dataset_items(self, dataset: str) -> Iterator[DatasetItem]:
+        """Yield the items of a dataset that are not archived; none if there is no such dataset.
+
+        Raises:
+            PushStopped: nothing is answered any more.
+            CredentialsError: the keys are refused.
+        """
+        for page in count(1):
+            found = self.read(
+                lambda page=page: self.client.dataset_items.list(  # type: ignore[misc]
+                    dataset_name=dataset, page=page, limit=PAGE, request_options=self.options
+                )
+            )
+            if found is None:
+                return
+            yield from found.data
+            if page >= found.meta.total_pages or not found.data:
+                return
 
     def _sorted(self, error: ApiError) -> Exception:
         status = error.status_code or 0

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from replaydiff.cases.push.client import LangfuseClient, PushStopped, RecordRefused
+from replaydiff.cases.push.client import PAGE, LangfuseClient, PushStopped, RecordRefused
 from replaydiff.cases.push.records import (
     DatasetItem,
     Experiment,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 ITEMS, TRACES, SCORES = "dataset items", "traces", "scores"
 ARCHIVED, LINKS = "archived items", "dataset run items"
-_PAGE = 100
 _SCORES = 50
 _TRACES = 25
 _BATCH_CHARACTERS = 1_000_000
@@ -211,21 +210,10 @@ def _archive(
 
 
 def _present_rows(channel: LangfuseClient, dataset: str) -> dict[str, Present]:
-    present: dict[str, Present] = {}
-    page = 1
-    while True:
-        found = channel.read(
-            lambda page=page: channel.client.dataset_items.list(  # type: ignore[misc]
-                dataset_name=dataset, page=page, limit=_PAGE, request_options=channel.options
-            )
-        )
-        if found is None:
-            return present
-        for item in found.data:
-            present[item.id] = (item.input, item.expected_output, item.metadata, item.source_trace_id)
-        if page >= found.meta.total_pages or not found.data:
-            return present
-        page += 1
+    return {
+        item.id: (item.input, item.expected_output, item.metadata, item.source_trace_id)
+        for item in channel.dataset_items(dataset)
+    }
 
 
 def _push_run(
@@ -326,7 +314,7 @@ def _present_traces(channel: LangfuseClient, of: Experiment, result: DiffResult)
             lambda cursor=cursor: channel.client.experiments.list_items(  # type: ignore[misc]
                 from_start_time=since,
                 experiment_id=of.id,
-                limit=_PAGE,
+                limit=PAGE,
                 cursor=cursor,
                 request_options=channel.options,
             )
@@ -414,7 +402,7 @@ def _push_scores(channel: LangfuseClient, scores: Iterable[CreateScoreRequest], 
 def _present_scores(channel: LangfuseClient, ids: list[str]) -> dict[str, tuple[Any, str | None]]:
     found = channel.read(
         lambda: channel.client.scores.get_many(
-            id=",".join(ids), limit=_PAGE, fields="details", request_options=channel.options
+            id=",".join(ids), limit=PAGE, fields="details", request_options=channel.options
         )
     )
     return {score.id: (score.value, score.comment) for score in found.data} if found is not None else {}

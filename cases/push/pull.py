@@ -22,12 +22,11 @@ from urllib.parse import quote
 from replaydiff.cases.edit import text_of
 from replaydiff.cases.formats.bridge import load, to_case
 from replaydiff.cases.formats.langfuse import to_case as fields_of_item
-from replaydiff.cases.push.client import LangfuseClient
+from replaydiff.cases.push.client import PAGE, LangfuseClient
 from replaydiff.cases.push.records import content_hash, expected_output, input_of_case, item_id
 from replaydiff.replay.golden import case_of, case_to_json
 from replaydiff.replay.model import Case, Json, JsonObject
 
-_PAGE = 100
 _FIELDS = ("input", "messages", "expected_tool_calls", "expected_tools", "expected_response_traits")
 """Fields of a case that an item holds, beside the expected answer."""
 _ANSWER = "expected_answer"
@@ -105,21 +104,9 @@ def pull(channel: LangfuseClient, dataset: str, project: str, cases: Sequence[Ca
 
 
 def _items(channel: LangfuseClient, dataset: str) -> Iterator[_Item]:
-    page = 1
-    while True:
-        found = channel.read(
-            lambda page=page: channel.client.dataset_items.list(  # type: ignore[misc]
-                dataset_name=dataset, page=page, limit=_PAGE, request_options=channel.options
-            )
-        )
-        if found is None:
-            return
-        for row in found.data:
-            metadata = row.metadata if isinstance(row.metadata, dict) else {}
-            yield _Item(row.id, row.input, row.expected_output, metadata, row.source_trace_id)
-        if page >= found.meta.total_pages or not found.data:
-            return
-        page += 1
+    for row in channel.dataset_items(dataset):
+        metadata = row.metadata if isinstance(row.metadata, dict) else {}
+        yield _Item(row.id, row.input, row.expected_output, metadata, row.source_trace_id)
 
 
 def _is_archived(channel: LangfuseClient, key: str) -> bool:
@@ -195,7 +182,7 @@ def _scores(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, 
         lambda: channel.client.scores.get_many(
             trace_id=trace_id,
             source="ANNOTATION",
-            limit=_PAGE,
+            limit=PAGE,
             fields="details",
             request_options=channel.options,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Trial
 from replaydiff.replay.settings import Settings
@@ -56,17 +56,10 @@ def scored(
     detail: JsonObject | None = None,
 ) -> Grade:
     """Return a grade with a score; it passes at 1 unless `passed` is given."""
-    return Grade(
-        run_id=trial.run_id,
-        item_id=trial.item_id,
-        lane=trial.lane,
-        trial=trial.index,
-        grader=grader,
-        grader_version=version,
-        state=GradeState.SCORED,
+    return replace(
+        _unscored(trial, grader, version, GradeState.SCORED, reason or None),
         score=score,
         passed=score >= 1 if passed is None else passed,
-        reason=reason or None,
         detail=detail or {},
     )
 
@@ -81,7 +74,7 @@ def failed(trial: Trial, grader: str, version: str, reason: str) -> Grade:
     return _unscored(trial, grader, version, GradeState.ERROR, reason)
 
 
-def _unscored(trial: Trial, grader: str, version: str, state: GradeState, reason: str) -> Grade:
+def _unscored(trial: Trial, grader: str, version: str, state: GradeState, reason: str | None) -> Grade:
     return Grade(
         run_id=trial.run_id,
         item_id=trial.item_id,

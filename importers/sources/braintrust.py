@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
 from replaydiff.importers.convert import Group, Spool, grouped
 from replaydiff.importers.reading import Record
-from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
+from replaydiff.importers.spans.interpret import argument, with_arguments
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, definitions, read_text
 from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Usage
@@ -84,11 +83,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
         yield Skipped(EXPERIMENT)
         return
     spans = [_span(row, row is root) for row in rows]
-    made = of_spans(group.key, NAME, spans, _about(root, rows))
-    if made is None:
-        yield Skipped(NO_AGENT)
-        return
-    yield made if made.input else replace(made, input=arguments(spans))
+    yield with_arguments(of_spans(group.key, NAME, spans, _about(root, rows)), spans)
 
 
 def _started(row: JsonObject) -> datetime:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from replaydiff.importers import fields
@@ -17,7 +16,7 @@ from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Sk
 from replaydiff.importers.convert import Group, Spool, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import nested
-from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
+from replaydiff.importers.spans.interpret import argument, with_arguments
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, definitions
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, total_usage
@@ -76,11 +75,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
         yield Note(REFERENCES)
     counted = {row.get("parent_id") for row in rows if _usage(row) is not None}
     spans = [_span(row, is_root=row is root, is_leaf=row["id"] not in counted) for row in rows]
-    made = of_spans(group.key, NAME, spans, _about(root, rows))
-    if made is None:
-        yield Skipped(NO_AGENT)
-        return
-    yield made if made.input else replace(made, input=arguments(spans))
+    yield with_arguments(of_spans(group.key, NAME, spans, _about(root, rows)), spans)
 
 
 def _started(row: JsonObject) -> datetime:

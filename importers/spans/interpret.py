@@ -14,7 +14,7 @@ from replaydiff.importers.spans import contents, facts
 from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
 from replaydiff.replay.messages import canonical_args, definitions, read_messages, read_text
-from replaydiff.replay.model import Json, Score, StepKind
+from replaydiff.replay.model import Json, Score, StepKind, Trace
 
 
 def argument(value: Json) -> Json:
@@ -34,6 +34,13 @@ def arguments(spans: Sequence[Span]) -> str:
     """All parameters of the first root as JSON, for a trace whose input cannot be told among them."""
     root = next((span for span in spans if span.parent is None), None)
     return canonical_args(root.input) if root and isinstance(root.input, dict) and root.input else ""
+
+
+def with_arguments(trace: Trace | None, spans: Sequence[Span]) -> Trace | Skipped:
+    """Return a trace of spans, with the first root's parameters where it has no input; None is skipped."""
+    if trace is None:
+        return Skipped(NO_AGENT)
+    return trace if trace.input else replace(trace, input=arguments(spans))
 
 
 NO_AGENT = "traces without a model call, a tool or an agent in them"

@@ -87,8 +87,8 @@ def answered(value: Json, ms: float) -> JsonObject:
         return failed_as(value["error"], ms)
     try:
         return {"ms": ms, "answer": replies.read_answer(value)}
-    except failures.Nonsense as nonsense:
-        return failed(Status.AGENT_ERROR, str(nonsense), ms)
+    except failures.InvalidAnswerError as invalid:
+        return failed(Status.AGENT_ERROR, str(invalid), ms)
 
 
 def failed(status: Status, reason: str, ms: float | None, retry_after_s: float | None = None) -> JsonObject:

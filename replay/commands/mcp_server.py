@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,9 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from replaydiff.replay.api.options import RunOptions
+from replaydiff.replay.api.project import Project
 from replaydiff.replay.api.results import Diff
+from replaydiff.replay.api.reviewing import CauseReview
 from replaydiff.replay.commands.mcp_access import Workspace, allowed_path, allowed_version, opened_project
 from replaydiff.replay.commands.options import App
 from replaydiff.replay.commands.traces import transcript_text
@@ -304,6 +306,18 @@ async def confirm_promote(
     return Elicit(visible(masked("\n".join([text, *lines]))), Consent)
 
 
+async def _decide(
+    ctx: Context[Workspace, Any],
+    answer: ElicitationResult[Consent],
+    decide: Callable[[Project], Awaitable[CauseReview]],
+) -> str:
+    """Record a decision on causes that a person confirmed, and return the run's answer after it."""
+    _check_consent(answer)
+    async with opened_project(ctx, writes=True) as opened:
+        review = await decide(opened.project)
+        return opened.result(*_answer(review.diff), rest="call causes")
+
+
 async def accept(
     ctx: Context[Workspace, Any],
     run: _Run,
@@ -312,10 +326,7 @@ async def accept(
     lane: _Lane = None,
 ) -> str:
     """Accept causes as intended, once a person confirms; they no longer count in the answer."""
-    _check_consent(answer)
-    async with opened_project(ctx, writes=True) as opened:
-        review = await opened.project.aaccept(*causes, run=run, lane=lane)
-        return opened.result(*_answer(review.diff), rest="call causes")
+    return await _decide(ctx, answer, lambda project: project.aaccept(*causes, run=run, lane=lane))
 
 
 async def reject(
@@ -326,10 +337,7 @@ async def reject(
     lane: _Lane = None,
 ) -> str:
     """Reject causes as regressions, once a person confirms; the answer is HOLD while a run shows them."""
-    _check_consent(answer)
-    async with opened_project(ctx, writes=True) as opened:
-        review = await opened.project.areject(*causes, run=run, lane=lane)
-        return opened.result(*_answer(review.diff), rest="call causes")
+    return await _decide(ctx, answer, lambda project: project.areject(*causes, run=run, lane=lane))
 
 
 async def promote(

@@ -44,7 +44,11 @@ PATCHED: set[types.CodeType] = set()
 """The code of patched functions, of which no line is the user's own."""
 
 
-class Nonsense(Exception):  # noqa: N818 - it reads as what it says of an answer
+class ReasonError(Exception):
+    """Its text is the reason of a failure, in one sentence."""
+
+
+class InvalidAnswerError(ReasonError):
     """The agent returned an invalid answer; the text says what it was and what is allowed."""
 
 
@@ -57,7 +61,7 @@ def describe(error: BaseException) -> dict[str, Any]:
     """How a trial failed whose agent raised this."""
     if isinstance(error, SystemExit):
         return failed("crashed", f"the agent called sys.exit({_exit_code(error)}){where(error)}")
-    if isinstance(error, Nonsense):
+    if isinstance(error, ReasonError):
         return failed("agent_error", str(error))
     error = _first(error)
     passing = _passing(error)

@@ -315,9 +315,6 @@ class Worker:
                 value = self._wait(value)
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
-        except shapes.Unusable as unusable:
-            took = time.perf_counter() - began
-            outcome = {"failed": failures.failed("agent_error", str(unusable))}
         except BaseException as error:
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
@@ -384,9 +381,6 @@ class Worker:
             value = await target.call(order)
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
-        except shapes.Unusable as unusable:
-            took = time.perf_counter() - began
-            outcome = {"failed": failures.failed("agent_error", str(unusable))}
         except BaseException as error:
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}

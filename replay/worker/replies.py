@@ -32,12 +32,12 @@ def read_answer(value: Any) -> dict[str, Any]:
     """What the agent answered: text, tool calls (None where it does not tell), usage, cost.
 
     Raises:
-        failures.Nonsense: it is no answer.
+        failures.InvalidAnswerError: it is no answer.
     """
     if isinstance(value, str):
         return {"text": str(value), "tool_calls": None, "usage": None, "cost_usd": None}
     if isinstance(value, (bool, int, float, bytes, list, tuple, set, type)) or value is None:
-        raise failures.Nonsense(f"the agent returned {in_words(value)}; allowed is {ALLOWED}")
+        raise failures.InvalidAnswerError(f"the agent returned {in_words(value)}; allowed is {ALLOWED}")
     calls = _calls(value)
     messages = _field(value, "messages")
     messages = messages if isinstance(messages, (list, tuple)) else ()
@@ -100,23 +100,23 @@ def _answer_text(value: Any, messages: Any, calls: Any) -> str | None:
         return None
     fields = list(value) if isinstance(value, Mapping) else list(getattr(value, "__dict__", ()))
     has = f" with {', '.join(map(str, fields[:8]))}" if fields else ""
-    raise failures.Nonsense(f"the agent returned {in_words(value)}{has}; allowed is {ALLOWED}")
+    raise failures.InvalidAnswerError(f"the agent returned {in_words(value)}{has}; allowed is {ALLOWED}")
 
 
 def _text(value: Any) -> str | None:
     """The text of a field: as it is, the text blocks of a list joined, anything else as JSON.
 
     Raises:
-        failures.Nonsense: it is a number that is none, or a call that was never awaited.
+        failures.InvalidAnswerError: it is a number that is none, or a call that was never awaited.
     """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and not math.isfinite(value):
-        raise failures.Nonsense(f"the agent's answer is {value}; allowed is {ALLOWED}")
+        raise failures.InvalidAnswerError(f"the agent's answer is {value}; allowed is {ALLOWED}")
     if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
         if inspect.iscoroutine(value):
             value.close()
-        raise failures.Nonsense(
+        raise failures.InvalidAnswerError(
             f"the agent's answer is {in_words(value)}, which nobody awaited or read; allowed is {ALLOWED}"
         )
     if isinstance(value, (list, tuple)) and value:

@@ -32,7 +32,7 @@ STATE_METHODS = ("invoke", "ainvoke")
 """They take a state, of which the messages are a part."""
 
 
-class Unusable(Exception):  # noqa: N818 - it reads as what it says of a version
+class Unusable(failures.ReasonError):
     """The version can never run; the text is the reason in one sentence."""
 
 

@@ -15,10 +15,11 @@ the range up to today.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
+from functools import cached_property, partial
 from urllib.parse import quote
 
 import msgspec
@@ -62,8 +63,8 @@ _ENDPOINTS = (
 """From the newest to the oldest."""
 
 
-class Ratings:
-    """Asks for the scores of a query's traces, and keeps them."""
+class Fetching:
+    """Asks for what a query wants, and keeps it."""
 
     def __init__(
         self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
@@ -77,6 +78,14 @@ class Ratings:
         )
         self._read = 0
 
+    def _count(self, page: Page, what: str, window: TimeRange) -> None:
+        self._read += len(page.rows)
+        self._show_status(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
+
+
+class Ratings(Fetching):
+    """Asks for the scores of a query's traces, and keeps them."""
+
     def fetch(self) -> None:
         """Ask for scores since the start. Where updates are wanted, traces that got one are wanted whole.
 
@@ -89,8 +98,7 @@ class Ratings:
         def ask(window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
             times = {"fromTimestamp": iso(window.start), "toTimestamp": iso(window.end)}
             page = self._page(times, after, limit, attempts)
-            self._read += len(page.rows)
-            self._show_status(f"{self._read:,} scores, back to {window.start:%Y-%m-%d %H:%M}")
+            self._count(page, "scores", window)
             return page
 
         def keep(rows: Iterable[Json]) -> None:
@@ -169,21 +177,27 @@ _NOISE = ("scope.", "resourceAttributes.", "attributes.")
 Selection = dict[str, str | list[str]]
 
 
-class Events:
-    """Asks for what a query wants, and keeps it."""
+class _Traces(Fetching, ABC):
+    """Completes the traces of which a list showed only a part."""
 
-    def __init__(
-        self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
-    ) -> None:
-        self._http, self._answers, self._query, self._span, self._show_status = (
-            http,
-            answers,
-            query,
-            span,
-            show_status,
-        )
-        self._ratings = Ratings(http, answers, query, span, show_status)
-        self._read = 0
+    @cached_property
+    def _ratings(self) -> Ratings:
+        return Ratings(self._http, self._answers, self._query, self._span, self._show_status)
+
+    def _whole_traces(self) -> None:
+        left = self._answers.wanted_left()
+        while (trace_id := self._answers.wanted()) is not None:
+            self._show_status(f"{left:,} traces to complete")
+            left -= 1
+            self._complete(trace_id)
+
+    @abstractmethod
+    def _complete(self, trace_id: str) -> None:
+        """Ask for all rows of a trace."""
+
+
+class Events(_Traces):
+    """Asks the endpoint whose rows are observations, each with the fields of its trace."""
 
     def fetch(self) -> None:
         """Ask for everything that was not answered yet.
@@ -227,22 +241,18 @@ class Events:
 
         fetch_pages(self._answers, name, span, LIMITS, ask, keep)
 
-    def _whole_traces(self) -> None:
-        left = self._answers.wanted_left()
-        while (trace_id := self._answers.wanted()) is not None:
-            self._show_status(f"{left:,} traces to complete")
-            left -= 1
-            fetch_pages(
-                self._answers,
-                "trace",
-                self._span,
-                LIMITS,
-                partial(self._trace_page, trace_id),
-                self._keep,
-                of=trace_id,
-                whole=True,
-                finish=partial(self._answers.got, trace_id),
-            )
+    def _complete(self, trace_id: str) -> None:
+        fetch_pages(
+            self._answers,
+            "trace",
+            self._span,
+            LIMITS,
+            partial(self._trace_page, trace_id),
+            self._keep,
+            of=trace_id,
+            whole=True,
+            finish=partial(self._answers.got, trace_id),
+        )
 
     def _of(self, window: TimeRange) -> Selection:
         selection: Selection = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
@@ -255,8 +265,7 @@ class Events:
 
     def _full_page(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         page = self._page(self._of(window), after, limit, attempts)
-        self._read += len(page.rows)
-        self._show_status(f"{self._read:,} observations, back to {window.start:%Y-%m-%d %H:%M}")
+        self._count(page, "observations", window)
         return page
 
     def _trace_page(
@@ -313,21 +322,8 @@ TRACES, OBSERVATIONS = "/traces", "/observations"
 TABLE_LIMITS = (100, 20, 5, 1)
 
 
-class Tables:
-    """Asks for what a query wants, and keeps it."""
-
-    def __init__(
-        self, http: JsonClient, answers: FetchedRows, query: Query, span: TimeRange, show_status: ShowStatus
-    ) -> None:
-        self._http, self._answers, self._query, self._span, self._show_status = (
-            http,
-            answers,
-            query,
-            span,
-            show_status,
-        )
-        self._ratings = Ratings(http, answers, query, span, show_status)
-        self._read = 0
+class Tables(_Traces):
+    """Asks the two endpoints of servers without the newer one: traces, and observations."""
 
     def fetch(self) -> None:
         """Ask for everything that was not answered yet.
@@ -386,40 +382,32 @@ class Tables:
             if len(values) == 1:
                 selection[key] = values[0]
         page = numbered_page(self._http, TRACES, selection, after, limit, attempts)
-        self._say(page, "traces", window)
+        self._count(page, "traces", window)
         return page
 
     def _observations(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
         selection: Selection = {"fromStartTime": iso(window.start), "toStartTime": iso(window.end)}
         page = numbered_page(self._http, OBSERVATIONS, selection, after, limit, attempts)
-        self._say(page, "rows", window)
+        self._count(page, "rows", window)
         return page
 
-    def _say(self, page: Page, what: str, window: TimeRange) -> None:
-        self._read += len(page.rows)
-        self._show_status(f"{self._read:,} {what}, back to {window.start:%Y-%m-%d %H:%M}")
-
-    def _whole_traces(self) -> None:
-        left = self._answers.wanted_left()
-        while (trace_id := self._answers.wanted()) is not None:
-            self._show_status(f"{left:,} traces to complete")
-            left -= 1
-            if self._answers.has_trace(trace_id):
-                fetch_pages(
-                    self._answers,
-                    "trace",
-                    self._span,
-                    TABLE_LIMITS,
-                    partial(self._observations_of, trace_id),
-                    partial(self._answers.keep, where=OBSERVATIONS),
-                    of=trace_id,
-                    whole=True,
-                    finish=partial(self._answers.got, trace_id),
-                )
-            else:
-                self._answers.keep(self._trace(trace_id), TRACES)
-                self._answers.got(trace_id)
-                self._answers.commit()
+    def _complete(self, trace_id: str) -> None:
+        if self._answers.has_trace(trace_id):
+            fetch_pages(
+                self._answers,
+                "trace",
+                self._span,
+                TABLE_LIMITS,
+                partial(self._observations_of, trace_id),
+                partial(self._answers.keep, where=OBSERVATIONS),
+                of=trace_id,
+                whole=True,
+                finish=partial(self._answers.got, trace_id),
+            )
+        else:
+            self._answers.keep(self._trace(trace_id), TRACES)
+            self._answers.got(trace_id)
+            self._answers.commit()
 
     def _observations_of(
         self, trace_id: str, _window: TimeRange, after: str | None, limit: int, attempts: int
