@@ -3,7 +3,7 @@
 One case in a person's editor: its text out of the golden set, and back in.
 
 The golden set is locked only while it is written. Whoever saves a case that somebody else has changed since
-it was opened is told, and loses nothing: neither theirs nor their own.
+it was opened gets an error, and loses nothing: neither theirs nor their own.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class OpenedCase:
     path: Path
     case: Case
     source: str
-    """What the file said of it."""
+    """Its line in the file."""
     text: str
     """What the person is given."""
     kind: str

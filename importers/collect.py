@@ -239,7 +239,7 @@ def detect(file: InputFile) -> Importer:
         if len(certainties) == LOOKED_AT:
             break
     if not first:
-        raise InputError(f"{file.name}: none of its first records can be read, so its source cannot be told")
+        raise InputError(f"{file.name}: none of its first records can be read, so its source is unknown")
     if not certainties:
         raise InputError(
             f"{file.name}: no importer knows these records ({_keys(first[0])}); say which source it is: "

@@ -142,7 +142,7 @@ class JsonClient:
             headers: sent with every request, keys among them.
             service: what messages call it: "Langfuse".
             keys: what a person must look at where access is refused: "LANGFUSE_PUBLIC_KEY and …".
-            told: told when a wait is a long one.
+            show_status: called when a wait is a long one.
             timeout: seconds of silence after which an answer is given up.
             sleep: waits; a test gives its own.
         """

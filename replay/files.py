@@ -238,7 +238,7 @@ def _is_same(descriptor: int, path: Path) -> bool:
 def home_of(data_folder: Path, name: str) -> Path:
     """`.replay/NAME`, made where it is missing, and never to be committed.
 
-    Git is told whether `replay init` was run or not.
+    Git ignores the folder whether `replay init` was run or not.
     """
     home = data_folder / name
     home.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,7 @@
 
 A trace of several turns is one run, and its tool calls are those of all its turns. So all turns are replayed
 whose calls were recorded with it: the user's turns are frozen, word for word, and between them stands what
-the version itself said and called. What came before is given as it was recorded; a trace of one turn that
+the version itself answered and called. What came before is given as it was recorded; a trace of one turn that
 only carries the history of others is replayed from its own turn.
 """
 

@@ -38,7 +38,7 @@ class BuiltinFormat(NamedTuple):
     suffix: str
     """Of the file's name, where a file is written."""
     to_file: bool
-    """Whether it is for a program or browser and goes to a file unless told otherwise."""
+    """Whether it is for a program or browser and goes to a file by default."""
 
 
 BUILTIN: dict[str, BuiltinFormat] = {

@@ -158,7 +158,7 @@ def _case_of(item: _Item) -> Case:
 
 
 def _annotated(channel: LangfuseClient, case: Case, item: _Item) -> DatasetChange | None:
-    """What people said of the trace that a case came from: a corrected answer, and their annotations."""
+    """Feedback on the trace that a case came from: a corrected answer, and annotations."""
     if item.trace_id is None:
         return None
     scores = list(_scores(channel, item.trace_id))
@@ -177,7 +177,7 @@ def _annotated(channel: LangfuseClient, case: Case, item: _Item) -> DatasetChang
 
 
 def _scores(channel: LangfuseClient, trace_id: str) -> Iterator[tuple[str, str, Json]]:
-    """Data type, name and value of what people said of a trace, the latest last."""
+    """Data type, name and value of the annotations of a trace, the latest last."""
     found = channel.read(
         lambda: channel.client.scores.get_many(
             trace_id=trace_id,

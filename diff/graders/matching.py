@@ -2,7 +2,7 @@
 
 What counts
     Two calls *fit* when their names are equal and their arguments agree. Arguments agree by one of three
-    rules, per tool if asked (`Match.tools`; what is said of a tool goes before what is said of `*`):
+    rules, per tool if asked (`Match.tools`; rules of a tool go before rules of `*`):
 
     exact    equal JSON objects
     subset   every key of the expected call is there with an equal value; other keys do not count

@@ -97,7 +97,7 @@ def fetch(
 ) -> FetchedVotes:
     """Fetch this judge's earlier batches; then, in batch mode, send the remaining questions.
 
-    Waits for the answers. `say` is told in plain lines how it goes. A batch is as large as the budget takes
+    Waits for the answers. `say` gets the progress in plain lines. A batch is as large as the budget takes
     if every answer is as long as it may be, and is followed by another where money is left.
 
     Raises:

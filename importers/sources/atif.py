@@ -162,7 +162,7 @@ def _trace_id(record: JsonObject, own: Sequence[JsonObject], new: Sequence[JsonO
 
 
 def _messages(step: JsonObject) -> Iterator[JsonObject]:
-    """What was said in a step, what was called, and what came back."""
+    """The message of a step, its tool calls, and their results."""
     calls = [_call(one) for one in fields.sequence(step, "tool_calls")]
     if step.get("message") not in (None, "", []) or calls:
         yield {

@@ -48,7 +48,7 @@ class _RolloutTurn:
     first: Record
     produced: list[Message] = field(default_factory=list)
     counts: list[Json] = field(default_factory=list)
-    """Tokens of each call of the model, as they were told."""
+    """Tokens of each call of the model, as reported."""
     last: JsonObject = field(default_factory=dict)
     error: str | None = None
     is_aborted: bool = False

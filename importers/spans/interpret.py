@@ -31,7 +31,7 @@ def argument(value: Json) -> Json:
 
 
 def arguments(spans: Sequence[Span]) -> str:
-    """All parameters of the first root as JSON, for a trace whose input cannot be told among them."""
+    """All parameters of the first root as JSON, for a trace whose input is not known."""
     root = next((span for span in spans if span.parent is None), None)
     return canonical_args(root.input) if root and isinstance(root.input, dict) and root.input else ""
 

@@ -4,8 +4,8 @@ One process a trial: the request is its standard input, the answer its standard 
 last line, so that it may print before. `persistent`: one process runs many trials, one after the other; each
 request and each answer is a line, and an answer names its `trial`; any other line is taken for printing.
 
-A program that ends without an answer has crashed, whatever its exit code. One that raises and wants that told
-apart answers `{"error": …}`.
+A program that ends without an answer has crashed, whatever its exit code. One that raises, and wants that
+reported, answers `{"error": …}`.
 """
 
 from __future__ import annotations

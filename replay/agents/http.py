@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 DYING_S = 0.2
 """Seconds after which a process that is dying listens no more."""
 MODEL_URLS = ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL")
-"""What a service is told of the model gateway, where there is one: the base URLs of its clients."""
+"""Names under which a service gets the base URLs of the model gateway, where there is one."""
 REACH_S = 10.0
 """Seconds that connecting may take."""
 _STREAMS = ("text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq")
@@ -98,7 +98,7 @@ class HttpAgent:
                     self._version, item, trial=next(self._numbers), index=index, tools_url=url
                 )
                 if self._rules.gateway is not None:
-                    # Its environment is not ours to set, so it is told.
+                    # Its environment is not ours to set, so the message has it.
                     address = self._rules.gateway.address(self._version.env)
                     stack.callback(address.close)
                     stack.enter_context(address.serving(line))
@@ -168,7 +168,7 @@ class HttpAgent:
         parts = urlsplit(self._url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         if not is_loopback(self._url) and any(os.environ.get(name) for name in _PROXIES):
-            # What a proxy can reach cannot be told from here.
+            # What a proxy can reach is unknown here.
             return None
         try:
             async with asyncio.timeout(REACH_S):

@@ -4,7 +4,7 @@ What happened to a trial is decided on this side, so a worker that hangs or dies
 are counted as they are answered, and a miss makes the trial `diverged` whatever the agent does next.
 
 An async agent runs many trials in one process, and one of them can take the others down with it. Whose fault
-that was cannot be told, so all that were running are run again, each alone in a process of its own; what
+that was is unknown, so all that were running are run again, each alone in a process of its own; what
 happens there is that trial's own doing.
 """
 
@@ -102,7 +102,7 @@ class PythonAgent:
         self.returns = first.returns
         self.tools = tuple(name for name in first.tools if name not in self._rules.live)
         start_s = time.monotonic() - began
-        # Which trial asked a model can only be told where a process runs one at a time.
+        # Which trial asked a model is known only where a process runs one at a time.
         gateway = self._rules.gateway
         together = first.mode == "async" and (gateway is None or not gateway.keeps)
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)

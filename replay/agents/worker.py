@@ -28,7 +28,7 @@ TOO_DEEP = "nested too deeply to be read"
 _TRIAL = re.compile(rb'\{"trial": (\d+)')
 
 
-class WorkerDied(Exception):  # noqa: N818 - an event, told to whoever waited for the worker
+class WorkerDied(Exception):  # noqa: N818 - an event, reported to all that waited for the worker
     """The worker process has ended; the text says how: `exit code 3`, `killed by SIGSEGV`."""
 
     def __init__(self, ending: str, *, isolated: bool, began: bool) -> None:

@@ -48,7 +48,7 @@ def git(folder: Path, *args: str, options: Sequence[str] = ()) -> str:
         options: of git itself, before the command.
 
     Raises:
-        VersionError: git is missing, or the command failed; says what git said.
+        VersionError: git is missing, or the command failed; with the message of git.
     """
     done = _run(folder, *options, *args)
     if done.returncode:

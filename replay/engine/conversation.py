@@ -128,7 +128,7 @@ class _Talk:
     index: int
     line: Line | None
     messages: list[Message]
-    """What was said and called; before a turn is taken, it ends with the user's message."""
+    """Messages and tool calls so far; before a turn is taken, it ends with the user's message."""
     done: list[Outcome] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     failure: str | None = None

@@ -64,7 +64,7 @@ def environment(name: str, folder: Path, base: str | None, data_folder: Path) ->
         data_folder: `.replay`.
 
     Raises:
-        VersionError: there is nothing to build it from, or building fails; says what the installer said.
+        VersionError: there is nothing to build it from, or building fails; with the message of the installer.
     """
     base = base or sys.executable
     lock = _lock_of(name, folder)

@@ -1,10 +1,10 @@
-"""What a run will likely cost, told before it starts: from what the items' traces took, at the prices of the
+"""What a run will likely cost, before it starts: from what the items' traces took, at the prices of the
 versions' models.
 
 A trial is taken to read and write as many tokens as its trace did. Where the version asks the model that
 production asked, the cost that was recorded counts; elsewhere the tokens at the price of the version's model.
 Trials of items without recorded tokens are taken to be like the mean of the others. What has no known price
-is said and never counted as free.
+is named and never counted as free.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _described(name: str, settings: Settings, entry: VersionEntry, copy: Path | 
     if kind is VersionKind.ADAPTER:
         return _of_adapter(version, settings, entry, copy)
     if entry.git is not None or copy is not None:
-        what = "what answers at its URL" if kind is VersionKind.HTTP else "a model and what it is told"
+        what = "what answers at its URL" if kind is VersionKind.HTTP else "a model and its prompt"
         raise VersionError(
             f"version {name!r} names code, and the agent of {file_of(settings)} is {what}; name its "
             "entrypoint or command there, or leave the code out"

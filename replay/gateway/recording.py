@@ -41,7 +41,7 @@ class ModelAnswer:
     usage: Usage | None = None
     tool_calls: tuple[ToolCall, ...] = ()
     text: str = ""
-    """What the model said, tool calls aside."""
+    """The text of the model's answer, without its tool calls."""
 
 
 def read_answer(content_type: str, text: str) -> ModelAnswer:
@@ -230,7 +230,7 @@ class Exchange:
             status: of HTTP.
             content_type: what the answer is.
             sent: what the agent gets.
-            told: what the provider said, where that is more.
+            shown: the whole answer of the provider, where that is more.
             usage: its tokens, where they are known from elsewhere.
         """
         self.status, self.content_type, self.error = status, content_type, None

@@ -143,7 +143,7 @@ async def connect(
         check_credentials(base_url, purpose)
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
-    # What it says is for programmers; a person is told by `retirement`.
+    # Its text is for programmers; `retirement` warns the user.
     warnings.filterwarnings("ignore", message="The model '.*' is deprecated", category=DeprecationWarning)
     local = is_loopback(base_url)
     direct: dict[str, Any] = {"trust_env": False, "mounts": _DIRECT, "verify": authorities(base_url)}

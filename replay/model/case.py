@@ -40,7 +40,7 @@ class PathRule:
     def __post_init__(self) -> None:
         numeric = [value for value in (self.tolerance, self.relative) if value is not None]
         if bool(numeric) + (self.regex is not None) + (self.function is not None) != 1:
-            raise ValueError("one of tolerance, relative, regex and function must be said")
+            raise ValueError("one of tolerance, relative, regex and function must be set")
         for value in numeric:
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise ValueError(f"tolerance and relative must be numbers from 0 on, not {value!r}")

@@ -358,7 +358,7 @@ def phones(text: str, regions: Sequence[str]) -> Iterator[PersonalText]:
 
 
 def bare_phone(text: str, regions: Sequence[str]) -> str | None:
-    """The number in E.164 that a whole text or a number under a telling key is; None where it is none."""
+    """The number in E.164 of a whole text, or of a number under a key that names one; None for any other."""
     for region in (None, *regions) if text.startswith("+") else regions:
         number = parsed(text, region)
         if number is not None:

@@ -211,8 +211,8 @@ def carry_trial_into_pools(
 
     Args:
         others: gets what is to be done once a module is imported.
-        descendants: what other processes are told.
-        update: takes in what this process was told by the one that made it.
+        descendants: the settings that other processes get.
+        update: takes in the settings that came from the process that made this one.
     """
 
     def pool() -> None:

@@ -29,6 +29,7 @@ PRIVATE = frozenset(
         "parting",
         "walk",
         "tally",
+        "nonsense",
     ]
 )
 """Words that say nothing to who did not write the code: a request, a response, progress, a decision … do."""
@@ -97,3 +98,23 @@ def test_no_class_name_means_two_things() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path)
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_docstrings_describe_arguments_that_exist() -> None:
+    """A renamed argument is renamed in its description, too."""
+    wrong = [
+        f"{path}:{node.lineno} {node.name}: {name}"
+        for path, tree in _modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in _described(node)
+        if name not in {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+    ]
+    assert not wrong
+
+
+def _described(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """Return the names under `Args:` of a docstring."""
+    found = re.search(r"^Args:\n((?: {4}.*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE)
+    lines = re.findall(r"^ {4}([\w*, ]+):", found[1], re.MULTILINE) if found else []
+    return [name.strip(" *") for line in lines for name in line.split(",")]

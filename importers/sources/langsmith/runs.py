@@ -132,7 +132,7 @@ def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> N
         RecordError: a run cannot be read.
     """
     if is_feedback(row):
-        # The trace is told by the API alone; the run that a user rates is mostly the root, which names it.
+        # Only the API names the trace; the run that a user rates is mostly the root, which names it.
         key = fields.text(row, "trace_id") or fields.text(row, "run_id") or ""
         own_id = fields.text(row, "id") or f"{key} {row['key']}"
         spool.add(key, FEEDBACK, own_id, row, updated=str(row.get("modified_at") or ""), file=file, line=line)

@@ -267,7 +267,7 @@ RECOGNISED_BY = "records are traces of MLflow, with info and spans"
 
 
 def recognises(record: Json) -> float:
-    """By the words of MLflow in what is said of a trace."""
+    """By MLflow's names for the state of a trace."""
     try:
         info, spans = next(traces_in(record), ({}, []))
     except RecordError:

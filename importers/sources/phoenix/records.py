@@ -197,7 +197,7 @@ def read_annotation(row: JsonObject) -> Annotation | None:
     """An annotation from its row; None where it judges nothing: a note, or neither score nor label.
 
     Raises:
-        RecordError: what it is of is not said, or its score is no number.
+        RecordError: it names no trace or span, or its score is no number.
     """
     of = fields.text(row, "span_id") or fields.text(row, "trace_id")
     session = fields.text(row, "session_id")
@@ -246,7 +246,7 @@ SESSION = "session "
 """Beginning of the key under which the annotations of a session are kept."""
 _SPAN, _ANNOTATION, _REFUSED = "span", "annotation", "refused"
 LOST_IDS = (
-    "spans without ids, since the index of a data frame was not written: which is whose parent was told by "
+    "spans without ids, since the index of a data frame was not written: which is whose parent was found by "
     "time; export with df.reset_index() to be sure"
 )
 
