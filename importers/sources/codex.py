@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
+from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
@@ -27,6 +27,8 @@ RECOGNISED_BY = "records are lines of a Codex rollout"
 _TYPES = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _NOT_TYPED = ("<environment_context>", "<user_instructions>", "<permissions", "# AGENTS.md", "<turn_aborted>")
 """How a text begins that stands in a user's message and that no user typed."""
+_WITHOUT_WORDS = ("message", "reasoning", "compaction", "compaction_summary", "ghost_snapshot", "other")
+"""Items that hold no tool call: an empty message, and what Codex keeps for itself."""
 
 
 def recognises(record: Json) -> float:
@@ -84,10 +86,21 @@ class _Session:
         elif kind == "turn_context":
             self._context = payload
         elif kind == "response_item":
-            for message in read_messages([payload]) or ():
+            messages = read_messages([payload]) or ()
+            for message in messages:
                 yield from self._message(message, record, line)
+            if not messages:
+                yield from self._unread(payload, record)
         elif kind == "event_msg" and self._turn is not None:
             self._event(payload)
+
+    def _unread(self, payload: JsonObject, record: Record) -> Iterator[Imported]:
+        """Report an item that holds nothing of a conversation, unless its type never does."""
+        kind = payload.get("type")
+        if not isinstance(kind, str) or not kind:
+            yield refused(NAME, self._file, record, "a response_item must have a payload with a type")
+        elif kind not in _WITHOUT_WORDS:
+            yield Note("items of a type that is not known were left out")
 
     def end(self) -> Iterator[Imported]:
         """The trace of the turn that is under way."""
@@ -110,6 +123,8 @@ class _Session:
             self._number += 1
         elif message.role in ("assistant", "tool") and self._turn is not None:
             self._turn.produced.append(message)
+        elif message.tool_calls or message.role == "tool":
+            yield refused(NAME, self._file, record, "a tool call or result before the first prompt")
         if self._turn is not None:
             self._turn.last = line
 

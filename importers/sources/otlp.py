@@ -17,10 +17,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from replaydiff.importers.spans.interpret import trace
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject
 
+_T = TypeVar("_T")
 _EPOCH = datetime(1970, 1, 1)
 _ENVELOPES = ("resourceSpans", "resource_spans", "batches", "resourceLogs", "resource_logs")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
@@ -106,10 +107,7 @@ def found(record: Json) -> Iterator[Found | Bad]:
         yield from _envelope(_inside(record))
     elif written == "listed":
         for span in _objects(record, "spans"):
-            try:
-                yield _listed_span(span, record)
-            except RecordError as error:
-                yield Bad(span, str(error))
+            yield _or_bad(span, _listed_span, record)
     elif written == "console":
         yield _console(record)
     elif written == "javascript":
@@ -131,6 +129,11 @@ def _get(value: Mapping[str, Any], *names: str) -> Any:
     return next((value[name] for name in names if value.get(name) is not None), None)
 
 
+def _object(value: Mapping[str, Any], name: str) -> JsonObject:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
     listed = _get(value, *names)
     yield from (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
@@ -146,26 +149,32 @@ def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
             yield Bad(one, f"an entry of {names[0]} must be an object, not {fields.kind(one)}")
 
 
+def _or_bad(value: JsonObject, read: Callable[..., _T], *more: Any) -> _T | Bad:
+    try:
+        return read(value, *more)
+    except RecordError as error:
+        return Bad(value, str(error))
+
+
 def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
     yield from _damaged(record, *_ENVELOPES)
     for holder in _objects(record, *_ENVELOPES):
         yield from _damaged(holder, *_SCOPES)
         yield from _damaged(holder, *_LOG_SCOPES)
-        resource = _get(holder, "resource")
-        of_resource = attributes(resource.get("attributes")) if isinstance(resource, dict) else {}
+        of_resource = _or_bad(_object(holder, "resource"), lambda held: attributes(held.get("attributes")))
+        if isinstance(of_resource, Bad):
+            yield of_resource
+            of_resource = {}
         for scoped in _objects(holder, *_SCOPES):
             scope = _get(scoped, "scope", "instrumentationLibrary", "instrumentation_library")
             name = str(scope.get("name") or "") if isinstance(scope, dict) else ""
             yield from _damaged(scoped, "spans")
             for span in _objects(scoped, "spans"):
-                try:
-                    yield otlp_span(span, name, of_resource)
-                except RecordError as error:
-                    yield Bad(span, str(error))
+                yield _or_bad(span, otlp_span, name, of_resource)
         for scoped in _objects(holder, *_LOG_SCOPES):
             yield from _damaged(scoped, "logRecords", "log_records")
             for log in _objects(scoped, "logRecords", "log_records"):
-                event = _log(log)
+                event = _or_bad(log, _log)
                 if event is not None:
                     yield event
 
@@ -176,8 +185,7 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
     Raises:
         RecordError: it lacks an id or its start, or a time cannot be read.
     """
-    status = span.get("status")
-    status = status if isinstance(status, dict) else {}
+    status = _object(span, "status")
     return FoundSpan(
         _required(_id(_get(span, "traceId", "trace_id")), "traceId"),
         RawSpan(
@@ -214,8 +222,7 @@ def _log(log: JsonObject) -> FoundEvent | None:
 
 def _console(span: JsonObject) -> FoundSpan:
     context = fields.mapping(span, "context")
-    status = span.get("status")
-    status = status if isinstance(status, dict) else {}
+    status = _object(span, "status")
     resource = span.get("resource")
     return FoundSpan(
         _required(_id(context.get("trace_id")), "context.trace_id"),
@@ -236,8 +243,7 @@ def _console(span: JsonObject) -> FoundSpan:
 
 def _own_ids(span: JsonObject) -> tuple[str | None, str | None]:
     """Trace id and span id of a span in a dump of somebody's own; ids may be numbers."""
-    context = span.get("context")
-    holder = context if isinstance(context, dict) else span
+    holder = _object(span, "context") or span
     return _number_id(_get(holder, "trace_id", "traceId"), 32), _number_id(
         _get(holder, "span_id", "spanId"), 16
     )
@@ -282,11 +288,9 @@ def _listed_span(span: JsonObject, record: JsonObject) -> FoundSpan:
 def _javascript(span: JsonObject) -> FoundSpan:
     context = _get(span, "spanContext", "_spanContext")
     parent = span.get("parentSpanContext")
-    status = span.get("status")
-    status = status if isinstance(status, dict) else {}
+    status = _object(span, "status")
     scope = _get(span, "instrumentationScope", "instrumentationLibrary")
-    resource = span.get("resource")
-    resource = _get(resource, "attributes", "_attributes") if isinstance(resource, dict) else None
+    resource = _get(_object(span, "resource"), "attributes", "_attributes")
     return FoundSpan(
         _required(_id(context.get("traceId")), "spanContext.traceId"),
         RawSpan(
@@ -307,11 +311,8 @@ def _javascript(span: JsonObject) -> FoundSpan:
 
 def _logfire(row: JsonObject) -> FoundSpan:
     held = decode(row.get("attributes"))
-    resource: JsonObject = {
-        "service.name": row.get("service_name"),
-        "service.version": row.get("service_version"),
-        "deployment.environment": row.get("deployment_environment"),
-    }
+    names = ("service.name", "service.version", "deployment.environment")
+    resource = {name: row.get(name.replace(".", "_")) for name in names}
     thrown = row.get("exception_message") or row.get("exception_type")
     tags = decode(row.get("tags"))
     own: JsonObject = {**held} if isinstance(held, dict) else {}
@@ -336,23 +337,30 @@ def _logfire(row: JsonObject) -> FoundSpan:
 
 
 def _plain_events(span: JsonObject) -> tuple[Event, ...]:
-    found = []
-    for event in _objects(span, "events"):
-        own = event.get("attributes")
-        name = _get(event, "name", "event_name") or ""
-        found.append(Event(name=str(name), attributes=own if isinstance(own, dict) else {}))
-    return tuple(found)
+    return tuple(
+        Event(name=str(_get(event, "name", "event_name") or ""), attributes=_object(event, "attributes"))
+        for event in _objects(span, "events")
+    )
 
 
 def attributes(listed: Json) -> JsonObject:
-    """Attributes as names and plain values, from a list of `{"key", "value": {"stringValue": …}}`."""
+    """Attributes as names and plain values, from a list of `{"key", "value": {"stringValue": …}}`.
+
+    Raises:
+        RecordError: it is no list of attributes, or one of them has no name.
+    """
     if isinstance(listed, dict):
         return listed
-    return {
-        str(pair["key"]): _value(pair.get("value"))
-        for pair in (listed if isinstance(listed, list) else ())
-        if isinstance(pair, dict) and "key" in pair
-    }
+    if listed is not None and not isinstance(listed, list):
+        raise RecordError(f"attributes must be a list, not {fields.kind(listed)}")
+    found: JsonObject = {}
+    for pair in listed or ():
+        name = pair.get("key") if isinstance(pair, dict) else None
+        if not isinstance(pair, dict) or not isinstance(name, str):
+            # It may have been the name of a tool, or its arguments: the span without it would look whole.
+            raise RecordError("an attribute must be an object whose key is text")
+        found[name] = _value(pair.get("value"))
+    return found
 
 
 def _value(value: Json) -> Json:

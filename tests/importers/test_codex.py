@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from replaydiff.importers.base import Reject, Skipped, find_importer
+from replaydiff.importers.base import Note, Reject, Skipped, find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.replay.store.connection import open_store
@@ -56,6 +56,24 @@ def test_a_bad_line_is_a_reject_and_the_turn_comes_in(bad: str, tmp_path: Path) 
     (reject,) = others(items("codex", file))
     assert isinstance(reject, Reject)
     assert reject.line == 3
+
+
+@pytest.mark.parametrize("payload", [{}, {"type": None, "name": "ls"}, {"type": 7}])
+def test_an_item_without_a_type_is_a_reject(payload: Any, tmp_path: Path) -> None:
+    item = {"timestamp": "2026-11-01T10:00:00Z", "type": "response_item", "payload": payload}
+    file = _file(tmp_path / "f.jsonl", META, _said("user", "Hi"), item, _said("assistant", "Ho"))
+    (reject,) = others(items("codex", file))
+    assert isinstance(reject, Reject)
+    assert (reject.line, "type" in reject.reason) == (3, True)
+
+
+def test_a_call_before_the_first_prompt_is_a_reject_and_an_unknown_item_a_note(tmp_path: Path) -> None:
+    call = {"type": "function_call", "name": "ls", "arguments": "{}", "call_id": "c1"}
+    early = {"timestamp": "2026-11-01T10:00:00Z", "type": "response_item", "payload": call}
+    other = {**early, "payload": {"type": "hologram"}}
+    file = _file(tmp_path / "f.jsonl", META, early, _said("user", "Hi"), other, _said("assistant", "Ho"))
+    kinds = [type(one) for one in others(items("codex", file))]
+    assert kinds == [Reject, Note]
 
 
 def test_a_session_that_does_not_say_which_it_is_is_a_reject(tmp_path: Path) -> None:

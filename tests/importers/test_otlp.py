@@ -106,6 +106,29 @@ def test_a_bad_span_among_good_ones_is_the_only_reject(tmp_path: Path) -> None:
     assert [item.final_response for item in found if isinstance(item, Trace)] == ["ho"]
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [{"key": None, "value": value("get")}, {"value": value("get")}, "gen_ai.tool.name", None, {"key": 7}],
+)
+def test_an_attribute_without_a_name_is_a_reject_and_never_left_out(broken: Any, tmp_path: Path) -> None:
+    good, bad = span("a", None, 0, 9, attributes=AGENT), span("b", "a", 1, 2, attributes=TOOL)
+    bad["attributes"].append(broken)
+    file = tmp_path / "f.jsonl"
+    file.write_text(line(good, bad))
+    assert [one.reason for one in others(items("otlp", file)) if isinstance(one, Reject)] == [
+        "an attribute must be an object whose key is text"
+    ]
+
+
+def test_attributes_that_are_no_list_are_a_reject_on_spans_and_resources(tmp_path: Path) -> None:
+    record = json.loads(line(span("a", None, 0, 9, attributes=AGENT) | {"attributes": "x"}))
+    record["resourceSpans"][0]["resource"] = {"attributes": "y"}
+    file = tmp_path / "f.jsonl"
+    file.write_text(json.dumps(record))
+    rejects = [one for one in items("otlp", file) if isinstance(one, Reject)]
+    assert [one.reason for one in rejects] == ["attributes must be a list, not text"] * 2
+
+
 def test_spans_that_are_each_others_parents_are_taken(tmp_path: Path) -> None:
     made = one(
         tmp_path,
