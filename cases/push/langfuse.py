@@ -7,9 +7,7 @@ was taken.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
@@ -17,8 +15,14 @@ from urllib.parse import quote
 
 from replaydiff.cases.push.client import PAGE, LangfuseClient, PushStopped, RecordRefused
 from replaydiff.cases.push.records import (
+    ARCHIVED,
+    ITEMS,
+    LINKS,
+    SCORES,
+    TRACES,
     DatasetItem,
     Experiment,
+    Pushed,
     TrialTrace,
     content_hash,
     experiment,
@@ -35,35 +39,10 @@ from replaydiff.replay.model import JsonObject, Lane
 if TYPE_CHECKING:
     from langfuse.api import CreateScoreRequest
 
-ITEMS, TRACES, SCORES = "dataset items", "traces", "scores"
-ARCHIVED, LINKS = "archived items", "dataset run items"
 _SCORES = 50
 _TRACES = 25
 _BATCH_CHARACTERS = 1_000_000
 """Payload of one request of traces; Langfuse takes a few megabytes."""
-
-
-@dataclass(slots=True)
-class Pushed:
-    """What became of a push."""
-
-    sent: Counter[str] = field(default_factory=Counter)
-    unchanged: Counter[str] = field(default_factory=Counter)
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    """What was not taken, and why."""
-    stopped: str | None = None
-    """Why the rest was not sent; None where all was."""
-    experiments: list[str] = field(default_factory=list)
-    """Names of the experiments that stand for the run's lanes."""
-    left_archived: list[str] = field(default_factory=list)
-    """What was archived in Langfuse and was not sent again."""
-    left_edited: list[str] = field(default_factory=list)
-    """What was edited in Langfuse and was not overwritten."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything is there now."""
-        return not self.refused and self.stopped is None
 
 
 def push(

@@ -1,4 +1,4 @@
-"""What Langfuse is sent of a golden set and of a run: dataset items, an experiment a lane, and scores.
+"""What a platform is sent of a golden set and of a run: dataset items, an experiment a lane, and scores.
 
 A lane is an experiment over the dataset, a trial one trace of it with its tool calls, a grade a score on that
 trace. Since Langfuse shows one trial of an item, each trial also carries the item's verdict and means. Every
@@ -13,8 +13,9 @@ import hashlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,36 @@ if TYPE_CHECKING:
     from langfuse.api.opentelemetry.types.otel_attribute import OtelAttribute
     from langfuse.api.opentelemetry.types.otel_span import OtelSpan
 
+ITEMS, TRACES, SCORES = "dataset items", "traces", "scores"
+ARCHIVED, LINKS = "archived items", "dataset run items"
 ENVIRONMENT = "sdk-experiment"
 """Where Langfuse's own SDK puts experiments."""
 _MAIL = re.compile(r"\s*<[^<>]*>|\S+@\S+")
 _LONGEST_ID = 255
 _LONGEST_COMMENT = 1000
+
+
+@dataclass(slots=True)
+class Pushed:
+    """What became of a push."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    unchanged: Counter[str] = field(default_factory=Counter)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    """What was not taken, and why."""
+    stopped: str | None = None
+    """Why the rest was not sent; None where all was."""
+    experiments: list[str] = field(default_factory=list)
+    """Names of the experiments that stand for the run's lanes."""
+    left_archived: list[str] = field(default_factory=list)
+    """What was archived there and was not sent again."""
+    left_edited: list[str] = field(default_factory=list)
+    """What was edited there and was not overwritten."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything is there now."""
+        return not self.refused and self.stopped is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +97,15 @@ class TrialTrace:
     spans: list[OtelSpan]
     size: int
     """Characters of its payload, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedScore:
+    """A score of a trial or of a lane, as every platform can show it."""
+
+    name: str
+    value: float | str
+    comment: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +195,7 @@ def item_id(dataset: str, name: str) -> str:
 
 def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str) -> Experiment:
     """Return a lane as an experiment over a dataset."""
-    run, version = result.run, result.run.lanes[lane]
-    name = f"{run.id} {lane} ({version.name[:100]})"
+    name = lane_name(result, lane)
     # The very derivation of Langfuse's server and SDKs, so that a run of this name is this experiment.
     key = json.dumps(
         ["langfuse-experiment-v1", project_id, dataset_id, name], separators=(",", ":"), ensure_ascii=False
@@ -171,17 +205,28 @@ def experiment(result: DiffResult, lane: Lane, project_id: str, dataset_id: str)
         name=name,
         lane=lane,
         dataset_id=dataset_id,
-        metadata={
-            "run": run.id,
-            "lane": str(lane),
-            "version": version.name,
-            "commit": version.commit,
-            "model": version.model,
-            "sample": run.sample,
-            "golden_set": run.golden_path,
-            "trials": run.trials,
-        },
+        metadata=lane_metadata(result, lane),
     )
+
+
+def lane_name(result: DiffResult, lane: Lane) -> str:
+    """The name of the experiment that a lane is."""
+    return f"{result.run.id} {lane} ({result.run.lanes[lane].name[:100]})"
+
+
+def lane_metadata(result: DiffResult, lane: Lane) -> JsonObject:
+    """Where the trials of a lane come from."""
+    run, version = result.run, result.run.lanes[lane]
+    return {
+        "run": run.id,
+        "lane": str(lane),
+        "version": version.name,
+        "commit": version.commit,
+        "model": version.model,
+        "sample": run.sample,
+        "golden_set": run.golden_path,
+        "trials": run.trials,
+    }
 
 
 def trial_trace(
@@ -224,7 +269,7 @@ def trial_trace(
     if trial.status is not Status.OK:
         own["langfuse.observation.level"] = "ERROR" if trial.status.is_error else "WARNING"
         own["langfuse.observation.status_message"] = trial.reason or trial.status.value
-    start = _start(result, graded)
+    start = started_at(result, graded)
     took = timedelta(milliseconds=max(trial.latency_ms or 0.0, 1.0))
     spans = [_span(trace_id, root, None, f"replay {of.lane}", start, start + took, {**common, **own})]
     for place, served in enumerate(trial.served):
@@ -268,23 +313,41 @@ def trial_trace_id(of: Experiment, graded: GradedTrial) -> str:
     return _hash(32, "trial", of.id, trial.run_id, trial.item_id, str(trial.lane), str(trial.index))
 
 
-def trial_scores(
-    result: DiffResult, of: Experiment, verdict: ItemVerdict, graded: GradedTrial
-) -> Iterator[CreateScoreRequest]:
+def trial_values(
+    result: DiffResult, lane: Lane, verdict: ItemVerdict, graded: GradedTrial
+) -> Iterator[NamedScore]:
     """The grades of a trial; and the item's own, since a page shows one trial: its means, and its verdict."""
-    trace_id, at = trial_trace_id(of, graded), _start(result, graded)
     for metric, grade in graded.grades.items():
         if grade.score is not None:
-            yield _score(at, metric, grade.score, grade.reason, trace_id=trace_id)
-    trials = verdict.lanes[of.lane]
+            yield NamedScore(metric, grade.score, grade.reason)
+    trials = verdict.lanes[lane]
     for name in verdict.metrics:
         scores = scores_of(trials, name)
         if scores:
             mean = math.fsum(scores) / len(scores)
-            yield _score(at, f"{name}_mean", mean, _spread(scores, result, name, of.lane), trace_id=trace_id)
-    if of.lane == Lane.NEW:
+            yield NamedScore(f"{name}_mean", mean, _spread(scores, result, name, lane))
+    if lane == Lane.NEW:
         reasons = "; ".join(f"{name}: {metric.reason}" for name, metric in verdict.metrics.items())
-        yield _score(at, "replay_verdict", verdict.verdict.value, reasons, trace_id=trace_id)
+        yield NamedScore("replay_verdict", verdict.verdict.value, reasons)
+
+
+def run_values(result: DiffResult) -> Iterator[NamedScore]:
+    """The answer, and what changed."""
+    yield NamedScore("replay_answer", result.answer.value, result.reason)
+    for name, metric in result.metrics.items():
+        if metric.delta is not None:
+            between = "" if metric.ci is None else f" ({metric.ci[0]:+.2f} to {metric.ci[1]:+.2f})"
+            comment = f"new minus old, paired: {metric.delta:+.2f}{between}"
+            yield NamedScore(f"replay_delta_{name}", metric.delta, comment)
+
+
+def trial_scores(
+    result: DiffResult, of: Experiment, verdict: ItemVerdict, graded: GradedTrial
+) -> Iterator[CreateScoreRequest]:
+    """The scores of a trial, on its trace."""
+    trace_id, at = trial_trace_id(of, graded), started_at(result, graded)
+    for score in trial_values(result, of.lane, verdict, graded):
+        yield _score(at, score, trace_id=trace_id)
 
 
 def _spread(scores: Sequence[float], result: DiffResult, metric: str, lane: Lane) -> str:
@@ -301,19 +364,13 @@ def _spread(scores: Sequence[float], result: DiffResult, metric: str, lane: Lane
 def run_scores(result: DiffResult, of: Experiment) -> Iterator[CreateScoreRequest]:
     """The answer and what changed, on the experiment of the new lane."""
     at = result.run.created_at.replace(tzinfo=UTC)
-    yield _score(at, "replay_answer", result.answer.value, result.reason, experiment_id=of.id)
-    for name, metric in result.metrics.items():
-        if metric.delta is not None:
-            between = "" if metric.ci is None else f" ({metric.ci[0]:+.2f} to {metric.ci[1]:+.2f})"
-            comment = f"new minus old, paired: {metric.delta:+.2f}{between}"
-            yield _score(at, f"replay_delta_{name}", metric.delta, comment, experiment_id=of.id)
+    for score in run_values(result):
+        yield _score(at, score, experiment_id=of.id)
 
 
 def _score(
     at: datetime,
-    name: str,
-    value: float | str,
-    comment: str | None,
+    score: NamedScore,
     *,
     trace_id: str | None = None,
     experiment_id: str | None = None,
@@ -323,13 +380,13 @@ def _score(
     given: dict[str, Any] = {
         "trace_id": trace_id,
         "dataset_run_id": experiment_id,
-        "comment": (comment or "")[:_LONGEST_COMMENT],
+        "comment": (score.comment or "")[:_LONGEST_COMMENT],
     }
     return CreateScoreRequest(
-        id=_hash(32, "score", trace_id or experiment_id or "", name),
-        name=name,
-        value=value,
-        data_type=ScoreDataType("CATEGORICAL" if isinstance(value, str) else "NUMERIC"),
+        id=_hash(32, "score", trace_id or experiment_id or "", score.name),
+        name=score.name,
+        value=score.value,
+        data_type=ScoreDataType("CATEGORICAL" if isinstance(score.value, str) else "NUMERIC"),
         environment=ENVIRONMENT,
         # Langfuse updates a score where id and time are the same.
         timestamp=at,
@@ -338,7 +395,8 @@ def _score(
     )
 
 
-def _start(result: DiffResult, graded: GradedTrial) -> datetime:
+def started_at(result: DiffResult, graded: GradedTrial) -> datetime:
+    """When a trial began, in UTC; the run, where that is not known."""
     return (graded.trial.started_at or result.run.created_at).replace(tzinfo=UTC)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from replaydiff.cases.edit import OpenedCase as OpenedCase
     from replaydiff.cases.golden import Merged
     from replaydiff.cases.lint import LintFinding as LintFinding
-    from replaydiff.cases.push.langfuse import Pushed
+    from replaydiff.cases.push.records import Pushed
     from replaydiff.cases.push.pull import DatasetChange
     from replaydiff.cases.push.records import DatasetItem, ItemOrigin
     from replaydiff.cases.similarity import Coverage as Coverage
