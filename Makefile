@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks examples interpreters clean
+.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms examples interpreters clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -74,6 +74,7 @@ strands_packages := strands-agents
 smolagents_packages := smolagents
 autogen_packages := autogen-agentchat
 fastapi_packages := fastapi uvicorn
+phoenix_packages := arize-phoenix
 FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
@@ -83,6 +84,9 @@ frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORK
 	$(BIN)/pytest -rs tests/frameworks
 
 EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
+
+platforms: setup .venv-frameworks/phoenix/.ready ## Test pushing to a genuine Phoenix, started on loopback
+	$(BIN)/python -m tests.stand_ins.genuine_phoenix .venv-frameworks/phoenix/bin/phoenix $(BIN)/pytest -n 0 tests/cases/test_push_phoenix.py
 
 examples: setup ## Run the pages of the examples with the genuine frameworks
 	@for name in $(EXAMPLES); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done

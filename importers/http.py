@@ -209,6 +209,14 @@ class JsonClient:
         """
         return self._ask("POST", path, params, body, attempts, heavy_attempts or attempts)
 
+    def patch(self, path: str, body: Json) -> Json:
+        """Return the JSON response of `PATCH path`; it is retried, too.
+
+        Raises:
+            CredentialsError, HttpError: as for `get`.
+        """
+        return self._ask("PATCH", path, None, body, ATTEMPTS, ATTEMPTS)
+
     def _ask(
         self,
         method: str,
@@ -264,7 +272,7 @@ class JsonClient:
         content = bytearray()
         try:
             with self._http.stream(
-                method, self._base + path, params=params, json=body if method == "POST" else None
+                method, self._base + path, params=params, json=None if method == "GET" else body
             ) as answer:
                 for piece in answer.iter_bytes():
                     content += piece

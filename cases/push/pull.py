@@ -1,4 +1,4 @@
-"""What Langfuse's users changed in a dataset, as proposals for the golden set.
+"""What the users of a platform changed in a dataset, as proposals for the golden set.
 
 An item carries the hash of what was pushed (`metadata.sent`), which distinguishes edits there and here: an
 item that still has that hash was not touched, however the case has changed since. Where both changed, the
@@ -13,7 +13,7 @@ proposal is a conflict, which is shown and never applied.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -44,7 +44,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetChange:
-    """A change that Langfuse's users made, and what it would make of a case."""
+    """A change that the users of a platform made, and what it would make of a case."""
 
     kind: ChangeKind
     case_id: str
@@ -62,7 +62,7 @@ class DatasetChange:
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class PulledItem:
     """A dataset item as the server has it."""
 
     id: str
@@ -85,17 +85,47 @@ def pull(channel: LangfuseClient, dataset: str, project: str, cases: Sequence[Ca
         PushStopped: the server cannot be reached.
         CredentialsError: the keys are refused.
     """
-    items = {item.id: item for item in _items(channel, dataset)}
-    by_id = {item_id(dataset, case.id): case for case in cases}
+    return changes(
+        _items(channel, dataset),
+        dataset,
+        project,
+        cases,
+        is_archived=lambda key: _is_archived(channel, key),
+        annotated=lambda case, item: _annotated(channel, case, item),
+    )
+
+
+def changes(
+    items: Iterable[PulledItem],
+    dataset: str,
+    project: str,
+    cases: Sequence[Case],
+    *,
+    is_archived: Callable[[str], bool],
+    annotated: Callable[[Case, PulledItem], DatasetChange | None] = lambda _case, _item: None,
+) -> list[DatasetChange]:
+    """Return what changed in a dataset of any platform since it was pushed, in the order of the golden set.
+
+    Args:
+        items: those of the dataset that are in use.
+        dataset: its name.
+        project: the project whose golden set it is.
+        cases: the golden set.
+        is_archived: whether an item that is not in use was taken out by somebody there.
+        annotated: the change that feedback on the trace of a case makes.
+    """
+    present = {item.id: item for item in items}
+    # A case that was pulled from an item that somebody made there has the id of that item.
+    by_id = {own if (own := case.id) in present else item_id(dataset, case.id): case for case in cases}
     found: list[DatasetChange] = []
     for key, case in by_id.items():
-        item = items.get(key)
+        item = present.get(key)
         if item is None:
-            if _is_archived(channel, key):
+            if is_archived(key):
                 found.append(DatasetChange(kind=ChangeKind.ARCHIVED, case_id=case.id, before=case))
             continue
-        found += filter(None, (_edited(case, item), _annotated(channel, case, item)))
-    for key, item in items.items():
+        found += filter(None, (_edited(case, item), annotated(case, item)))
+    for key, item in present.items():
         pushed = item.metadata.get("project") == project or "case" in item.metadata
         if key not in by_id and not pushed:
             made = _case_of(item)
@@ -103,10 +133,10 @@ def pull(channel: LangfuseClient, dataset: str, project: str, cases: Sequence[Ca
     return found
 
 
-def _items(channel: LangfuseClient, dataset: str) -> Iterator[_Item]:
+def _items(channel: LangfuseClient, dataset: str) -> Iterator[PulledItem]:
     for row in channel.dataset_items(dataset):
         metadata = row.metadata if isinstance(row.metadata, dict) else {}
-        yield _Item(row.id, row.input, row.expected_output, metadata, row.source_trace_id)
+        yield PulledItem(row.id, row.input, row.expected_output, metadata, row.source_trace_id)
 
 
 def _is_archived(channel: LangfuseClient, key: str) -> bool:
@@ -116,7 +146,7 @@ def _is_archived(channel: LangfuseClient, key: str) -> bool:
     return found is not None and str(getattr(found.status, "value", found.status)).upper() == "ARCHIVED"
 
 
-def _edited(case: Case, item: _Item) -> DatasetChange | None:
+def _edited(case: Case, item: PulledItem) -> DatasetChange | None:
     now = content_hash(item.input, item.expected_output)
     here = content_hash(input_of_case(case), expected_output(case))
     sent = item.metadata.get("sent")
@@ -127,7 +157,7 @@ def _edited(case: Case, item: _Item) -> DatasetChange | None:
     return DatasetChange(kind=kind, case_id=case.id, before=case, after=after)
 
 
-def _with_item(case: Case, item: _Item) -> Case:
+def _with_item(case: Case, item: PulledItem) -> Case:
     """The case with what its item says of input and expectation."""
     record = case_to_json(case)
     held = fields_of_item({"input": item.input, "expectedOutput": item.expected_output}).case
@@ -144,12 +174,12 @@ def _is_beside(name: str, held: Mapping[str, Any]) -> bool:
     return name == "input" and "messages" in held
 
 
-def _case_of(item: _Item) -> Case:
+def _case_of(item: PulledItem) -> Case:
     """The case of an item that somebody made in Langfuse."""
     record: JsonObject = {
         "id": item.id,
         "input": item.input,
-        "expectedOutput": item.expected_output,
+        "expectedOutput": _only_answer(item.expected_output),
         "metadata": item.metadata,
         "sourceTraceId": item.trace_id,
     }
@@ -157,7 +187,12 @@ def _case_of(item: _Item) -> Case:
     return case_of(to_case(known, "langfuse", load("langfuse")).case)
 
 
-def _annotated(channel: LangfuseClient, case: Case, item: _Item) -> DatasetChange | None:
+def _only_answer(expected: Json) -> Json:
+    """An answer alone, as it is written where nothing else is expected."""
+    return expected["answer"] if isinstance(expected, dict) and set(expected) == {"answer"} else expected
+
+
+def _annotated(channel: LangfuseClient, case: Case, item: PulledItem) -> DatasetChange | None:
     """Feedback on the trace that a case came from: a corrected answer, and annotations."""
     if item.trace_id is None:
         return None

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from replaydiff.cases.edit import OpenedCase as OpenedCase
     from replaydiff.cases.golden import Merged
     from replaydiff.cases.lint import LintFinding as LintFinding
-    from replaydiff.cases.push.records import Pushed
     from replaydiff.cases.push.pull import DatasetChange
-    from replaydiff.cases.push.records import DatasetItem, ItemOrigin
+    from replaydiff.cases.push.records import DatasetItem, ItemOrigin, Pushed
     from replaydiff.cases.similarity import Coverage as Coverage
     from replaydiff.diff.result import DiffResult
     from replaydiff.replay.model import Case
+
+
+PLATFORMS = {"langfuse": "Langfuse", "phoenix": "Phoenix"}
+"""Where golden sets and results are pushed to, by name."""
 
 
 class GoldenSet:
@@ -230,11 +233,12 @@ class PushResult:
     dataset: str
     run: str | None
     pushed: Pushed
+    platform: str = "langfuse"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
         return {
-            "target": "langfuse",
+            "target": self.platform,
             "address": self.address,
             "dataset": self.dataset,
             "run": self.run,
@@ -279,36 +283,95 @@ def push_langfuse(
     return PushResult(address=shown, dataset=name, run=result.run.id if result else None, pushed=pushed)
 
 
-def pull_langfuse(
-    golden: GoldenSet, settings: Settings, *, dataset: str | None, apply: bool
+def push_phoenix(
+    settings: Settings, result: DiffResult | None, *, dataset: str | None, golden: Path | None, mail: bool
+) -> PushResult:
+    """Send the golden set, or what a run replayed and its results, to Phoenix.
+
+    Raises:
+        CredentialsError: the key is refused.
+        InputError: there is nothing to send, or the server cannot be reached.
+    """
+    from replaydiff.cases.push.phoenix import connect, push
+    from replaydiff.cases.push.records import ItemOrigin
+
+    project = settings.root.resolve().name or "project"
+    name, rows = _dataset(settings, result, dataset, golden, ItemOrigin(project=project, mail=mail))
+    whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
+    with connect() as (client, shown):
+        pushed = push(client, name, rows, result, project=project if whole else None)
+    run = result.run.id if result else None
+    return PushResult(address=shown, dataset=name, run=run, pushed=pushed, platform="phoenix")
+
+
+def pull_dataset(
+    golden: GoldenSet, settings: Settings, platform: str, *, dataset: str | None, apply: bool
 ) -> tuple[str, list[DatasetChange]]:
     """Return the dataset's name and what its users changed; with `apply` write it to the golden set.
 
     Raises:
         CredentialsError: a key is not set, or the keys are refused.
         UnavailableError: the server cannot be reached.
-        InputError: the golden set is not there.
+        InputError: the golden set is not there, or there is no such platform.
     """
+    project = settings.root.resolve().name or "project"
+    name = dataset or f"replay-{project}-{golden.path.stem}"
+    if platform == "langfuse":
+        found = _pull_langfuse(name, project, golden.cases())
+    elif platform == "phoenix":
+        from replaydiff.cases.push.phoenix import connect, pull
+
+        with connect() as (client, _):
+            found = pull(client, name, project, golden.cases())
+    else:
+        raise _no_platform(platform)
+    if apply:
+        _apply(golden, found, PLATFORMS[platform])
+    return name, found
+
+
+def _no_platform(name: str) -> InputError:
+    return InputError(f"there is no platform {name!r}; known are {', '.join(PLATFORMS)}")
+
+
+def push_dataset(
+    settings: Settings,
+    store: Path,
+    result: DiffResult | None,
+    platform: str,
+    *,
+    dataset: str | None,
+    golden: Path | None,
+    mail: bool,
+) -> PushResult:
+    """Send the golden set, or what a run replayed and its results, to a platform.
+
+    Raises:
+        CredentialsError: a key is not set, or the keys are refused.
+        InputError: there is nothing to send, or there is no such platform.
+    """
+    if platform == "langfuse":
+        return push_langfuse(settings, store, result, dataset=dataset, golden=golden, mail=mail)
+    if platform == "phoenix":
+        return push_phoenix(settings, result, dataset=dataset, golden=golden, mail=mail)
+    raise _no_platform(platform)
+
+
+def _pull_langfuse(dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
     from replaydiff.cases.push.client import PushStopped, connect
     from replaydiff.cases.push.pull import pull
     from replaydiff.replay.errors import ReplayError, UnavailableError
     from replaydiff.replay.langfuse_keys import LangfuseKeys
 
-    project = settings.root.resolve().name or "project"
-    name = dataset or f"replay-{project}-{golden.path.stem}"
-    cases = golden.cases()
     try:
         with connect(LangfuseKeys.from_environment()) as channel:
-            found = pull(channel, name, project, cases)
+            return pull(channel, dataset, project, cases)
     except PushStopped as stop:
         kind = UnavailableError if stop.passing else ReplayError
         raise kind(str(stop), hint="nothing was changed") from None
-    if apply:
-        _apply(golden, found)
-    return name, found
 
 
-def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange]) -> None:
+def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange], platform: str) -> None:
     """Write proposals to the golden set; conflicts are left to a person."""
     from replaydiff.cases.edit import text_of
     from replaydiff.cases.golden import add_cases
@@ -328,7 +391,7 @@ def _apply(golden: GoldenSet, proposals: Sequence[DatasetChange]) -> None:
         add_cases(golden.path, added)
     archived = [one.case_id for one in proposals if one.kind is ChangeKind.ARCHIVED]
     if archived:
-        golden.retire(archived, reason="archived in Langfuse")
+        golden.retire(archived, reason=f"archived in {platform}")
 
 
 def _langfuse_traces(store: Path) -> frozenset[str]:

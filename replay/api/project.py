@@ -995,37 +995,51 @@ class Project:
         dataset: str | None = None,
         cases: str | Path | None = None,
         mail: bool = False,
+        platform: str = "langfuse",
     ) -> PushResult:
-        """Send the golden set, or with `run` what it replayed and its results, to Langfuse.
+        """Send the golden set, or with `run` what it replayed and its results, to a platform.
 
         Args:
             run: id of a run; without it the golden set is sent.
             dataset: name of the dataset; default `replay-PROJECT-` and the golden set's or sample's name.
             cases: the golden set's file.
             mail: send the mail addresses of reviewers, too.
+            platform: `langfuse` or `phoenix`.
 
         Raises:
             CredentialsError: a key is not set.
-            InputError: there is nothing to send.
+            InputError: there is nothing to send, or no such platform.
         """
         from replaydiff.replay.api import golden
 
         result = None if run is None else self.diff(run).result
-        return golden.push_langfuse(
-            self.settings, self.store, result, dataset=dataset, golden=self._golden(cases), mail=mail
+        return golden.push_dataset(
+            self.settings,
+            self.store,
+            result,
+            platform,
+            dataset=dataset,
+            golden=self._golden(cases),
+            mail=mail,
         )
 
     apush = in_thread(push)
 
     def pull(
-        self, dataset: str | None = None, *, cases: str | Path | None = None, apply: bool = False
+        self,
+        dataset: str | None = None,
+        *,
+        cases: str | Path | None = None,
+        apply: bool = False,
+        platform: str = "langfuse",
     ) -> tuple[str, list[DatasetChange]]:
-        """Return the name of a Langfuse dataset, and what its users changed in the golden set it holds.
+        """Return the name of a platform's dataset, and what its users changed in the golden set it holds.
 
         Args:
             dataset: its name; default `replay-PROJECT-` and the golden set's name.
             cases: the golden set's file.
             apply: write the changes to the golden set; conflicts are left out.
+            platform: `langfuse` or `phoenix`.
 
         Raises:
             CredentialsError: a key is not set.
@@ -1033,7 +1047,9 @@ class Project:
         """
         from replaydiff.replay.api import golden
 
-        return golden.pull_langfuse(self.golden_set(cases), self.settings, dataset=dataset, apply=apply)
+        return golden.pull_dataset(
+            self.golden_set(cases), self.settings, platform, dataset=dataset, apply=apply
+        )
 
     apull = in_thread(pull)
 

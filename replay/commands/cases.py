@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replaydiff.replay.api.golden import PLATFORMS
 from replaydiff.replay.api.golden import convert as api_convert
 from replaydiff.replay.commands.cases_edit import edit, show
 from replaydiff.replay.commands.options import App, command, common_options, json_option, print_json, say
@@ -269,33 +270,35 @@ def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_j
 
 
 @command("pull")
-@click.argument("platform", type=click.Choice(["langfuse"]))
+@click.argument("platform", type=click.Choice(list(PLATFORMS)))
 @click.argument("dataset", required=False)
 @_path
 @click.option("--apply", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
 @json_option
 def pull(
     app: App,
-    platform: str,  # noqa: ARG001 - there is one platform so far
+    platform: str,
     dataset: str | None,
     path: Path | None,
     apply: bool,
     as_json: bool,
 ) -> None:
-    """Show what Langfuse's users changed in a dataset, as a diff of the golden set.
+    """Show what a platform's users changed in a dataset, as a diff of the golden set.
 
     Edited and added items, archived ones, and annotations and corrections of the traces that cases came
-    from. Nothing is written without --apply. An item that was edited in Langfuse while its case was edited
-    here is a conflict, which is shown and never written. DATASET defaults to replay-PROJECT-golden.
+    from (Langfuse only). Nothing is written without --apply. An item that was edited there while its case
+    was edited here is a conflict, which is shown and never written. DATASET defaults to
+    replay-PROJECT-golden.
 
     \b
     Examples:
       replay cases pull langfuse
       replay cases pull langfuse refunds --apply
+      replay cases pull phoenix
     """
     from replaydiff.replay.terminal.text import one_line
 
-    name, found = app.project.pull(dataset, cases=path, apply=apply)
+    name, found = app.project.pull(dataset, cases=path, apply=apply, platform=platform)
     if as_json:
         rows = [{"case": one.case_id, "kind": one.kind.value, "diff": one.diff} for one in found]
         print_json({"dataset": name, "applied": apply, "changes": rows})

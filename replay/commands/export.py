@@ -1,4 +1,4 @@
-"""`replay export` and `replay push langfuse`."""
+"""`replay export` and `replay push`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replaydiff.replay.api.golden import PLATFORMS
 from replaydiff.replay.api.inspecting import EXPORTS, ExportRequest
 from replaydiff.replay.commands.options import App, command, json_option, print_json, say
 from replaydiff.replay.errors import ExitCode, InputError
@@ -95,17 +96,18 @@ Examples:
   replay push langfuse
   replay push langfuse 20261120-2213
   replay push langfuse 20261120-2213 --dataset refunds
+  replay push phoenix 20261120-2213
 """
 _SHOWN_REJECTS = 20
 
 
 @command("push", epilog=_PUSH_EPILOG)
-@click.argument("target", type=click.Choice(["langfuse"]))
+@click.argument("target", type=click.Choice(list(PLATFORMS)))
 @click.argument("run", required=False)
 @click.option(
     "--dataset",
     metavar="NAME",
-    help="The Langfuse dataset; default replay-PROJECT- and the name of the sample or golden set.",
+    help="The dataset; default replay-PROJECT- and the name of the sample or golden set.",
 )
 @click.option(
     "--cases",
@@ -117,27 +119,29 @@ _SHOWN_REJECTS = 20
 @json_option
 def push(
     app: App,
-    target: str,  # noqa: ARG001 - there is one target so far
+    target: str,
     run: str | None,
     dataset: str | None,
     path: Path | None,
     mail: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Send the golden set or a run's result to Langfuse.
+    """Send the golden set or a run's result to Langfuse or Phoenix.
 
     Without RUN, the cases become the items of a dataset, linked to the traces they were promoted from. With
     RUN, what it replayed is the dataset, each lane an experiment over it, each trial a trace with its tool
     calls, and grades, verdicts and the answer are scores. Each trial also has the item's means and verdict,
     since Langfuse shows one trial of an item. Servers without experiments get runs of the dataset.
+    In Phoenix a trial is a run of the experiment, and scores are its evaluations.
 
-    Sending the same again changes nothing. Cases that left the golden set are archived; what was archived in
-    Langfuse is left alone. What is sent holds inputs and answers; no other command sends
-    anything. The keys are LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL.
+    Sending the same again changes nothing. Cases that left the golden set are archived; what was archived or
+    edited there is left alone. What is sent holds inputs and answers; no other command sends
+    anything. The keys are LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL, or
+    PHOENIX_BASE_URL and PHOENIX_API_KEY.
 
     Exit code 3 means that a part was not accepted; sending again continues.
     """
-    done = app.project.push(run, dataset=dataset, cases=path, mail=mail)
+    done = app.project.push(run, dataset=dataset, cases=path, mail=mail, platform=target)
     if as_json:
         print_json(done.to_dict())
     else:
@@ -151,6 +155,7 @@ def _show(done: PushResult) -> None:
     from replaydiff.replay.terminal.text import one_line
 
     pushed, dataset, shown = done.pushed, done.dataset, done.address
+    title = PLATFORMS[done.platform]
     sent = ", ".join(f"{count:,} {what}" for what, count in pushed.sent.items())
     there = ", ".join(f"{count:,} {what}" for what, count in pushed.unchanged.items())
     if sent:
@@ -163,11 +168,11 @@ def _show(done: PushResult) -> None:
         click.echo(f"experiment: {one_line(name)}")
     if pushed.left_edited:
         say(
-            f"left alone: {len(pushed.left_edited)} items that were edited in Langfuse; "
-            "`replay cases pull langfuse` shows the edits"
+            f"left alone: {len(pushed.left_edited)} items that were edited in {title}; "
+            f"`replay cases pull {done.platform}` shows the edits"
         )
     if pushed.left_archived:
-        say(f"left alone: {len(pushed.left_archived)} items that were archived in Langfuse")
+        say(f"left alone: {len(pushed.left_archived)} items that were archived in {title}")
     for what, why in pushed.refused[:_SHOWN_REJECTS]:
         say(f"not accepted: {one_line(what)}: {one_line(why)}")
     if len(pushed.refused) > _SHOWN_REJECTS:

@@ -6,7 +6,6 @@ import json
 import logging
 import socket
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,18 @@ from replaydiff.replay.model import (
     GradeState,
     Item,
     Lane,
-    Rule,
-    SampleItem,
-    SampleRecord,
-    ServedCall,
     Status,
-    ToolCall,
     Trial,
 )
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import write_grades
 from replaydiff.replay.store.runs import create_run
-from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.trials import write_trials
+from tests.cases.conftest import RUN
 from tests.stand_ins.langfuse import CUT, PUBLIC, SECRET, Langfuse, serving
-from tests.store.build import WHEN, run
+from tests.store.build import run
 
 Push = Callable[..., tuple[int, str, str]]
-RUN = "20261103-101500-ab12"
 
 
 @pytest.fixture
@@ -94,63 +87,6 @@ def golden(tmp_path: Path) -> Path:
     ]
     path.write_text("".join(json.dumps(case) + "\n" for case in cases))
     return path
-
-
-def _call(name: str, **args: Any) -> ToolCall:
-    return ToolCall(name=name, args=args, result={"ok": True})
-
-
-@pytest.fixture
-def replayed(tmp_path: Path) -> None:
-    """A finished run of a sample: the new lane does not call the tool any more, and one trial failed."""
-    with open_store(tmp_path / ".replay" / "replay.duckdb") as con:
-        items = [
-            Item(
-                id=f"trace-{n}",
-                input=f"question {n}",
-                trace_id=f"trace-{n}",
-                tape=(_call("search", q=n),),
-                recorded_response=f"recorded {n}",
-            )
-            for n in range(3)
-        ]
-        sample = SampleRecord(
-            name="monthly",
-            created_at=WHEN,
-            month="2026-10",
-            where=None,
-            by=(),
-            size=3,
-            seed=1,
-            population=3,
-        )
-        drawn = [
-            SampleItem(sample="monthly", trace_id=item.id, position=place, stratum="-", weight=1.0)
-            for place, item in enumerate(items)
-        ]
-        write_sample(con, sample, drawn)
-        create_run(con, run(RUN, sample="monthly", trials=2, finished_at=WHEN), items)
-        trials = []
-        for place, item in enumerate(items):
-            for lane in (Lane.OLD, Lane.NEW):
-                for index in range(2):
-                    served = (ServedCall(call=item.tape[0], rule=Rule.TAPE),) if lane == Lane.OLD else ()
-                    failed = lane == Lane.NEW and place == 2 and index == 1
-                    trials.append(
-                        Trial(
-                            run_id=RUN,
-                            item_id=item.id,
-                            lane=lane,
-                            index=index,
-                            status=Status.CRASHED if failed else Status.OK,
-                            reason="the worker died" if failed else None,
-                            final_response=None if failed else f"{lane} says {place}",
-                            served=served,
-                            latency_ms=1200.0,
-                            started_at=WHEN + timedelta(seconds=place),
-                        )
-                    )
-        write_trials(con, trials)
 
 
 def _grade(folder: Path, score: float) -> None:

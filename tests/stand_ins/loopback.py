@@ -62,6 +62,9 @@ def serving(answer: Answer) -> Iterator[Loopback]:
         def do_POST(self) -> None:
             self._serve(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
+        def do_PATCH(self) -> None:
+            self.do_POST()
+
         def _serve(self, body: Any) -> None:
             parts = urlsplit(self.path)
             headers = {key.lower(): value for key, value in self.headers.items()}
@@ -98,7 +101,7 @@ def serving(answer: Answer) -> Iterator[Loopback]:
 
     server = Server(("127.0.0.1", 0), Handler)
     state = Loopback(f"http://127.0.0.1:{server.server_port}", iter(()))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield state

@@ -38,7 +38,7 @@ LOOKBACK = timedelta(days=30)
 annotations of spans that are named. So `--since last` reads the spans of this time again."""
 _ADDRESSES = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_BASE_URL", "PHOENIX_HOST")
 _PROJECTS = ("PHOENIX_PROJECT", "PHOENIX_PROJECT_NAME")
-_KEYS = "PHOENIX_API_KEY and PHOENIX_CLIENT_HEADERS"
+KEYS = "PHOENIX_API_KEY and PHOENIX_CLIENT_HEADERS"
 _OTLP_PATH = re.compile(r"/+v1/traces/?$")
 _PORT = "6006"
 
@@ -59,7 +59,7 @@ CUT = "spans of this trace are missing, and this version of Phoenix cannot be as
 
 def origin(query: Query) -> str:
     """The server and the project."""
-    return f"Phoenix at {_url()}, project {_project(query)}"
+    return f"Phoenix at {server_url()}, project {_project(query)}"
 
 
 def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Imported]:
@@ -67,7 +67,7 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
     gathered = Gathered(folder, kept=True)
     try:
         with JsonClient(
-            _url(), headers=_headers(), service="Phoenix", keys=_KEYS, show_status=show_status
+            server_url(), headers=server_headers(), service="Phoenix", keys=KEYS, show_status=show_status
         ) as client:
             reader = _PageReader(client, query, gathered, show_status)
             reader.read()
@@ -81,7 +81,8 @@ def read_live(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[I
         gathered.close()
 
 
-def _url() -> str:
+def server_url() -> str:
+    """The address of the server, out of the environment."""
     for name in _ADDRESSES:
         value = os.environ.get(name, "").strip()
         if not value:
@@ -96,7 +97,7 @@ def _url() -> str:
     return f"http://localhost:{os.environ.get('PHOENIX_PORT', '').strip() or _PORT}"
 
 
-def _headers() -> dict[str, str]:
+def server_headers() -> dict[str, str]:
     """Headers of the environment, `name=value` with commas between them, URL-encoded; and the key."""
     found: dict[str, str] = {}
     for pair in os.environ.get("PHOENIX_CLIENT_HEADERS", "").split(","):

@@ -1,0 +1,440 @@
+"""The golden set and a run's result back to Phoenix, and what its users changed there.
+
+A case is an example of a dataset, a lane an experiment, a trial a run of it, a grade an evaluation of that
+run. Examples have ids of ours, experiments names, runs the number of their trial and evaluations names, so
+what is sent twice is there once. A dataset of Phoenix has versions: an example that leaves it stays in the
+versions, and in the experiments, before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+from replaydiff.cases.push.pull import DatasetChange, PulledItem, changes
+from replaydiff.cases.push.records import (
+    ARCHIVED,
+    ITEMS,
+    SCORES,
+    DatasetItem,
+    Pushed,
+    content_hash,
+    item_id,
+    lane_metadata,
+    lane_name,
+    run_values,
+    started_at,
+    trial_values,
+)
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
+from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.importers.sources.phoenix.source import KEYS, server_headers, server_url
+from replaydiff.replay.errors import CredentialsError
+from replaydiff.replay.messages import read_text
+from replaydiff.replay.model import Case, Json, JsonObject, Lane, Status
+
+RUNS = "experiment runs"
+_UPLOAD = "/v1/datasets/upload?sync=true"
+_BATCH = 200
+_PAGE = 100
+_VERSIONS = 50
+"""Versions of a dataset that are searched for an example that is not in its newest one."""
+_REFUSED = frozenset((400, 404, 409, 413, 422))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Example:
+    """An example as the server has it."""
+
+    node: str
+    """Its id on the server, by which runs refer to it."""
+    raw: JsonObject
+    """Input, output and metadata as they are sent."""
+    item: PulledItem
+
+
+@dataclass(slots=True)
+class _Dataset:
+    """A dataset of the server; without an id it is not there yet."""
+
+    name: str
+    id: str | None = None
+    examples: dict[str, _Example] = field(default_factory=dict)
+
+
+@contextmanager
+def connect() -> Iterator[tuple[JsonClient, str]]:
+    """Create a client for the server that the environment names; return its address, too.
+
+    Raises:
+        SettingsError: the address is none.
+    """
+    url = server_url()
+    with JsonClient(url, headers=server_headers(), service="Phoenix", keys=KEYS) as client:
+        yield client, url
+
+
+def push(
+    client: JsonClient,
+    dataset: str,
+    rows: Sequence[DatasetItem],
+    result: DiffResult | None = None,
+    *,
+    project: str | None = None,
+) -> Pushed:
+    """Send a dataset with these rows and, over it, a run's result; the rows cover the run's items.
+
+    Args:
+        client: to the server.
+        dataset: its name.
+        rows: its examples.
+        result: of a run over them.
+        project: the rows are the whole golden set of this project: examples of the project beside them left
+            the set, and leave the dataset.
+
+    Raises:
+        CredentialsError: the key is refused.
+        HttpError: nothing at all could be sent.
+    """
+    pushed = Pushed()
+    try:
+        held = _read_dataset(client, dataset)
+        rows = [_adopting(row, held) for row in rows]
+        _push_rows(client, held, rows, pushed)
+        if project is not None:
+            _remove(client, held, project, {row.id for row in rows}, pushed)
+        if result is not None:
+            held = _read_dataset(client, dataset)
+            for lane in result.run.lanes:
+                _push_lane(client, held, result, lane, pushed)
+    except (HttpError, CredentialsError) as stop:
+        if not pushed.sent and not pushed.unchanged:
+            raise
+        pushed.stopped = str(stop)
+    return pushed
+
+
+def pull(client: JsonClient, dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:
+    """Return what changed in a dataset since it was pushed, in the order of the golden set.
+
+    Args:
+        client: to the server.
+        dataset: its name.
+        project: the project whose golden set it is.
+        cases: the golden set.
+
+    Raises:
+        CredentialsError: the key is refused.
+        HttpError: the server cannot be reached.
+    """
+    held = _read_dataset(client, dataset)
+    earlier: set[str] | None = None
+
+    def is_removed(key: str) -> bool:
+        nonlocal earlier
+        if earlier is None:
+            earlier = _earlier_ids(client, held)
+        return key in earlier
+
+    items = [example.item for example in held.examples.values()]
+    return changes(items, dataset, project, cases, is_archived=is_removed)
+
+
+def _read_dataset(client: JsonClient, name: str) -> _Dataset:
+    found = next((row for row in _listed(client, "/v1/datasets", name=name) if row.get("name") == name), None)
+    if found is None:
+        return _Dataset(name)
+    held = _Dataset(name, str(found["id"]))
+    for row in _examples(client, held, None):
+        given, output, metadata = (
+            value if isinstance(value := row.get(key), dict) else {}
+            for key in ("input", "output", "metadata")
+        )
+        key, node = str(row["id"]), str(row.get("node_id") or row["id"])
+        item = PulledItem(key, _given(given), _expected(output), metadata, None)
+        raw: JsonObject = {"input": given, "output": output, "metadata": metadata}
+        held.examples[key] = _Example(node=node, raw=raw, item=item)
+    return held
+
+
+def _examples(client: JsonClient, held: _Dataset, version: str | None) -> Iterator[JsonObject]:
+    params = {} if version is None else {"version_id": version}
+    data = _data(client.get(f"/v1/datasets/{quote(held.id or '', safe='')}/examples", params))
+    listed = data.get("examples") if isinstance(data, dict) else None
+    yield from (row for row in (listed if isinstance(listed, list) else ()) if isinstance(row, dict))
+
+
+def _earlier_ids(client: JsonClient, held: _Dataset) -> set[str]:
+    """Ids of the examples that were in the dataset and are not any more."""
+    if held.id is None:
+        return set()
+    found: set[str] = set()
+    versions = _listed(client, f"/v1/datasets/{quote(held.id, safe='')}/versions")
+    for _, version in zip(range(_VERSIONS), versions, strict=False):
+        found |= {str(row["id"]) for row in _examples(client, held, str(version["version_id"]))}
+    return found - held.examples.keys()
+
+
+def _listed(client: JsonClient, path: str, **more: str) -> Iterator[JsonObject]:
+    """The rows of all pages of a list."""
+    cursor: Json = None
+    while True:
+        params: dict[str, str | int] = {"limit": _PAGE, **more}
+        if isinstance(cursor, str):
+            params["cursor"] = cursor
+        page = client.get(path, params)
+        rows = _data(page)
+        yield from (row for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict))
+        following = page.get("next_cursor") if isinstance(page, dict) else None
+        if not following or following == cursor:
+            return
+        cursor = following
+
+
+def _data(answer: Json) -> Json:
+    return answer.get("data") if isinstance(answer, dict) else None
+
+
+def _given(value: JsonObject) -> Json:
+    """The input of a case: examples are objects, also where the input is a text."""
+    text = None if "messages" in value else read_text(value)
+    return value if text is None else text
+
+
+def _expected(value: JsonObject) -> Json:
+    """The expected output of a case; of an example that somebody made, its only text is the answer."""
+    only = next(iter(value.values())) if len(value) == 1 else None
+    return {"answer": only} if isinstance(only, str) else value
+
+
+def _raw(row: DatasetItem) -> JsonObject:
+    given: JsonObject = row.input if isinstance(row.input, dict) else {"input": row.input}
+    return {"input": given, "output": row.expected_output, "metadata": row.metadata}
+
+
+def _adopting(row: DatasetItem, held: _Dataset) -> DatasetItem:
+    """The row of a case; its id is that of the example that somebody made and the case was pulled from."""
+    case = row.metadata.get("case")
+    if row.id not in held.examples and isinstance(case, str) and case in held.examples:
+        return replace(row, id=case)
+    return row
+
+
+def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
+    missing = held.id is not None and any(row.id not in held.examples for row in rows)
+    removed = _earlier_ids(client, held) if missing else set()
+    changed: list[DatasetItem] = []
+    for row in rows:
+        example = held.examples.get(row.id)
+        if example is None and row.id in removed:
+            # Somebody took it out there, which a push does not undo.
+            pushed.left_archived.append(row.label)
+        elif example is not None and example.raw == _raw(row):
+            pushed.unchanged[ITEMS] += 1
+        elif example is not None and _is_edited(example.item, row):
+            pushed.left_edited.append(row.label)
+        else:
+            changed.append(row)
+    for start in range(0, len(changed), _BATCH):
+        batch = changed[start : start + _BATCH]
+        try:
+            client.post(_UPLOAD, _upload(held.name, "append", {row.id: _raw(row) for row in batch}))
+            pushed.sent[ITEMS] += len(batch)
+        except HttpError as error:
+            if error.status not in _REFUSED:
+                raise
+            # One of them spoils the batch: each alone says which.
+            for row in batch:
+                if _send(
+                    client, _UPLOAD, _upload(held.name, "append", {row.id: _raw(row)}), row.label, pushed
+                ):
+                    pushed.sent[ITEMS] += 1
+
+
+def _is_edited(item: PulledItem, row: DatasetItem) -> bool:
+    """Whether somebody edited an example there since it was pushed, and not to what is pushed now."""
+    sent = item.metadata.get("sent")
+    now = content_hash(item.input, item.expected_output)
+    return sent is not None and now not in (sent, content_hash(row.input, row.expected_output))
+
+
+def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:
+    return {
+        "action": action,
+        "name": name,
+        "inputs": [row["input"] for row in rows.values()],
+        "outputs": [row["output"] for row in rows.values()],
+        "metadata": [row["metadata"] for row in rows.values()],
+        "example_ids": list(rows),
+    }
+
+
+def _remove(client: JsonClient, held: _Dataset, project: str, kept: set[str], pushed: Pushed) -> None:
+    """Take the examples of cases of this project that are in its golden set no more out of the dataset."""
+    gone = {
+        key
+        for key, example in held.examples.items()
+        if key not in kept
+        and example.item.metadata.get("project") == project
+        and "case" in example.item.metadata
+    }
+    if gone:
+        now = _read_dataset(client, held.name)
+        rest = {key: example.raw for key, example in now.examples.items() if key not in gone}
+        if rest and _send(
+            client, _UPLOAD, _upload(held.name, "update", rest), "the examples to remove", pushed
+        ):
+            pushed.sent[ARCHIVED] += len(gone)
+
+
+def _push_lane(client: JsonClient, held: _Dataset, result: DiffResult, lane: Lane, pushed: Pushed) -> None:
+    title = lane_name(result, lane)
+    pushed.experiments.append(title)
+    experiment = _experiment(client, held, title, _metadata(result, lane), result.run.trials)
+    runs = {
+        (str(row.get("dataset_example_id")), row.get("repetition_number")): str(row["id"])
+        for row in _listed(client, f"/v1/experiments/{experiment}/runs")
+    }
+    present = _evaluations(client, experiment) if runs else {}
+    for verdict in result.items:
+        name = verdict.item.id
+        example = held.examples.get(item_id(held.name, name)) or held.examples.get(name)
+        for graded in verdict.lanes.get(lane, ()):
+            label = f"trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
+            if example is None:
+                pushed.refused.append((label, "its example is not in the dataset"))
+                continue
+            place = (example.node, graded.trial.index + 1)
+            if place in runs:
+                pushed.unchanged[RUNS] += 1
+            else:
+                body = _run(result, graded, example.node)
+                path = f"/v1/experiments/{experiment}/runs"
+                made = _send(client, path, body, label, pushed)
+                data = _data(made)
+                if not isinstance(data, dict):
+                    continue
+                runs[place] = str(data["id"])
+                pushed.sent[RUNS] += 1
+            _push_scores(client, runs[place], result, lane, verdict, graded, present.get(place, {}), pushed)
+
+
+def _experiment(client: JsonClient, held: _Dataset, name: str, metadata: JsonObject, trials: int) -> str:
+    """Return the id of the experiment of this name, creating it if missing."""
+    path = f"/v1/datasets/{quote(held.id or '', safe='')}/experiments"
+    for row in _listed(client, path):
+        if row.get("name") == name:
+            found = quote(str(row["id"]), safe="")
+            if row.get("metadata") != metadata:
+                client.patch(f"/v1/experiments/{found}", {"metadata": metadata})
+            return found
+    made = _data(client.post(path, {"name": name, "metadata": metadata, "repetitions": trials}))
+    if not isinstance(made, dict) or "id" not in made:
+        raise HttpError("Phoenix created an experiment without an id")
+    return quote(str(made["id"]), safe="")
+
+
+def _metadata(result: DiffResult, lane: Lane) -> JsonObject:
+    """Where a lane comes from; and on the new one the answer of the run, with what changed."""
+    found = lane_metadata(result, lane)
+    if lane == Lane.NEW:
+        for score in run_values(result):
+            found[score.name] = score.value
+            found[f"{score.name}_comment"] = score.comment
+    return found
+
+
+def _evaluations(client: JsonClient, experiment: str) -> dict[tuple[str, Any], dict[str, tuple[Any, ...]]]:
+    """What is there of each run: name → score, label and explanation."""
+    rows = client.get(f"/v1/experiments/{experiment}/json")
+    found: dict[tuple[str, Any], dict[str, tuple[Any, ...]]] = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict):
+            listed = row.get("annotations")
+            found[str(row.get("example_id")), row.get("repetition_number")] = {
+                str(one.get("name")): (one.get("score"), one.get("label"), one.get("explanation"))
+                for one in (listed if isinstance(listed, list) else ())
+                if isinstance(one, dict)
+            }
+    return found
+
+
+def _run(result: DiffResult, graded: GradedTrial, node: str) -> JsonObject:
+    trial, start = graded.trial, started_at(result, graded)
+    end = start + timedelta(milliseconds=max(trial.latency_ms or 0.0, 0.0))
+    calls: list[Json] = [
+        {
+            "name": served.call.name,
+            "args": served.call.args,
+            **({"result": served.call.result} if served.call.error is None else {"error": served.call.error}),
+        }
+        for served in trial.served
+    ]
+    return {
+        "dataset_example_id": node,
+        "output": {"answer": trial.final_response, "tool_calls": calls, "status": trial.status.value},
+        "repetition_number": trial.index + 1,
+        "start_time": start.isoformat(),
+        "end_time": end.isoformat(),
+        "error": None if trial.status is Status.OK else trial.reason or trial.status.value,
+    }
+
+
+def _push_scores(
+    client: JsonClient,
+    run: str,
+    result: DiffResult,
+    lane: Lane,
+    verdict: ItemVerdict,
+    graded: GradedTrial,
+    present: Mapping[str, tuple[Any, ...]],
+    pushed: Pushed,
+) -> None:
+    at = started_at(result, graded).isoformat()
+    for name, score, label, comment in _scores(result, lane, verdict, graded):
+        if present.get(name) == (score, label, comment):
+            pushed.unchanged[SCORES] += 1
+            continue
+        body: JsonObject = {
+            "experiment_run_id": run,
+            "name": name,
+            "annotator_kind": "LLM" if name.startswith("judge") else "CODE",
+            "start_time": at,
+            "end_time": at,
+            "result": {"score": score, "label": label, "explanation": comment},
+        }
+        place = f"score {name!r} of trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
+        if _send(client, "/v1/experiment_evaluations", body, place, pushed):
+            pushed.sent[SCORES] += 1
+
+
+def _scores(
+    result: DiffResult, lane: Lane, verdict: ItemVerdict, graded: GradedTrial
+) -> Iterator[tuple[str, float | None, str | None, str | None]]:
+    """Name, score, label and explanation of what is known of a trial, with its cost and tokens."""
+    for one in trial_values(result, lane, verdict, graded):
+        if isinstance(one.value, str):
+            yield one.name, None, one.value, one.comment or None
+        else:
+            yield one.name, float(one.value), None, one.comment or None
+    trial = graded.trial
+    if trial.cost_usd is not None:
+        yield "cost_usd", float(trial.cost_usd), None, None
+    if trial.usage is not None:
+        yield "input_tokens", float(trial.usage.input_tokens), None, None
+        yield "output_tokens", float(trial.usage.output_tokens), None, None
+
+
+def _send(client: JsonClient, path: str, body: JsonObject, label: str, pushed: Pushed) -> Json:
+    """Make one write; a record that the server refuses is named, and the others go on."""
+    try:
+        return client.post(path, body)
+    except HttpError as error:
+        if error.status not in _REFUSED:
+            raise
+        pushed.refused.append((label, str(error)))
+        return None
