@@ -92,6 +92,7 @@ def pull(channel: LangfuseClient, dataset: str, project: str, cases: Sequence[Ca
         cases,
         is_archived=lambda key: _is_archived(channel, key),
         annotated=lambda case, item: _annotated(channel, case, item),
+        added=_case_of,
     )
 
 
@@ -103,6 +104,7 @@ def changes(
     *,
     is_archived: Callable[[str], bool],
     annotated: Callable[[Case, PulledItem], DatasetChange | None] = lambda _case, _item: None,
+    added: Callable[[PulledItem], Case] | None = None,
 ) -> list[DatasetChange]:
     """Return what changed in a dataset of any platform since it was pushed, in the order of the golden set.
 
@@ -113,6 +115,7 @@ def changes(
         cases: the golden set.
         is_archived: whether an item that is not in use was taken out by somebody there.
         annotated: the change that feedback on the trace of a case makes.
+        added: the case of an item that somebody made there.
     """
     present = {item.id: item for item in items}
     # A case that was pulled from an item that somebody made there has the id of that item.
@@ -128,7 +131,7 @@ def changes(
     for key, item in present.items():
         pushed = item.metadata.get("project") == project or "case" in item.metadata
         if key not in by_id and not pushed:
-            made = _case_of(item)
+            made = (added or _plain_case)(item)
             found.append(DatasetChange(kind=ChangeKind.ADDED, case_id=made.id, after=made))
     return found
 
@@ -174,22 +177,28 @@ def _is_beside(name: str, held: Mapping[str, Any]) -> bool:
     return name == "input" and "messages" in held
 
 
+def _plain_case(item: PulledItem) -> Case:
+    """The case of an item that somebody made; an expectation that no case has a field for is metadata."""
+    record: JsonObject = {"id": item.id, "input": item.input, "expectedOutput": item.expected_output}
+    taken = fields_of_item({**record, "metadata": item.metadata})
+    if taken.unread:
+        metadata = taken.case.get("metadata")
+        held = metadata if isinstance(metadata, dict) else {}
+        taken.case["metadata"] = {**held, "expected_output": item.expected_output}
+    return case_of(taken.case)
+
+
 def _case_of(item: PulledItem) -> Case:
     """The case of an item that somebody made in Langfuse."""
     record: JsonObject = {
         "id": item.id,
         "input": item.input,
-        "expectedOutput": _only_answer(item.expected_output),
+        "expectedOutput": item.expected_output,
         "metadata": item.metadata,
         "sourceTraceId": item.trace_id,
     }
     known: JsonObject = {name: value for name, value in record.items() if value is not None}
     return case_of(to_case(known, "langfuse", load("langfuse")).case)
-
-
-def _only_answer(expected: Json) -> Json:
-    """An answer alone, as it is written where nothing else is expected."""
-    return expected["answer"] if isinstance(expected, dict) and set(expected) == {"answer"} else expected
 
 
 def _annotated(channel: LangfuseClient, case: Case, item: PulledItem) -> DatasetChange | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PLATFORMS = {"langfuse": "Langfuse", "phoenix": "Phoenix"}
 """Where golden sets and results are pushed to, by name."""
+SOURCES = {**PLATFORMS, "mlflow": "MLflow"}
+"""Where datasets are pulled from, by name."""
 
 
 class GoldenSet:
@@ -323,15 +325,20 @@ def pull_dataset(
 
         with connect() as (client, _):
             found = pull(client, name, project, golden.cases())
+    elif platform == "mlflow":
+        from replaydiff.cases.push import mlflow
+
+        with mlflow.connect() as tracking:
+            found = mlflow.pull(tracking, name, project, golden.cases())
     else:
-        raise _no_platform(platform)
+        raise _no_platform(platform, SOURCES)
     if apply:
-        _apply(golden, found, PLATFORMS[platform])
+        _apply(golden, found, SOURCES[platform])
     return name, found
 
 
-def _no_platform(name: str) -> InputError:
-    return InputError(f"there is no platform {name!r}; known are {', '.join(PLATFORMS)}")
+def _no_platform(name: str, known: Iterable[str]) -> InputError:
+    return InputError(f"there is no platform {name!r}; known are {', '.join(known)}")
 
 
 def push_dataset(
@@ -354,7 +361,7 @@ def push_dataset(
         return push_langfuse(settings, store, result, dataset=dataset, golden=golden, mail=mail)
     if platform == "phoenix":
         return push_phoenix(settings, result, dataset=dataset, golden=golden, mail=mail)
-    raise _no_platform(platform)
+    raise _no_platform(platform, PLATFORMS)
 
 
 def _pull_langfuse(dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:

@@ -1039,7 +1039,7 @@ class Project:
             dataset: its name; default `replay-PROJECT-` and the golden set's name.
             cases: the golden set's file.
             apply: write the changes to the golden set; conflicts are left out.
-            platform: `langfuse` or `phoenix`.
+            platform: `langfuse`, `phoenix` or `mlflow`.
 
         Raises:
             CredentialsError: a key is not set.

@@ -44,8 +44,8 @@ _FILE_ATTEMPTS = 3
 _DONE = "done"
 _GONE = (404, 405, 410, 501)
 """A path that this server does not have."""
-_URI = "MLFLOW_TRACKING_URI"
-_KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+URI = "MLFLOW_TRACKING_URI"
+KEYS = "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
 
 
 def origin(query: Query) -> str:
@@ -53,21 +53,25 @@ def origin(query: Query) -> str:
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     who = f" as {user}" if user and not os.environ.get("MLFLOW_TRACKING_TOKEN") else ""
     wanted = project(query)
-    uri = _uri()
-    where = str(path_of(uri).resolve()) if uri.startswith(SCHEME) else read_url(_URI, uri) + who
+    uri = tracking_uri()
+    where = str(path_of(uri).resolve()) if uri.startswith(SCHEME) else read_url(URI, uri) + who
     return f"MLflow at {where}, {f'experiment {wanted}' if wanted else 'all experiments'}"
 
 
 def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[JsonObject]:
     """The traces of a query, as `{"trace_info": …, "spans": […]}`, once all were asked for."""
-    uri = _uri()
+    uri = tracking_uri()
     if uri.startswith(SCHEME):
         yield from stored(path_of(uri), query, show_status)
         return
     spool = Spool(folder / "mlflow.sqlite", kept=True)
     try:
         with JsonClient(
-            read_url(_URI, uri), headers=_headers(), service="MLflow", keys=_KEYS, show_status=show_status
+            read_url(URI, uri),
+            headers=tracking_headers(),
+            service="MLflow",
+            keys=KEYS,
+            show_status=show_status,
         ) as client:
             _ServerReader(client, query, spool, show_status).read()
         for group in spool.groups():
@@ -76,11 +80,16 @@ def gathered(query: Query, folder: Path, show_status: ShowStatus) -> Iterator[Js
         spool.close()
 
 
-def _uri() -> str:
-    value = os.environ.get(_URI, "").strip()
+def tracking_uri() -> str:
+    """Where MLflow is, out of the environment: an address, or a store in a file.
+
+    Raises:
+        SettingsError: it is not set.
+    """
+    value = os.environ.get(URI, "").strip()
     if not value:
         raise SettingsError(
-            f"{_URI} is not set",
+            f"{URI} is not set",
             hint=(
                 "set it to the address of the tracking server (or sqlite:///mlflow.db), or name a "
                 "file: `replay import mlflow FILE`"
@@ -89,7 +98,8 @@ def _uri() -> str:
     return value
 
 
-def _headers() -> dict[str, str]:
+def tracking_headers() -> dict[str, str]:
+    """The headers that identify the user, out of the environment."""
     token = os.environ.get("MLFLOW_TRACKING_TOKEN", "")
     user = os.environ.get("MLFLOW_TRACKING_USERNAME", "")
     if token:
