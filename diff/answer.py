@@ -331,8 +331,9 @@ def _changed(name: str, metric: MetricDelta, evidence: Evidence) -> Conclusion:
     changed = f"behaviour changed in {metric.changed} of {metric.n}"
     if open_:
         causes = f"{len(open_)} cause{'' if len(open_) == 1 else 's'}"
-        decide_on = f"replay accept {open_[0].id} --run {shlex.quote(evidence.run.id)}"
-        return _cannot(f"{changed}: accept or reject {causes} ({moved})", decide_on)
+        # Triage asks for each cause; a command that accepted one would answer in the user's favour.
+        review = f"replay triage {shlex.quote(evidence.run.id)}"
+        return _cannot(f"{changed}: accept or reject {causes} ({moved})", review)
     return _cannot(
         f"{changed} and no cause is shared by several items: {moved}; look at them, or name what does: "
         "[match] trust, a grader, a judge, a golden set",

@@ -13,6 +13,8 @@ tools and arguments count, wording does not, and of each lane what it does in mo
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,12 +23,14 @@ from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.engine.reuse import reuse_sentences
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replaydiff.replay.model.run import RunRecord
+from replaydiff.replay.tape import arguments_apart
 from replaydiff.replay.turns import actions_by_turn, most_done, simulated_turns
 
 LEAST_FIDELITY = 0.8
 """Below it more than one tool call in five of the old version was not answered from its own recording."""
 LEAST_AGREEMENT = 0.5
 """Below it the old version, replayed, took another tool path than recorded in most trials."""
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 DIVERGED_WARNING = 0.1
 """From this share of a lane's trials on, divergence is warned of."""
 
@@ -49,6 +53,8 @@ class ReplayFidelity:
     """The numbers of the turns at which it did."""
     misses: Counter[tuple[str, MissKind]] = field(default_factory=Counter)
     """Calls that nothing answered, by tool and kind."""
+    one_argument: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Of these the ones that differ from a recorded call in one argument only, by tool and argument."""
 
     def add(self, item: Item, trial: Trial) -> None:
         """Count one trial."""
@@ -60,7 +66,7 @@ class ReplayFidelity:
             self.from_tape += sum(served.is_exact for served in trial.served)
             for served in trial.served:
                 if served.rule is Rule.MISS:
-                    self.misses[served.call.name, _miss_kind(served.call, item)] += 1
+                    self._add_miss(served.call, item)
         if trial.status.is_error:
             return
         self.trials += 1
@@ -70,6 +76,19 @@ class ReplayFidelity:
             made = tool_path(served.call.name for served in trial.served)
             self.comparable += 1
             self.agreeing += trial.status is Status.OK and made == recorded
+
+    def _add_miss(self, call: ToolCall, item: Item) -> None:
+        recorded = [known.args for known in item.tape if known.name == call.name]
+        if not recorded:
+            kind = MissKind.TOOL
+        elif call.args in recorded:
+            kind = MissKind.AGAIN
+        else:
+            kind = MissKind.ARGS
+            apart = arguments_apart(call.args, recorded)
+            if len(apart) == 1:
+                self.one_argument[call.name, apart[0]] += 1
+        self.misses[call.name, kind] += 1
 
     @property
     def fidelity(self) -> float | None:
@@ -98,13 +117,6 @@ class ReplayFidelity:
         return self.agreeing / self.comparable if self.comparable else None
 
 
-def _miss_kind(call: ToolCall, item: Item) -> MissKind:
-    recorded = [known.args for known in item.tape if known.name == call.name]
-    if not recorded:
-        return MissKind.TOOL
-    return MissKind.AGAIN if call.args in recorded else MissKind.ARGS
-
-
 def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> str | None:
     """Why the replay cannot carry a conclusion, in a sentence; None where it can."""
     version = run.lanes.get(Lane.OLD)
@@ -118,7 +130,7 @@ def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> st
         return (
             f"the replay cannot be trusted: only {witness.fidelity:.0%} of the old version's tool calls were "
             f"answered from the recording (at least {LEAST_FIDELITY:.0%} is needed), so it ran in another "
-            "world than production did"
+            f"world than production did{_one_argument_apart(witness)}"
         )
     if witness.agreement is not None and witness.agreement < LEAST_AGREEMENT:
         return (
@@ -127,6 +139,23 @@ def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> st
             "what production ran"
         )
     return None
+
+
+def _one_argument_apart(witness: ReplayFidelity) -> str:
+    """Name the argument by which most unanswered calls miss their recording, and the setting for it."""
+    if not witness.one_argument:
+        return ""
+    (tool, argument), calls = min(witness.one_argument.items(), key=lambda one: (-one[1], one[0]))
+    missed = witness.misses.total()
+    if calls <= missed / 2:
+        return ""
+    # JSON's strings are basic strings of TOML, quotes and all.
+    name, ignored = (json.dumps(text, ensure_ascii=False) for text in (tool, argument))
+    table = tool if _BARE_KEY.fullmatch(tool) else name
+    return (
+        f"; {calls} of {missed} unanswered calls differ from the recording only in {argument} of {tool}: if "
+        f"its value does not matter, write [tools.{table}] ignore_args = [{ignored}]"
+    )
 
 
 def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:

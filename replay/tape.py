@@ -22,7 +22,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -214,6 +214,19 @@ def _show(value: object) -> str:
 def _differing(requested: JsonObject, recorded: JsonObject, ignored: Collection[str]) -> list[str]:
     keys = [key for key in dict.fromkeys((*requested, *recorded)) if key not in ignored]
     return [key for key in keys if _one(requested, key) != _one(recorded, key)]
+
+
+def arguments_apart(requested: JsonObject, recorded: Iterable[JsonObject]) -> tuple[str, ...]:
+    """Return the names of the arguments in which a call differs from the nearest of the recorded calls.
+
+    Args:
+        requested: the arguments of the call.
+        recorded: the arguments of each recorded call of the same tool.
+
+    Returns:
+        The names, in the call's order; empty where an equal call was recorded or none was.
+    """
+    return tuple(min((_differing(requested, args, ()) for args in recorded), key=len, default=[]))
 
 
 def _one(args: JsonObject, key: str) -> str:

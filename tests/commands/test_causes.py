@@ -33,7 +33,7 @@ def test_accept_and_reject_change_the_answer_and_are_kept(replay: Replay, run: s
     first = json.loads(replay("diff", "--json").out)
     assert first["answer"] == "CAN'T TELL"
     assert "behaviour changed in 12 of 50: accept or reject 1 cause" in first["reason"]
-    assert first["next"] == f"replay accept {run} --run {RUN_ID}"
+    assert first["next"] == f"replay triage {RUN_ID}"
     accepted = replay("accept", run[:5])
     assert accepted.code == 0
     assert f"accepted {run}: calls cancel_order without calling get_order_status first" in accepted.out

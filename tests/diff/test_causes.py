@@ -217,7 +217,7 @@ def test_a_deterministic_rename_is_one_cause_that_can_be_accepted_or_rejected(tm
     assert cause.counts == "new 78 of 150 trials, old 0, old2 0"
     assert before.answer is Answer.CANNOT_TELL
     assert before.reason.startswith("behaviour changed in 26 of 50: accept or reject 1 cause ")
-    assert before.next == f"replay accept {cause.id} --run {RUN_ID}"
+    assert before.next == f"replay triage {RUN_ID}"
     assert not any("within the noise" in one.metrics["tool_calls"].cause for one in before.items)
 
     decide(tmp_path, cause, CauseState.ACCEPTED)

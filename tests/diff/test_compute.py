@@ -348,6 +348,27 @@ def test_an_old_lane_that_left_its_tape_cannot_carry_a_conclusion(tmp_path: Path
     assert result.reason.startswith("the replay cannot be trusted: only 0% of the old version's tool calls")
     assert result.warnings[1].startswith("10 of 10 old trials made a tool call that was never recorded")
     assert result.lanes[Lane.OLD].fidelity == 0.0
+    assert "ignore_args" not in result.reason
+
+
+def test_an_old_lane_that_left_its_tape_by_one_argument_names_the_setting_for_it(tmp_path: Path) -> None:
+    recorded = ToolCall(name="crm.refund", args={"order_id": "1", "note": "as agreed"}, result="done")
+    items = [item(f"t{n}", tape=(recorded,)) for n in range(10)]
+    reworded = ToolCall(name="crm.refund", args={"order_id": "1", "note": "agreed on the phone"})
+    done = [
+        t
+        for one in items
+        for t in (
+            trial(one, "old", calls=[reworded], rules=[Rule.MISS], status=Status.DIVERGED),
+            trial(one, "new"),
+        )
+    ]
+    result = diffed(tmp_path, items, done)
+    assert result.answer is Answer.CANNOT_TELL
+    assert result.reason.endswith(
+        "; 10 of 10 unanswered calls differ from the recording only in note of crm.refund: "
+        'if its value does not matter, write [tools."crm.refund"] ignore_args = ["note"]'
+    )
 
 
 def test_an_old_lane_that_does_something_else_than_recorded_is_no_witness(tmp_path: Path) -> None:
