@@ -176,10 +176,10 @@ def _run(name: str, lock: Path, command: Sequence[str], made: Path) -> None:
     )
     if done.returncode:
         lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+        reason = " / ".join(lines[-_TAIL:]) or f"{command[0]} ended with {done.returncode}"
+        fix = "install uv" if "No module named pip" in reason else "mend the file, or leave venv out"
         raise VersionError(
-            f"the virtual environment of version {name!r} cannot be built from {lock}: "
-            f"{' / '.join(lines[-_TAIL:]) or f'{command[0]} ended with {done.returncode}'}; mend the file, "
-            "or leave venv out"
+            f"the virtual environment of version {name!r} cannot be built from {lock}: {reason}; {fix}"
         )
 
 
