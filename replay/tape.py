@@ -226,7 +226,8 @@ def arguments_apart(requested: JsonObject, recorded: Iterable[JsonObject]) -> tu
     Returns:
         The names, in the call's order; empty where an equal call was recorded or none was.
     """
-    return tuple(min((_differing(requested, args, ()) for args in recorded), key=len, default=[]))
+    apart = sorted((_differing(requested, args, ()) for args in recorded), key=len)
+    return tuple(apart[0]) if apart else ()
 
 
 def _one(args: JsonObject, key: str) -> str:
