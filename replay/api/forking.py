@@ -8,33 +8,21 @@ edit changes is compared with that. All of it is one run, whose items are the re
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.forks import KIND, ForkResult, compare_fork, fork_id, repeated_id
 from replaydiff.replay.api.options import RunOptions, settings_with
-from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError, VersionError
-from replaydiff.replay.model import Status
+from replaydiff.replay.errors import InputError, Interrupted, SettingsError, VersionError
 from replaydiff.replay.settings import Settings
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
-
     from replaydiff.replay.model import Item, Json, Lane, RunRecord, ServedCall, Trial, Version
 
-KIND = "fork"
 DEFAULT_TRIALS = 5
-MATTERS = 0.05
-"""From this p-value on an edit is known to matter."""
-_FEWEST = 3
-"""Trials that reached the edit without any change, from which on it made no difference."""
-_SPLITS = 5000
-"""Ways to split trials in two that are looked at; of more, so many are drawn."""
-_NOT_THE_AGENT = (Status.INFRA_ERROR, Status.CANCELLED)
 ABLATED = "this tool has no answer"
 """The error that takes the place of a tool's result when facts are left out in turn."""
 
@@ -57,104 +45,6 @@ class ForkRequest:
     """Takes the place of the system prompt; for versions without code of their own."""
     ablate: bool = False
     """Leave out each tool result in turn."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkedFact:
-    """One edit, and what the agent did after it."""
-
-    edit: str
-    at: int
-    """The tool call from which on trials are compared; 0 for all of them."""
-    trials: int
-    reached: int
-    """Trials that made the same calls up to there."""
-    changed: int
-    """Of these, those that acted otherwise after it than the repeated trial mostly did."""
-    repeated_changed: int
-    """The same without the edit."""
-    repeated: int
-    p: float | None
-    """Of behaviours as different as these if the edit made no difference (exact permutation test)."""
-    origin: tuple[str, ...]
-    """The calls and the answer after it, as they mostly are without the edit."""
-    forked: tuple[str, ...]
-    """The same, as they mostly are with it."""
-
-    @property
-    def matters(self) -> bool | None:
-        """Whether the edit changed what the agent did; None where that is not known."""
-        if self.p is None:
-            return None
-        if self.p <= MATTERS:
-            return True
-        return None if self.changed or self.reached < _FEWEST else False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForkResult:
-    """What the forks of a trial did."""
-
-    run: str
-    """The run that holds their trials."""
-    item: str
-    version: str
-    facts: tuple[ForkedFact, ...]
-    cost_usd: float | None
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """0 where each edit is known to matter or not to, else 4."""
-        unknown = any(fact.matters is None for fact in self.facts)
-        return ExitCode.CANNOT_TELL if unknown else ExitCode.OK
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document, `replaydiff.fork/1`."""
-        return {
-            "schema": "replaydiff.fork/1",
-            "run": self.run,
-            "item": self.item,
-            "version": self.version,
-            "cost_usd": self.cost_usd,
-            "facts": [
-                {
-                    "edit": fact.edit,
-                    "at": fact.at,
-                    "matters": fact.matters,
-                    "p": fact.p,
-                    "trials": fact.trials,
-                    "reached": fact.reached,
-                    "changed": fact.changed,
-                    "repeated": [fact.repeated_changed, fact.repeated],
-                    "origin": list(fact.origin),
-                    "forked": list(fact.forked),
-                }
-                for fact in self.facts
-            ],
-        }
-
-    def to_text(self, width: int = 100) -> str:
-        """Return the origin and each fork side by side, in so many columns."""
-        from replaydiff.replay.terminal.text import Column, one_line, table
-
-        words = {True: "it matters", False: "it made no difference", None: "CAN'T TELL"}
-        half = max((width - 2) // 2, 10)
-        parts = []
-        for fact in self.facts:
-            counts = (
-                f"{words[fact.matters]}: {fact.changed} of {fact.reached} forks act otherwise from there on, "
-                f"{fact.repeated_changed} of {fact.repeated} without the edit"
-            )
-            short = fact.trials - fact.reached
-            if short:
-                counts += f"; {short} did other things before it"
-            rows = [
-                (one_line(left), one_line(right))
-                for left, right in zip(*_same_length(fact.origin, fact.forked), strict=True)
-            ]
-            columns = [Column("as it was", least=half, most=half), Column("forked", grows=True, least=10)]
-            parts += [one_line(fact.edit, width), f"  {counts}", table(columns, rows, width), ""]
-        return "\n".join([*parts, f"run {self.run}"])
 
 
 def fork(
@@ -184,9 +74,13 @@ def fork(
     forks = _forks(item, origin, request)
     trials = settings.run.trials if options.get("trials") else None
     number = trials or DEFAULT_TRIALS
-    facts: Any = {"kind": KIND, "of": [run.id, item.id, str(origin.lane), origin.index], "edits": [
-        edit for _, _, edit in forks]}  # fmt: skip
-    repeated = replace(item, id=f"{item.id} as it was", tape=_tape(origin.served))
+    facts: Any = {
+        "kind": KIND,
+        "of": [run.id, item.id, str(origin.lane), origin.index],
+        "edits": [edit for _, _, edit in forks],
+        "at": [at for _, at, _ in forks],
+    }
+    repeated = replace(item, id=repeated_id(item.id), tape=_tape(origin.served))
     stored = [repeated, *(one for one, _, _ in forks)]
 
     async def work() -> ForkResult:
@@ -223,83 +117,6 @@ def fork(
         return run_sync(work())
     except KeyboardInterrupt:
         raise Interrupted("interrupted; the trials so far are kept, start the fork anew") from None
-
-
-def forked_from(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
-    """Return the trial that a run forked; None for other runs, and where it was removed."""
-    from replaydiff.replay.store.runs import EXPERIMENT
-    from replaydiff.replay.store.trials import trials_of
-
-    facts: Any = run.settings.get(EXPERIMENT) or {}
-    if facts.get("kind") != KIND:
-        return None
-    of_run, item_id, lane, index = facts["of"]
-    trials = trials_of(con, of_run, item_id)
-    return next((one for one in trials if str(one.lane) == lane and one.index == index), None)
-
-
-def compare_fork(
-    edit: str, at: int, origin: Trial, repeated: Sequence[Trial], forked: Sequence[Trial]
-) -> ForkedFact:
-    """Compare what trials did after a fact was edited with what they did without the edit.
-
-    Args:
-        edit: the edit, in words.
-        at: the tool call whose result was edited, from 1; 0 where it was the input.
-        origin: the trial that was forked.
-        repeated: the trial as it was, again.
-        forked: the trial with the edit.
-    """
-    before = [_call(served) for served in origin.served[:at]]
-
-    def after(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
-        """Return what each trial did after the edit, of those that made the same calls before it."""
-        return [
-            _behaviour(one, at)
-            for one in trials
-            if one.status not in _NOT_THE_AGENT and [_call(served) for served in one.served[:at]] == before
-        ]
-
-    plain, edited = after(repeated), after(forked)
-    usual = max(set(plain), key=plain.count) if plain else ()
-    other, without = sum(one != usual for one in edited), sum(one != usual for one in plain)
-    return ForkedFact(
-        edit=edit,
-        at=at,
-        trials=len(forked),
-        reached=len(edited),
-        changed=other,
-        repeated_changed=without,
-        repeated=len(plain),
-        p=_chance(edited, plain) if edited and plain else None,
-        origin=_shown(repeated or [origin], usual, at),
-        forked=_shown(forked, max(set(edited), key=edited.count) if edited else (), at),
-    )
-
-
-def _chance(one: Sequence[tuple[str, ...]], other: Sequence[tuple[str, ...]]) -> float:
-    """Return the share of ways to split all trials in two that differ at least as much as these (exact test).
-
-    Two groups differ by the distance between their shares of each behaviour.
-    """
-    import itertools
-    import random
-
-    names: dict[tuple[str, ...], int] = {}
-    found = [names.setdefault(done, len(names)) for done in (*one, *other)]
-    whole = Counter(found)
-
-    def distance(chosen: Sequence[int]) -> float:
-        here = Counter(found[place] for place in chosen)
-        return sum(abs(here[key] / len(one) - (whole[key] - here[key]) / len(other)) for key in whole)
-
-    observed = distance(range(len(one))) - 1e-9
-    draw, places = random.Random(0), range(len(found))  # noqa: S311 - a seeded test, no secret
-    ways: Iterable[Sequence[int]] = itertools.combinations(places, len(one))
-    if comb(len(found), len(one)) > _SPLITS:
-        ways = [tuple(range(len(one))), *(draw.sample(places, len(one)) for _ in range(_SPLITS))]
-    distances = [distance(way) >= observed for way in ways]
-    return sum(distances) / len(distances)
 
 
 def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:
@@ -394,7 +211,7 @@ def _forked(
     item: Item, served: Sequence[ServedCall], at: int, changed: Sequence[ServedCall], edit: str
 ) -> tuple[Item, int, str]:
     name = served[at - 1].call.name if at else "input"
-    return replace(item, id=f"{item.id} fork {max(at, 1)}", tape=_tape(changed)), at, f"{name}, {edit}"
+    return replace(item, id=fork_id(item.id, at), tape=_tape(changed)), at, f"{name}, {edit}"
 
 
 def _without(served: Sequence[ServedCall], at: int) -> tuple[ServedCall, ...]:
@@ -423,26 +240,3 @@ def _json(text: str) -> Json:
     except ValueError:
         return text
     return found
-
-
-def _call(served: ServedCall) -> str:
-    from replaydiff.replay.tape import show_call
-
-    return show_call(served.call.name, served.call.args)
-
-
-def _behaviour(trial: Trial, at: int) -> tuple[str, ...]:
-    """Return the calls of a trial after an edit, and how it ended where that is an error."""
-    ended = [f"ended as {trial.status.value}"] if trial.status.is_error else []
-    return (*(_call(served) for served in trial.served[at:]), *ended)
-
-
-def _shown(trials: Sequence[Trial], behaviour: tuple[str, ...], at: int) -> tuple[str, ...]:
-    """Return a behaviour, with the answer of the first trial that shows it."""
-    found = (one.final_response or one.reason for one in trials if _behaviour(one, at) == behaviour)
-    return (*behaviour, f"answer: {next(found, None) or '-'}")
-
-
-def _same_length(one: Sequence[str], other: Sequence[str]) -> tuple[list[str], list[str]]:
-    most = max(len(one), len(other))
-    return [*one, *[""] * (most - len(one))], [*other, *[""] * (most - len(other))]

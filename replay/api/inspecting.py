@@ -112,7 +112,7 @@ def find(
 def _item(
     con: DuckDBPyConnection, name: str, run_id: str, lane: Lane | None, trial: int | None
 ) -> ReplayedItem:
-    from replaydiff.replay.api.forking import forked_from
+    from replaydiff.replay.api.forks import forked_from
     from replaydiff.replay.store.grades import iter_grades
     from replaydiff.replay.store.model_calls import model_calls_of
     from replaydiff.replay.store.runs import chosen_run, get_item

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.calibrating import Calibration, CalibrationState, LabelSheets
     from replaydiff.replay.api.checking import StartedVersion
     from replaydiff.replay.api.diagnosis import Diagnosis
-    from replaydiff.replay.api.forking import ForkResult
+    from replaydiff.replay.api.forks import ForkResult, ForkSummary
     from replaydiff.replay.api.golden import GoldenSet, PushResult
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
     from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
@@ -614,6 +614,30 @@ class Project:
         return forking.fork(self.store, self.settings, options, self.channel, request)
 
     afork = in_thread(fork)
+
+    def forks(self) -> list[ForkSummary]:
+        """Return the runs of forks in the store, newest first."""
+        from replaydiff.replay.api import forks
+
+        return forks.forks(self.store)
+
+    aforks = in_thread(forks)
+
+    def forked(self, run: str) -> ForkResult | None:
+        """Return what the forks of a stored run did; None where the run is no fork.
+
+        Args:
+            run: its id, or a unique beginning of it.
+
+        Raises:
+            UnknownNameError: there is no such run.
+            InputError: the trial that it forked is no longer in the store.
+        """
+        from replaydiff.replay.api import forks
+
+        return forks.stored_forks(self.store, run)
+
+    aforked = in_thread(forked)
 
     # --- cases ---
 

@@ -369,6 +369,7 @@ def diff_of(
     """Compute what changed in a run of a store; see `Project.diff`."""
     from replaydiff.diff.compute import compute
     from replaydiff.diff.gate import check_form
+    from replaydiff.replay.api.forks import refuse_fork
     from replaydiff.replay.model import Lane
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import chosen_run
@@ -376,12 +377,10 @@ def diff_of(
     check_form(gate)
     candidate = None if lane is None else Lane.parse(lane)
     with open_store(store, read_only=True) as con:
-        run_id = chosen_run(con, run).id
-        return Diff(
-            compute(
-                con, run_id, settings, metrics=tuple(metrics), gate=tuple(gate) or None, candidate=candidate
-            )
-        )
+        chosen = chosen_run(con, run)
+        refuse_fork(chosen)
+        given, conditions = tuple(metrics), tuple(gate) or None
+        return Diff(compute(con, chosen.id, settings, metrics=given, gate=conditions, candidate=candidate))
 
 
 class TriageQueue:

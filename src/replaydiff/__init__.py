@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.agents.base import AgentAdapter as AgentAdapter
     from replaydiff.replay.agents.base import Outcome as Outcome
     from replaydiff.replay.agents.base import Rules as Rules
-    from replaydiff.replay.api.forking import ForkResult as ForkResult
+    from replaydiff.replay.api.forks import ForkResult as ForkResult
     from replaydiff.replay.api.importing import ImportReport as ImportReport
     from replaydiff.replay.api.options import RunOptions as RunOptions
     from replaydiff.replay.api.project import Project as Project
@@ -62,7 +62,7 @@ _EXPORTS = {
     "Rules": "replaydiff.replay.agents.base",
     "ReplayedTrial": "replaydiff.replay.agents.attempt",
     "ToolError": "replaydiff.replay.agents.attempt",
-    "ForkResult": "replaydiff.replay.api.forking",
+    "ForkResult": "replaydiff.replay.api.forks",
     "BisectResult": "replaydiff.replay.bisect.result",
     "Executor": "replaydiff.replay.engine.executors",
     "TrialTask": "replaydiff.replay.engine.executors",

@@ -7,10 +7,11 @@ import json
 import pytest
 
 import replaydiff as rd
-from replaydiff.replay.api.forking import compare_fork
+from replaydiff.replay.api.forks import compare_fork
 from replaydiff.replay.errors import ExitCode, InputError, SettingsError, VersionError
 from replaydiff.replay.model import Lane, Rule, ServedCall, Status, ToolCall, Trial
 from tests.engine.project import Project, git
+from tests.view.test_view import serving
 
 AGENT = """
 def get_order(order_id):
@@ -77,6 +78,42 @@ def test_a_result_that_decides_what_follows_matters(shop: Project) -> None:
     assert "it matters: 5 of 5" in text
     assert max(map(len, text.splitlines())) <= 80
     assert shop.run().id != found.run, "a fork is not taken for the latest run"
+
+
+def test_stored_forks_are_listed_and_read_as_they_were_and_never_compared(shop: Project) -> None:
+    project = rd.open(shop.folder)
+    made = project.fork("seven", at=2, result="shipped", trials=4)
+    listed = project.forks()[0]
+    assert (listed.record.id, listed.item, listed.lane, listed.trial, listed.at) == (
+        made.run, "seven", "new", 1, (2,)
+    )  # fmt: skip
+    read = project.forked(made.run)
+    assert read is not None
+    assert read.to_dict() == made.to_dict()
+    [fact] = read.facts
+    assert fact.shown is not None
+    assert [trial.final_response for trial in fact.shown] == ["cancelled", "too late"]
+    assert project.forked(listed.of_run) is None
+    refused = shop.replay("diff", made.run)
+    assert refused.code == ExitCode.WRONG_INPUT, refused.out
+    assert "holds forks of seven" in refused.err
+    assert f"`replay show 'seven fork 2' --run {made.run}`" in refused.err
+
+
+def test_the_page_shows_each_fork_beside_the_trial_as_it_was(shop: Project) -> None:
+    made = rd.open(shop.folder).fork("seven", ablate=True, trials=4)
+    with serving(shop.folder, "--plain-host") as server, server.client() as client:
+        assert f'href="/runs/{made.run}"' in client.get("/").text
+        page = client.get(f"/runs/{made.run}").text
+    assert page.count("<section") == 3
+    assert page.count("edited result") == 3
+    assert page.count("first difference") == 1
+    first, second, third = page.split("<section")[1:]
+    assert "it made no difference" in first
+    assert "it matters" in second
+    assert ">no call<" in second
+    assert "error: </div" not in third
+    assert "error: <span" in third
 
 
 def test_each_result_is_left_out_in_turn(shop: Project) -> None:

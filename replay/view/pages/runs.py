@@ -14,6 +14,7 @@ from replaydiff.replay.api.browsing import RunSummary
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane
 from replaydiff.replay.terminal.text import one_line, visible
+from replaydiff.replay.view.pages import forks
 from replaydiff.replay.view.site import Site
 from replaydiff.reports import format as fmt
 from replaydiff.reports import phrases
@@ -39,6 +40,7 @@ class RunRow:
 def listed(site: Site, request: Request) -> Response:
     """Show the runs, newest first. The page requests their answers one by one, because they are computed."""
     found = site.cache.read("runs", None, site.project.runs)
+    forked = site.cache.read("forks", None, site.project.forks)
     first = max(0, _number(request.query_params.get("from", "0")))
     rows = found.value
     return site.page(
@@ -49,6 +51,7 @@ def listed(site: Site, request: Request) -> Response:
         total=len(rows),
         first=first,
         size=_PAGE,
+        forks=[] if first else forked.value[:_PAGE],
         mark=_mark(site),
     )
 
@@ -79,7 +82,11 @@ def report(site: Site, request: Request) -> Response:
             mark=_mark(site),
             seen=site.live.page_data(progress),
         )
-    found = site.result("report", request.path_params["run"], render.parts)
+    run = request.path_params["run"]
+    known = {one.record.id: one.of_run for one in site.cache.read("forks", None, site.project.forks).value}
+    if run in known:
+        return forks.page(site, site.cache.read("fork", run, lambda: site.project.forked(run)), known[run])
+    found = site.result("report", run, render.parts)
     return site.page("run.html.j2", found, area="report", run=found.value["result"].run.id, **found.value)
 
 

@@ -107,18 +107,19 @@ def parts(trace: Trace) -> Iterator[Part]:
             if message.role == "tool":
                 continue
             if message.text:
-                yield Part(who=visible(message.role), text=_cut(message.text))
+                yield Part(who=visible(message.role), text=shortened(message.text))
             for call in message.tool_calls:
-                yield _call(next(calls, call))
+                yield call_part(next(calls, call))
     elif trace.input:
-        yield Part(who="user", text=_cut(trace.input))
-    yield from map(_call, calls)
+        yield Part(who="user", text=shortened(trace.input))
+    yield from map(call_part, calls)
     last = trace.messages[-1] if trace.messages else None
     if trace.final_response is not None and (last is None or last.text != trace.final_response):
-        yield Part(who="assistant", text=_cut(trace.final_response))
+        yield Part(who="assistant", text=shortened(trace.final_response))
 
 
-def _call(call: ToolCall) -> Part:
+def call_part(call: ToolCall) -> Part:
+    """Return a tool call with its result."""
     if call.error is not None:
         result = call.error
     elif not call.answered:
@@ -128,8 +129,8 @@ def _call(call: ToolCall) -> Part:
     return Part(
         who="tool call",
         call=visible(call.name),
-        args=tuple((visible(name), _cut(_json(value))) for name, value in call.args.items()),
-        result=_cut(result),
+        args=tuple((visible(name), shortened(_json(value))) for name, value in call.args.items()),
+        result=shortened(result),
         failed=call.error is not None,
     )
 
@@ -157,7 +158,7 @@ def _facts(trace: Trace) -> Iterator[tuple[str, str]]:
         ("error", trace.error),
         *trace_metadata(trace),
     )
-    yield from ((visible(label), _cut(value)) for label, value in pairs if value)
+    yield from ((visible(label), shortened(value)) for label, value in pairs if value)
 
 
 def trace_metadata(trace: Trace) -> list[tuple[str, str]]:
@@ -169,7 +170,8 @@ def _json(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return a text as a page shows it, at most so long."""
     if len(text) <= _MOST:
         return visible(text)
     return f"{visible(text[:_MOST])}… ({fmt.count(len(text) - _MOST)} more characters)"

@@ -1,0 +1,354 @@
+"""What forks of a trial did: compared with the same trial repeated as it was, from the edit on."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import comb
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replaydiff.replay.errors import ExitCode, InputError
+from replaydiff.replay.model import Status
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from replaydiff.replay.model import RunRecord, ServedCall, Trial
+
+KIND = "fork"
+MATTERS = 0.05
+"""From this p-value on an edit is known to matter."""
+_FEWEST = 3
+"""Trials that reached the edit without any change, from which on it made no difference."""
+_SPLITS = 5000
+"""Ways to split trials in two that are looked at; of more, so many are drawn."""
+_NOT_THE_AGENT = (Status.INFRA_ERROR, Status.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkedFact:
+    """One edit, and what the agent did after it."""
+
+    edit: str
+    at: int
+    """The tool call from which on trials are compared; 0 for all of them."""
+    trials: int
+    reached: int
+    """Trials that made the same calls up to there."""
+    changed: int
+    """Of these, those that acted otherwise after it than the repeated trial mostly did."""
+    repeated_changed: int
+    """The same without the edit."""
+    repeated: int
+    p: float | None
+    """Of behaviours as different as these if the edit made no difference (exact permutation test)."""
+    origin: tuple[str, ...]
+    """The calls and the answer after it, as they mostly are without the edit."""
+    forked: tuple[str, ...]
+    """The same, as they mostly are with it."""
+    shown: tuple[Trial, Trial] | None = None
+    """A trial without the edit and one with it, each acting as most do; None where there is no such trial."""
+
+    @property
+    def matters(self) -> bool | None:
+        """Whether the edit changed what the agent did; None where that is not known."""
+        if self.p is None:
+            return None
+        if self.p <= MATTERS:
+            return True
+        return None if self.changed or self.reached < _FEWEST else False
+
+    @property
+    def verdict(self) -> str:
+        """Whether the edit matters, in words."""
+        return {True: "it matters", False: "it made no difference", None: "CAN'T TELL"}[self.matters]
+
+    @property
+    def counts(self) -> str:
+        """How many trials acted otherwise with the edit and without it."""
+        text = (
+            f"{self.changed} of {self.reached} forks act otherwise from there on, "
+            f"{self.repeated_changed} of {self.repeated} without the edit"
+        )
+        short = self.trials - self.reached
+        return f"{text}; {short} did other things before it" if short else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkResult:
+    """What the forks of a trial did."""
+
+    run: str
+    """The run that holds their trials."""
+    item: str
+    version: str
+    facts: tuple[ForkedFact, ...]
+    cost_usd: float | None
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 where each edit is known to matter or not to, else 4."""
+        unknown = any(fact.matters is None for fact in self.facts)
+        return ExitCode.CANNOT_TELL if unknown else ExitCode.OK
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON document, `replaydiff.fork/1`."""
+        return {
+            "schema": "replaydiff.fork/1",
+            "run": self.run,
+            "item": self.item,
+            "version": self.version,
+            "cost_usd": self.cost_usd,
+            "facts": [
+                {
+                    "edit": fact.edit,
+                    "at": fact.at,
+                    "matters": fact.matters,
+                    "p": fact.p,
+                    "trials": fact.trials,
+                    "reached": fact.reached,
+                    "changed": fact.changed,
+                    "repeated": [fact.repeated_changed, fact.repeated],
+                    "origin": list(fact.origin),
+                    "forked": list(fact.forked),
+                }
+                for fact in self.facts
+            ],
+        }
+
+    def to_text(self, width: int = 100) -> str:
+        """Return the origin and each fork side by side, in so many columns."""
+        from replaydiff.replay.terminal.text import Column, one_line, table
+
+        half = max((width - 2) // 2, 10)
+        parts = []
+        for fact in self.facts:
+            rows = [
+                (one_line(left), one_line(right))
+                for left, right in zip(*_same_length(fact.origin, fact.forked), strict=True)
+            ]
+            columns = [Column("as it was", least=half, most=half), Column("forked", grows=True, least=10)]
+            parts += [
+                one_line(fact.edit, width),
+                f"  {fact.verdict}: {fact.counts}",
+                table(columns, rows, width),
+                "",
+            ]
+        return "\n".join([*parts, f"run {self.run}"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkSummary:
+    """A run of forks, and the trial that it forked."""
+
+    record: RunRecord
+    of_run: str
+    item: str
+    lane: str
+    trial: int
+    """Its number, from 1."""
+    edits: tuple[str, ...]
+    at: tuple[int, ...]
+    """Where each edit is: the number of a tool call from 1, or 0 for the input."""
+
+
+def forks(store: Path) -> list[ForkSummary]:
+    """Return the runs of forks in a store, newest first."""
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import list_runs
+
+    with open_store(store, read_only=True) as con:
+        runs = list_runs(con, experiments=True)
+    return [found for run in reversed(runs) if (found := summary(run)) is not None]
+
+
+def summary(run: RunRecord) -> ForkSummary | None:
+    """Return what a run forked; None for other runs."""
+    from replaydiff.replay.store.runs import EXPERIMENT
+
+    facts: Any = run.settings.get(EXPERIMENT) or {}
+    if facts.get("kind") != KIND or "at" not in facts:
+        return None
+    of_run, item, lane, index = facts["of"]
+    return ForkSummary(
+        record=run,
+        of_run=of_run,
+        item=item,
+        lane=lane,
+        trial=index + 1,
+        edits=tuple(facts["edits"]),
+        at=tuple(facts["at"]),
+    )
+
+
+def refuse_fork(run: RunRecord) -> None:
+    """Refuse to compare the lanes of a run of forks, which has one.
+
+    Raises:
+        InputError: it is such a run.
+    """
+    of = summary(run)
+    if of is None:
+        return
+    fork = shlex.quote(fork_id(of.item, of.at[0]))
+    raise InputError(
+        f"run {run.id} holds forks of {of.item}, which are no comparison of two versions",
+        hint=f"`replay show {fork} --run {run.id}` shows one beside its origin, `replay view` all of them",
+    )
+
+
+def stored_forks(store: Path, run_id: str) -> ForkResult | None:
+    """Return what the forks of a stored run did; None where the run is no fork.
+
+    Raises:
+        UnknownNameError: there is no such run.
+        InputError: the trial that it forked is no longer in the store.
+    """
+    from replaydiff.replay.store.connection import open_store
+    from replaydiff.replay.store.runs import get_run
+    from replaydiff.replay.store.trials import trials_of
+
+    with open_store(store, read_only=True) as con:
+        run = get_run(con, run_id)
+        of = summary(run)
+        if of is None:
+            return None
+        origin = forked_from(con, run)
+        if origin is None:
+            raise InputError(
+                f"run {run.id} forked a trial of run {of.of_run}, which is no longer in the store"
+            )
+        repeated = trials_of(con, run.id, repeated_id(of.item))
+        made = {at: trials_of(con, run.id, fork_id(of.item, at)) for at in of.at}
+    trials = [*repeated, *(one for each in made.values() for one in each)]
+    costs = [one.cost_usd for one in trials if one.cost_usd is not None]
+    return ForkResult(
+        run=run.id,
+        item=of.item,
+        version=next(iter(run.lanes.values())).name if run.lanes else "",
+        cost_usd=sum(costs) if costs else None,
+        facts=tuple(
+            compare_fork(edit, at, origin, repeated, made[at])
+            for edit, at in zip(of.edits, of.at, strict=True)
+        ),
+    )
+
+
+def forked_from(con: DuckDBPyConnection, run: RunRecord) -> Trial | None:
+    """Return the trial that a run forked; None for other runs, and where it was removed."""
+    from replaydiff.replay.store.trials import trials_of
+
+    of = summary(run)
+    if of is None:
+        return None
+    trials = trials_of(con, of.of_run, of.item)
+    return next((one for one in trials if (str(one.lane), one.index + 1) == (of.lane, of.trial)), None)
+
+
+def repeated_id(item_id: str) -> str:
+    """Return the id of the item that repeats the forked trial as it was."""
+    return f"{item_id} as it was"
+
+
+def fork_id(item_id: str, at: int) -> str:
+    """Return the id of the item that is forked at a tool call; 0: at its input."""
+    return f"{item_id} fork {max(at, 1)}"
+
+
+def compare_fork(
+    edit: str, at: int, origin: Trial, repeated: Sequence[Trial], forked: Sequence[Trial]
+) -> ForkedFact:
+    """Compare what trials did after a fact was edited with what they did without the edit.
+
+    Args:
+        edit: the edit, in words.
+        at: the tool call whose result was edited, from 1; 0 where it was the input.
+        origin: the trial that was forked.
+        repeated: the trial as it was, again.
+        forked: the trial with the edit.
+    """
+    before = [_call(served) for served in origin.served[:at]]
+
+    def after(trials: Sequence[Trial]) -> list[tuple[str, ...]]:
+        """Return what each trial did after the edit, of those that made the same calls before it."""
+        return [
+            _behaviour(one, at)
+            for one in trials
+            if one.status not in _NOT_THE_AGENT and [_call(served) for served in one.served[:at]] == before
+        ]
+
+    plain, edited = after(repeated), after(forked)
+    usual = max(set(plain), key=plain.count) if plain else ()
+    mostly = max(set(edited), key=edited.count) if edited else ()
+    left, right = _example(repeated or [origin], usual, at), _example(forked, mostly, at)
+    other, without = sum(one != usual for one in edited), sum(one != usual for one in plain)
+    return ForkedFact(
+        edit=edit,
+        at=at,
+        trials=len(forked),
+        reached=len(edited),
+        changed=other,
+        repeated_changed=without,
+        repeated=len(plain),
+        p=_chance(edited, plain) if edited and plain else None,
+        origin=_shown(left, usual),
+        forked=_shown(right, mostly),
+        shown=None if left is None or right is None else (left, right),
+    )
+
+
+def _chance(one: Sequence[tuple[str, ...]], other: Sequence[tuple[str, ...]]) -> float:
+    """Return the share of ways to split all trials in two that differ at least as much as these (exact test).
+
+    Two groups differ by the distance between their shares of each behaviour.
+    """
+    import itertools
+    import random
+
+    names: dict[tuple[str, ...], int] = {}
+    found = [names.setdefault(done, len(names)) for done in (*one, *other)]
+    whole = Counter(found)
+
+    def distance(chosen: Sequence[int]) -> float:
+        here = Counter(found[place] for place in chosen)
+        return sum(abs(here[key] / len(one) - (whole[key] - here[key]) / len(other)) for key in whole)
+
+    observed = distance(range(len(one))) - 1e-9
+    draw, places = random.Random(0), range(len(found))  # noqa: S311 - a seeded test, no secret
+    ways: Iterable[Sequence[int]] = itertools.combinations(places, len(one))
+    if comb(len(found), len(one)) > _SPLITS:
+        ways = [tuple(range(len(one))), *(draw.sample(places, len(one)) for _ in range(_SPLITS))]
+    distances = [distance(way) >= observed for way in ways]
+    return sum(distances) / len(distances)
+
+
+def _call(served: ServedCall) -> str:
+    from replaydiff.replay.tape import show_call
+
+    return show_call(served.call.name, served.call.args)
+
+
+def _behaviour(trial: Trial, at: int) -> tuple[str, ...]:
+    """Return the calls of a trial after an edit, and how it ended where that is an error."""
+    ended = [f"ended as {trial.status.value}"] if trial.status.is_error else []
+    return (*(_call(served) for served in trial.served[at:]), *ended)
+
+
+def _example(trials: Sequence[Trial], behaviour: tuple[str, ...], at: int) -> Trial | None:
+    """Return the first trial that shows a behaviour, one with an answer before others; None without one."""
+    found = [one for one in trials if _behaviour(one, at) == behaviour]
+    return min(found, key=lambda one: not (one.final_response or one.reason), default=None)
+
+
+def _shown(example: Trial | None, behaviour: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a behaviour, with the answer of a trial that shows it."""
+    answer = None if example is None else example.final_response or example.reason
+    return (*behaviour, f"answer: {answer or '-'}")
+
+
+def _same_length(one: Sequence[str], other: Sequence[str]) -> tuple[list[str], list[str]]:
+    most = max(len(one), len(other))
+    return [*one, *[""] * (most - len(one))], [*other, *[""] * (most - len(other))]
