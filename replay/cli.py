@@ -19,6 +19,7 @@ from replaydiff.replay.errors import (
     InternalError,
     Interrupted,
     ReplayError,
+    UntrustedError,
     refused_by_system,
 )
 from replaydiff.replay.version import VERSION
@@ -28,6 +29,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "demo": "Do the whole job on bundled traces, with no credentials.",
         "init": "Write replay.toml, a golden set and a CI workflow.",
         "doctor": "Check versions, settings, keys, the store and the agent.",
+        "trust": "Let commands run the functions that a project's folder names.",
         "completion": "Print the script that completes commands in your shell.",
     },
     "Traces": {
@@ -133,7 +135,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     app = App()
     try:
         _obey_signals()
-        result = cli.main(args=args, prog_name="replay", standalone_mode=False, obj=app)
+        result = _invoke(args, app)
         code = int(result) if isinstance(result, int) else ExitCode.OK
     except click.ClickException as error:
         error.show()
@@ -145,6 +147,23 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort
         code = _report(_explained(error), app)
     sys.exit(code)
+
+
+def _invoke(args: Sequence[str] | None, app: App) -> object:
+    """Call the command; if it needs code of a folder that is not trusted, ask, and call it again."""
+    try:
+        return cli.main(args=args, prog_name="replay", standalone_mode=False, obj=app)
+    except UntrustedError as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        from replaydiff.replay.terminal.text import visible
+        from replaydiff.replay.trust import trust
+
+        question = visible(f"{error.reason}. Trust {error.folder} now?")
+        if not click.confirm(question, default=False, err=True):
+            raise
+        trust(error.folder)
+        return cli.main(args=args, prog_name="replay", standalone_mode=False, obj=app)
 
 
 def _obey_signals() -> None:

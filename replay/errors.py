@@ -2,6 +2,7 @@
 
     ReplayError                  2  the command or its input was wrong; nothing was changed
     ├── SettingsError               replay.toml, an environment variable or a flag
+    ├── UntrustedError              code of a folder that its user has not trusted
     ├── UnknownNameError            a name that is not known; lists the valid ones and the nearest
     ├── StoreError                  the DuckDB file
     │   ├── StoreMissingError       there is none yet
@@ -27,8 +28,10 @@ from __future__ import annotations
 
 import difflib
 import errno
+import shlex
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -87,6 +90,16 @@ class ReplayError(Exception):
 
 class SettingsError(ReplayError):
     """A setting in replay.toml, the environment or a flag is wrong."""
+
+
+class UntrustedError(ReplayError):
+    """A command would run code of a folder that is not trusted. `folder` is that of replay.toml."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        self.folder = folder
+        super().__init__(
+            reason, hint=f"read it, then run `replay trust {shlex.quote(str(folder))}` or set REPLAY_TRUST=1"
+        )
 
 
 class UnknownNameError(ReplayError):

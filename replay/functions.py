@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.trust import require_trust
 
 
 def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:
@@ -23,12 +24,14 @@ def load_function(target: str, root: Path, what: str) -> Callable[..., Any]:
 
     Raises:
         SettingsError: there is no such function, or its module cannot be imported.
+        UntrustedError: the user has not trusted this folder.
     """
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise SettingsError(
             f"{what} = {target!r} names no function", hint="write module:function or ./file.py:function"
         )
+    require_trust(root, f"{what} = {target!r}")
     try:
         module = _file_module(root / place) if place.endswith(".py") else _module(place, root)
         function = getattr(module, name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import compileall
 import gc
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,11 @@ os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 # One trial, unless a test is about more: three of each lane and the old lane twice take four times as long.
 os.environ["REPLAY_RUN_TRIALS"] = "1"
 os.environ["REPLAY_RUN_AA"] = "false"
+# Tests wrote every folder they use; those of trust, and of a person's environment, take this away.
+os.environ["REPLAY_TRUST"] = "1"
+# Where they do, the list of trusted folders is not the developer's.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="replay-tests-")
 # Every HTTP client reads the authorities it trusts, 36 ms for those of a system; no test leaves this machine.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "stand_ins" / "authority.pem")
 
@@ -91,8 +98,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_unconfigure() -> None:
-    """Leave the interpreter to end as it would."""
+    """Leave the interpreter to end as it would, and no folder."""
     gc.unfreeze()
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

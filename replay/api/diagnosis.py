@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay.errors import ExitCode, ReplayError, StoreError
 from replaydiff.replay.settings import RedactSection, Settings
+from replaydiff.replay.trust import trust_by_use
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
@@ -254,6 +255,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
     from replaydiff.replay.model import Lane, RunRecord
 
     try:
+        trust_by_use(settings)
         lanes = lanes_of({"new": name}, settings)
         run = RunRecord(id="doctor", created_at=utc_now(), lanes=lanes, trials=1, seed=0)
         agents = build_agents(run, settings, with_results(rules_of(settings), store))

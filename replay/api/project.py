@@ -18,6 +18,7 @@ from replaydiff.replay.api.sampling import SampleOptions
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.files import set_writer_wait
+from replaydiff.replay.trust import trust_by_use, trust_in_this_process
 
 if TYPE_CHECKING:
     from replaydiff.cases.push.pull import DatasetChange
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 def open(path: str | Path = ".", *, db: str | Path | None = None) -> Project:  # noqa: A001
     """Open a project: the settings of the nearest replay.toml, and the store beside it.
 
+    Functions that the folder names (graders, a judge, a hook) are trusted: the code that opens it says so.
+
     Args:
         path: the folder to look in, then its parents. Without a replay.toml there are only defaults.
         db: the store, where it is not `.replay/replay.duckdb` beside replay.toml. It need not exist yet.
@@ -53,6 +56,7 @@ def open(path: str | Path = ".", *, db: str | Path | None = None) -> Project:  #
     from replaydiff.replay.terminal.progress import progress
 
     settings = settings_module.load(Path(path))
+    trust_in_this_process(settings.root)
     store = Path(db) if db is not None else settings.store_path
     return Project(settings, store, channel=Channel(progress=progress))
 
@@ -281,6 +285,7 @@ class Project:
         """
         from replaydiff.replay.api import running
 
+        trust_by_use(self.settings)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
@@ -314,6 +319,7 @@ class Project:
         """
         from replaydiff.replay.api import running
 
+        trust_by_use(self.settings)
         settings = resumed_settings(self.settings, options)
         judge = running.judge_of(options, settings)
         resume = running.resume(self.store, settings, run, retry)
@@ -347,6 +353,7 @@ class Project:
         from replaydiff.diff.gate import check_form
         from replaydiff.replay.api import running
 
+        trust_by_use(self.settings)
         check_form(gate)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
@@ -518,6 +525,17 @@ class Project:
 
     atrend_points = in_thread(trend_points)
 
+    def require_graders(self) -> None:
+        """Load the graders that the settings name, which every diff calls.
+
+        Raises:
+            SettingsError: one cannot be loaded.
+            UntrustedError: the user has not trusted the folder.
+        """
+        from replaydiff.diff.graders.registry import require
+
+        require(self.settings)
+
     # --- why it changed ---
 
     def bisect(
@@ -560,6 +578,7 @@ class Project:
         """
         from replaydiff.replay.api import bisecting
 
+        trust_by_use(self.settings)
         if resume:
             changes: JsonObject = {"max_trials": max_trials, "hunks": hunks, "settings": settings}
             run_id = None if resume is True else resume
@@ -607,6 +626,7 @@ class Project:
         """
         from replaydiff.replay.api import forking
 
+        trust_by_use(self.settings)
         request = forking.ForkRequest(
             item=item, run=run, lane=lane, trial=trial, at=at, result=result, message=message,
             system=system, ablate=ablate,
@@ -767,6 +787,8 @@ class Project:
             raise SettingsError("another run completes examples for the golden set; add promote (--promote)")
         if options.get("on_miss") == "error":
             raise SettingsError("a case needs the answers of its tools; --on-miss is stop or simulate here")
+        if rerun or results:
+            trust_by_use(self.settings)
         return reviewing.decide_causes(
             self,
             causes,
@@ -840,6 +862,7 @@ class Project:
         """
         from replaydiff.replay.api import checking
 
+        trust_by_use(self.settings)
         found = checking.check(
             self.store,
             self.settings,
@@ -858,6 +881,7 @@ class Project:
         """Continue a check that was interrupted or stopped by its budget (default the latest such run)."""
         from replaydiff.replay.api import checking
 
+        trust_by_use(self.settings)
         return Check(*checking.resume_check(self.store, self.settings, options, self.channel, run))
 
     aresume_check = in_thread(resume_check)
@@ -870,6 +894,7 @@ class Project:
         """
         from replaydiff.replay.api.checking import StartedVersion
 
+        trust_by_use(self.settings)
         return StartedVersion(self.settings, name, trials=trials)
 
     def doctor(self, *, probe: str | bool = False) -> Diagnosis:

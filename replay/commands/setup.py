@@ -17,6 +17,7 @@ from replaydiff.replay.api.setup import check_setup, write_agent_files, write_se
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
 from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.trust import is_trusted, trust
 
 
 @command("init")
@@ -55,6 +56,8 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
     # First, so that an AGENTS.md that cannot be read stops the command before anything is written.
     instructions = write_agent_files(folder) if agents else []
     written = [*write_setup(folder, proposal), *instructions]
+    if is_new and not is_trusted(folder):
+        trust(folder)
     if not as_json:
         for file in written:
             click.echo(f"{file.state:<8} {file.path}")

@@ -40,6 +40,7 @@ def view(app: App, port: int, plain_host: bool, no_browser: bool) -> None:
             f"there is no store at {store.absolute()}",
             hint="import traces with `replay import`, or name another with --db",
         )
+    app.project.require_graders()
 
     def opened(address: str) -> None:
         click.echo(address)

@@ -25,6 +25,7 @@ from replaydiff.replay.demo.repository import DemoJudge
 from replaydiff.replay.demo.stand_in import HOST, StandIn, answers_at
 from replaydiff.replay.errors import ExitCode, InputError, ReplayError, worst_exit
 from replaydiff.replay.terminal.text import encodable
+from replaydiff.replay.trust import VARIABLE as TRUST
 
 FOLDER = "replay-demo"
 PORT = 8764
@@ -199,7 +200,8 @@ def _invoke(args: Sequence[str]) -> ExitCode:
 @contextlib.contextmanager
 def _without_replay_variables() -> Iterator[None]:
     """Remove the user's settings (`REPLAY_…` variables), which are for their own project."""
-    removed = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("REPLAY_")}
+    theirs = [name for name in os.environ if name.startswith("REPLAY_") and name != TRUST]
+    removed = {name: os.environ.pop(name) for name in theirs}
     try:
         yield
     finally:
