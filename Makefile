@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms examples interpreters clean
+.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms examples interpreters ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -75,6 +75,7 @@ smolagents_packages := smolagents
 autogen_packages := autogen-agentchat
 fastapi_packages := fastapi uvicorn
 phoenix_packages := arize-phoenix
+ray_packages := 'ray>=2.50,<3'
 FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
@@ -91,6 +92,12 @@ platforms: setup .venv-frameworks/phoenix/.ready ## Test pushing to a genuine Ph
 examples: setup ## Run the pages of the examples with the genuine frameworks
 	@for name in $(EXAMPLES); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done
 	$(BIN)/pytest -rs tests/frameworks/test_examples.py
+
+# The driver and the nodes run in one environment, with this package and Ray.
+ray: setup .venv-frameworks/ray/.ready ## Test --executor ray on a genuine Ray cluster of three nodes on 127.0.0.1
+	$(BIN)/uv pip install --quiet --python .venv-frameworks/ray/bin/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python .venv-frameworks/ray/bin/python --no-deps -e .
+	REPLAYDIFF_TEST_RAY=1 .venv-frameworks/ray/bin/pytest -n 0 tests/cluster
 
 .venv-frameworks/%/.ready: Makefile
 	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python .venv-frameworks/$*

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.agents.base import Outcome, Rules, Simulator
+from replaydiff.replay.agents.base import CorpusRecording, Outcome, Rules, Simulator
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.gateway.recording import read_usage
 from replaydiff.replay.llm.base import ModelFailure
@@ -20,18 +20,16 @@ from replaydiff.replay.model import (
     Json,
     JsonObject,
     Message,
-    ModelCall,
     Rule,
     ServedCall,
     Status,
     ToolCall,
-    total_usage,
 )
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.tape import Tape, explain_form, result_as
 
 if TYPE_CHECKING:
-    from replaydiff.replay.gateway.recording import Line
+    pass
 
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
 
@@ -196,14 +194,32 @@ class Attempt:
         effect = rules.effect(name)
         if effect == "read" and rules.corpus is not None:
             found = rules.corpus.find(self._item, name, args, rules.ignored(name))
+            if isinstance(found, Awaitable):
+                return self._answer_later(found, name, args, answer.note)
             if found is not None:
                 return self._serve(name, args, found.recorded, Rule.CORPUS, found.trace_id)
+        return self._answer_unrecorded(name, args, answer.note)
+
+    async def _answer_later(
+        self, finding: Awaitable[CorpusRecording | None], name: str, args: JsonObject, note: str | None
+    ) -> JsonObject:
+        """Answer a call whose recording is searched in another process."""
+        found = await finding
+        if found is not None:
+            return self._serve(name, args, found.recorded, Rule.CORPUS, found.trace_id)
+        answer = self._answer_unrecorded(name, args, note)
+        return answer if isinstance(answer, dict) else await answer
+
+    def _answer_unrecorded(
+        self, name: str, args: JsonObject, note: str | None
+    ) -> JsonObject | Awaitable[JsonObject]:
+        rules, effect = self._rules, self._rules.effect(name)
         if effect != "write" and name in rules.live:
             self._keep(name, args, Rule.LIVE, answered=False)
             return {"live": len(self._served) - 1}
         if effect != "write" and rules.simulator is not None:
             return self._simulate(rules.simulator, name, args)
-        return self._miss(name, args, answer.note or "the tape has no answer")
+        return self._miss(name, args, note or "the tape has no answer")
 
     def note(self, name: str, args: JsonObject) -> None:
         """Keep a call that is not answered, since the next action is all that is wanted (step mode)."""
@@ -464,34 +480,3 @@ class ReplayedTrial:
 def cancelled() -> Outcome:
     """Return the outcome of a trial whose agent was closed while it ran."""
     return Outcome(status=Status.CANCELLED, reason="it was stopped before it ended", started_at=utc_now())
-
-
-def with_recording(outcome: Outcome, line: Line, *, take_calls: bool) -> Outcome:
-    """Return the outcome of a trial with what the agent did not report itself, from its requests to models.
-
-    Args:
-        outcome: as the agent's adapter saw it.
-        line: the trial's requests; they end here.
-        take_calls: the agent's tools run by themselves, so its calls are those that its model asked for.
-    """
-    calls = line.end()
-    if line.unrecorded is not None:
-        outcome = replace(outcome, status=Status.AGENT_ERROR, reason=line.unrecorded, final_response=None)
-    if not calls:
-        return outcome
-    if outcome.cost_usd is None:
-        outcome = replace(outcome, cost_usd=sum_of_costs(calls))
-    if outcome.usage is None:
-        outcome = replace(outcome, usage=total_usage(call.usage for call in calls))
-    if take_calls and not outcome.served:
-        made = [call for one in calls for call in one.tool_calls]
-        numbered = (replace(call, index=index) for index, call in enumerate(made))
-        served = tuple(ServedCall(call=call, rule=Rule.LIVE) for call in numbered)
-        outcome = replace(outcome, served=served)
-    return replace(outcome, model_calls=calls) if line.keeps else outcome
-
-
-def sum_of_costs(calls: Sequence[ModelCall]) -> float | None:
-    """None where one of them is not known: part of a cost would look like all of it."""
-    costs = [call.cost_usd for call in calls]
-    return None if None in costs else sum(cost for cost in costs if cost)

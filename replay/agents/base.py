@@ -17,7 +17,7 @@ the status that says so. It raises only where no trial could ever run (`VersionE
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -62,8 +62,11 @@ class Corpus(Protocol):
 
     def find(
         self, item: Item, name: str, args: JsonObject, ignore: Collection[str]
-    ) -> CorpusRecording | None:
-        """The answered recording of this call nearest in time to the item, in a trace other than its own."""
+    ) -> CorpusRecording | Awaitable[CorpusRecording | None] | None:
+        """The answered recording of this call nearest in time to the item, in a trace other than its own.
+
+        A corpus that is in another process returns an awaitable of it.
+        """
 
 
 class Simulator(Protocol):

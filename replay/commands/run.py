@@ -73,7 +73,8 @@ _OPTIONS = (
     click.option(
         "--executor",
         metavar="NAME",
-        help="What runs the trials; default local: this process. See docs/extending/executors.md.",
+        help="Where trials run: local (default), this machine; ray, a Ray cluster (see docs/scale.md); or "
+        "another distribution's executor.",
     ),
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit for one trial; default 120."),
     click.option(

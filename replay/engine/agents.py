@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,8 +214,20 @@ class LaneAgents:
             await self.gateway.close()
 
 
-def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents:
-    """Return the agents of a run's lanes, not started yet; each lane has its own."""
+def build_agents(
+    run: RunRecord,
+    settings: Settings,
+    rules: Rules,
+    make: Callable[[Version, Rules], Agent] = build,
+) -> LaneAgents:
+    """Return the agents of a run's lanes, not started yet; each lane has its own.
+
+    Args:
+        run: its lanes, and its mode.
+        settings: concurrency, prices, models.
+        rules: of the run.
+        make: makes the agent of a version; see `executors.agent_builder`.
+    """
     corpus = StoreCorpus(rules.renames)
     gateway = None
     simulator, user = _simulating_models(settings, rules)
@@ -242,7 +254,7 @@ def build_agents(run: RunRecord, settings: Settings, rules: Rules) -> LaneAgents
         elif rules.network is not None:
             hosts = model_hosts(rules.network, {**os.environ, **version.env})
         # Lanes of one version share no process: what one keeps (a cache, a seed) must show between them.
-        agents[lane] = build(version, replace(rules, network=hosts))
+        agents[lane] = make(version, replace(rules, network=hosts))
     return LaneAgents(
         agents=agents,
         lanes=dict(run.lanes),
@@ -346,10 +358,7 @@ def _check_turns(lane_agents: LaneAgents) -> None:
 
 def _unclear_results(lane_agents: LaneAgents) -> list[str]:
     """Return a note on the tools of which neither code nor recordings show what they return."""
-    from replaydiff.replay.agents.python import PythonAgent
-
-    agents = lane_agents.agents.values()
-    known = [agent.returns if isinstance(agent, PythonAgent) else {} for agent in agents]
+    known: list[Mapping[str, str]] = [getattr(one, "returns", {}) for one in lane_agents.agents.values()]
     names = [
         name
         for name in lane_agents.rules.ambiguous
@@ -360,12 +369,11 @@ def _unclear_results(lane_agents: LaneAgents) -> list[str]:
 
 def _inventory(agents: Mapping[Lane, Agent]) -> list[str]:
     """Return a line that lists the tools of each version in Python; lanes with the same tools share it."""
-    from replaydiff.replay.agents.python import PythonAgent
-
     lanes: dict[tuple[str, ...], list[Lane]] = {}
     for lane, agent in agents.items():
-        if isinstance(agent, PythonAgent) and agent.tools:
-            lanes.setdefault(agent.tools, []).append(lane)
+        # Only agents in Python know their tools.
+        if tools := getattr(agent, "tools", ()):
+            lanes.setdefault(tools, []).append(lane)
     lines = []
     for tools, sharing in lanes.items():
         listed = ", ".join(tools[:LISTED_TOOLS]) + (", …" if len(tools) > LISTED_TOOLS else "")

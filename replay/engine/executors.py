@@ -11,12 +11,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.errors import SettingsError, UnknownNameError
 from replaydiff.replay.model import Item, Lane, Version
+from replaydiff.replay.settings import Settings
 
 GROUP = "replaydiff.executors"
 """Entry points of this group are executors of other distributions, named by `[run] executor`."""
 LOCAL = "local"
+RAY = "ray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +58,11 @@ class Executor(Protocol):
         """
 
 
-def load_executor(name: str) -> Executor:
-    """Return the executor of this name.
+def load_executor(settings: Settings) -> Executor:
+    """Return the executor that `[run] executor` names.
+
+    Args:
+        settings: also of the executor itself.
 
     Raises:
         UnknownNameError: no executor is called that.
@@ -64,11 +70,16 @@ def load_executor(name: str) -> Executor:
     """
     from importlib.metadata import entry_points
 
+    name = settings.run.executor
     if name == LOCAL:
         return LocalExecutor()
+    if name == RAY:
+        from replaydiff.replay.engine.cluster.executor import RayExecutor
+
+        return RayExecutor(settings.ray)
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
-        raise UnknownNameError("executor", name, (LOCAL, *found), "see docs/extending/executors.md")
+        raise UnknownNameError("executor", name, (LOCAL, RAY, *found), "see docs/extending/executors.md")
     try:
         made: Any = found[name].load()()
     except Exception as error:  # noqa: BLE001 - another distribution's code may raise anything
@@ -82,6 +93,16 @@ def load_executor(name: str) -> Executor:
             hint="see docs/extending/executors.md",
         )
     return made  # type: ignore[no-any-return]
+
+
+def agent_builder(executor: Executor) -> Callable[[Version, Rules], Agent]:
+    """Return what makes the agents of a run: the executor's own `build`, if it has one.
+
+    Args:
+        executor: one whose trials run elsewhere starts the agents there.
+    """
+    own: Callable[[Version, Rules], Agent] | None = getattr(executor, "build", None)
+    return own or build
 
 
 class LocalExecutor:

@@ -29,7 +29,7 @@ from replaydiff.replay.engine.agents import (
     start_agents,
     with_results,
 )
-from replaydiff.replay.engine.executors import TrialTask, load_executor
+from replaydiff.replay.engine.executors import TrialTask, agent_builder, load_executor
 from replaydiff.replay.engine.forecast import Forecast, forecast
 from replaydiff.replay.engine.items import Source
 from replaydiff.replay.engine.journal import Journal
@@ -266,8 +266,8 @@ class _Execution:
         self.retry: frozenset[Status] = frozenset()
         """Trials that ended so are replayed again."""
         self._settings, self._hooks = settings, hooks
-        self._executor = load_executor(settings.run.executor)
-        self._agents = build_agents(run, settings, rules)
+        self._executor = load_executor(settings)
+        self._agents = build_agents(run, settings, rules, agent_builder(self._executor))
         self._opened: dict[str, Item] = {}
         """Items of which a trial was replayed before the lanes had shown what they must."""
         self._forecast: Forecast | None = None

@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from replaydiff.replay.agents import Outcome
-from replaydiff.replay.agents.attempt import with_recording
+from replaydiff.replay.agents.recorded import with_recording
 from replaydiff.replay.engine.agents import LaneAgents
 from replaydiff.replay.engine.conversation import converse
 from replaydiff.replay.engine.executors import TrialTask

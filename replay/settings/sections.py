@@ -239,7 +239,8 @@ class RunSection:
     seed: int = 0
     """Another seed replays the items in another order."""
     executor: str = "local"
-    """What runs the trials: this process, or an executor of another distribution."""
+    """What runs the trials: `local`, this machine; `ray`, a Ray cluster (see `[ray]`); or an executor of
+    another distribution."""
 
     def __post_init__(self) -> None:
         _at_least(self, 1, "trials", "concurrency")
@@ -250,6 +251,28 @@ class RunSection:
             raise ValueError("record and replay_model exclude each other: only record calls models")
         if self.per_minute is not None and self.per_minute <= 0:
             raise ValueError(f"per_minute must be more than 0, not {self.per_minute}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaySection:
+    """`[ray]`: the cluster of `--executor ray`."""
+
+    address: str | None = None
+    """Address of the cluster, `host:port`; defaults to RAY_ADDRESS, then to the cluster of this machine."""
+    trials_per_cpu: int = 16
+    """Trials in flight for each CPU of the cluster that the run takes; `concurrency` bounds them all."""
+    wait: float = 300.0
+    """Seconds to wait until a node has a free CPU."""
+    env: tuple[str, ...] = ()
+    """Environment variables that agents on the nodes get from here, besides the keys and addresses of model
+    providers and those of their version; `*` in a name is any text."""
+    include: tuple[str, ...] = ()
+    """Patterns of files that git ignores and the agent needs, relative to its folder: `"data/*.json"`."""
+
+    def __post_init__(self) -> None:
+        _at_least(self, 1, "trials_per_cpu")
+        if self.wait <= 0:
+            raise ValueError("wait must be more than 0 seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

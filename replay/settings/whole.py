@@ -18,6 +18,7 @@ from replaydiff.replay.settings.sections import (
     JudgeSection,
     MatchSection,
     Price,
+    RaySection,
     RedactSection,
     RunSection,
     SampleSection,
@@ -42,6 +43,7 @@ class Settings:
     import_: ImportSection = field(default_factory=ImportSection)
     sample: SampleSection = field(default_factory=SampleSection)
     run: RunSection = field(default_factory=RunSection)
+    ray: RaySection = field(default_factory=RaySection)
     simulate: SimulateSection = field(default_factory=SimulateSection)
     user: UserSection = field(default_factory=UserSection)
     match: MatchSection = field(default_factory=MatchSection)

@@ -1,0 +1,154 @@
+"""A version whose trials are replayed on a cluster, seen from the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from replaydiff.replay.agents import Outcome, Rules
+from replaydiff.replay.agents.attempt import cancelled
+from replaydiff.replay.clock import utc_now
+from replaydiff.replay.engine.cluster.hosts import Host, HostLostError, Hosts
+from replaydiff.replay.engine.cluster.node import AgentFacts, FailedAnswer, ToolQuestion
+from replaydiff.replay.llm.base import ModelFailure
+from replaydiff.replay.model import Item, Status
+
+if TYPE_CHECKING:
+    from replaydiff.replay.gateway.recording import Line
+
+TURNS = 3
+"""How many hosts a trial may lose before it counts as crashed."""
+_numbers = itertools.count()
+
+
+class RemoteAgent:
+    """Fits `replay.agents.base.Agent`; all agents of a run share the hosts."""
+
+    def __init__(
+        self,
+        plan: int,
+        rules: Rules,
+        open_hosts: Callable[[], Awaitable[dict[int, AgentFacts]]],
+        hosts: Callable[[], Hosts | None],
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            plan: number of the version's plan.
+            rules: with the driver's corpus and simulator.
+            open_hosts: starts the hosts, once for all agents, and returns what the agents report.
+            hosts: returns the hosts once they are started.
+        """
+        self._plan, self._rules = plan, rules
+        self._open, self._hosts = open_hosts, hosts
+        self._facts = AgentFacts(packages={})
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools whose calls are answered, known once it has started."""
+        return self._facts.tools
+
+    @property
+    def returns(self) -> dict[str, str]:
+        """What return annotations promise of results: tool → `text` or `json`."""
+        return self._facts.returns
+
+    @property
+    def signature(self) -> str:
+        """What is called, for a person."""
+        return self._facts.signature
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether it gets the whole conversation."""
+        return self._facts.takes_messages
+
+    async def start(self) -> None:
+        """Wait until a host has started the version.
+
+        Raises:
+            VersionError: it does not start there.
+            UnavailableError: there is no host.
+        """
+        self._facts = (await self._open())[self._plan]
+
+    def describe(self) -> dict[str, str]:
+        """Interpreter and package versions, as the nodes report them."""
+        return dict(self._facts.packages)
+
+    async def close(self) -> None:
+        """End the hosts, and so the trials of all versions: they are closed together."""
+        hosts = self._hosts()
+        if hosts is not None:
+            await hosts.close()
+
+    async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
+        """Run the item once on the host with a free place; again elsewhere if that host is lost.
+
+        Args:
+            item: it is sent with its tape.
+            index: number of the trial within its lane.
+            line: never given: recording is refused at the start.
+
+        Raises:
+            ReplayError: no host can be had.
+        """
+        hosts = self._hosts()
+        if hosts is None:
+            return cancelled()
+        why = ""
+        for _ in range(TURNS):
+            host = await hosts.take()
+            try:
+                return await self._run_on(host, item, index)
+            except HostLostError as lost:
+                why = str(lost)
+            finally:
+                hosts.give_back(host)
+        reason = f"its node was lost each of {TURNS} times that it ran ({why})"
+        return Outcome(status=Status.CRASHED, reason=reason, started_at=utc_now())
+
+    async def _run_on(self, host: Host, item: Item, index: int) -> Outcome:
+        trial = next(_numbers)
+        try:
+            event: ToolQuestion | Outcome = await host.call("run", trial, self._plan, item, index)
+            while isinstance(event, ToolQuestion):
+                answer = await self._answer(item, event)
+                event = await host.call("answer", trial, event.number, answer)
+            return event
+        except HostLostError:
+            raise
+        except BaseException:
+            self._cancel(host, trial)
+            raise
+
+    async def _answer(self, item: Item, question: ToolQuestion) -> Any:
+        rules = self._rules
+        if question.kind == "corpus":
+            if rules.corpus is None:
+                return None
+            found = rules.corpus.find(item, question.name, question.args, question.ignore)
+            return await found if isinstance(found, Awaitable) else found
+        if rules.simulator is None:
+            return FailedAnswer("nothing simulates tools", passing=False)
+        try:
+            return await rules.simulator.play(
+                item, question.name, question.args, question.nth, question.before
+            )
+        except ModelFailure as failure:
+            return FailedAnswer(str(failure), passing=failure.passing)
+
+    def _cancel(self, host: Host, trial: int) -> None:
+        """Have a trial ended that nobody waits for."""
+
+        async def cancel() -> None:
+            with contextlib.suppress(HostLostError):
+                await host.call("cancel", trial)
+
+        task = asyncio.get_running_loop().create_task(cancel())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

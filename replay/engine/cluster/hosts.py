@@ -1,0 +1,287 @@
+"""Places for trials on the hosts of a cluster.
+
+As many hosts are wanted as the run's concurrency needs; each takes `capacity` trials at a time. One that is
+lost is replaced, and its running trials are repeated elsewhere by whoever waits for them. A host counts only
+if its agents report the same packages as those of the first: versions must not differ between nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from replaydiff.replay.engine.cluster.node import AgentFacts, HostFacts, RemotePlan
+from replaydiff.replay.errors import ReplayError, UnavailableError, VersionError
+
+PING_S = 10.0
+"""Seconds between two signs of life that are asked of a host."""
+SILENCE_S = 60.0
+"""Seconds without an answer after which a host is given up."""
+LOSSES = 3
+"""How often in a row hosts may be lost before any has started."""
+CLOSE_S = 10.0
+"""Seconds in which a host may end its workers by itself."""
+
+_log = logging.getLogger(__name__)
+
+
+class HostLostError(Exception):
+    """The host or its node is gone; the text says how."""
+
+
+class Handle(Protocol):
+    """A `NodeHost` in another process."""
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Return the result of a method of the host.
+
+        Args:
+            method: its name.
+            args: of the call.
+
+        Raises:
+            HostLostError: there is no host any more.
+        """
+
+    def kill(self) -> None:
+        """End it at once."""
+
+
+class Backend(Protocol):
+    """Starts hosts."""
+
+    name: str
+    """The cluster, for messages."""
+
+    def start(self) -> Handle:
+        """Ask for a new host, which may have to wait until a node has room for it."""
+
+    def close(self) -> None:
+        """Disconnect. May be called at any time."""
+
+
+class Host:
+    """A host that takes trials."""
+
+    def __init__(self, handle: Handle, node: str) -> None:
+        self.handle, self.node = handle, node
+        self.lost = asyncio.Event()
+
+    async def call(self, method: str, *args: Any) -> Any:
+        """Return the result of a method; a host that is lost takes no further trials.
+
+        Args:
+            method: its name.
+            args: of the call.
+
+        Raises:
+            HostLostError: the host is lost.
+        """
+        try:
+            return await self.handle.call(method, *args)
+        except HostLostError:
+            self.lost.set()
+            raise
+
+
+class Hosts:
+    """All hosts of a run."""
+
+    def __init__(self, backend: Backend, *, count: int, capacity: int, wait_s: float) -> None:
+        """Start nothing yet.
+
+        Args:
+            backend: starts hosts.
+            count: how many are wanted.
+            capacity: how many trials each takes at a time.
+            wait_s: seconds in which a host must have started where there is none.
+        """
+        self._backend, self._count, self._capacity, self._wait_s = backend, count, capacity, wait_s
+        self._plans: Mapping[int, RemotePlan] = {}
+        self._free: asyncio.Queue[Host | None] = asyncio.Queue()
+        self._handles: list[Handle] = []
+        self._hosts: list[Host] = []
+        self._facts: HostFacts | None = None
+        self._failure: ReplayError | None = None
+        self._keeping: list[asyncio.Task[None]] = []
+        self._lost_starts = 0
+        self._closing: asyncio.Future[None] | None = None
+        self.lost = 0
+        """Hosts that were lost so far."""
+
+    async def open(self, plans: Mapping[int, RemotePlan]) -> dict[int, AgentFacts]:
+        """Start the hosts, and wait for the first.
+
+        Args:
+            plans: how each version is started, by a number.
+
+        Returns:
+            What its agents report, by the number of the plan.
+
+        Raises:
+            VersionError: a version does not start on a node.
+            UnavailableError: no node takes a host.
+        """
+        self._plans = plans
+        self._keeping = [asyncio.ensure_future(self._keep_one()) for _ in range(self._count)]
+        host = await self.take()
+        self.give_back(host)
+        if self._facts is None:
+            raise RuntimeError("a host reported nothing")
+        return self._facts.agents
+
+    async def take(self) -> Host:
+        """Return a host with a free place, which `give_back` frees again.
+
+        Raises:
+            ReplayError: no host can be had.
+        """
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                async with asyncio.timeout(self._wait_s):
+                    host = await self._free.get()
+            except TimeoutError:
+                if all(host.lost.is_set() for host in self._hosts):
+                    self._fail(
+                        UnavailableError(
+                            f"no node of the Ray cluster at {self._backend.name} took a worker within "
+                            f"{self._wait_s:g} seconds: each needs one free CPU; everything that finished is "
+                            "kept",
+                            hint="make room or add nodes (`wait` in [ray] allows more time), then continue "
+                            "with `replay run --resume`",
+                        )
+                    )
+                continue
+            if host is None:
+                # The next one who waits must see the failure, too.
+                self._free.put_nowait(None)
+            elif not host.lost.is_set():
+                return host
+
+    def give_back(self, host: Host) -> None:
+        """Free the place that `take` took."""
+        if not host.lost.is_set():
+            self._free.put_nowait(host)
+
+    async def close(self) -> None:
+        """End all hosts. May be called at any time, and by several callers at once."""
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        for keeping in self._keeping:
+            keeping.cancel()
+        await asyncio.gather(*self._keeping, return_exceptions=True)
+        self._keeping = []
+        hosts, self._hosts = self._hosts, []
+        await asyncio.gather(*map(_end, hosts))
+        for handle in self._handles:
+            handle.kill()
+        self._backend.close()
+
+    async def _keep_one(self) -> None:
+        """Keep one host running: start it, watch it, replace it."""
+        try:
+            while self._failure is None:
+                handle = self._backend.start()
+                self._handles.append(handle)
+                try:
+                    await self._watch(await self._opened(handle))
+                except HostLostError as lost:
+                    self._handles.remove(handle)
+                    handle.kill()
+                    self._count_loss(str(lost))
+        except ReplayError as error:
+            self._fail(error)
+
+    async def _opened(self, handle: Handle) -> Host:
+        """Wait until a host has started, and offer its places.
+
+        Raises:
+            VersionError: a version does not start there, or not as it does elsewhere.
+            HostLostError: it was lost.
+        """
+        facts: HostFacts | str = await handle.call("open", self._plans)
+        if isinstance(facts, str):
+            raise VersionError(facts)
+        if self._facts is None:
+            self._facts = facts
+        self._compare(facts)
+        self._lost_starts = 0
+        host = Host(handle, facts.node)
+        self._hosts.append(host)
+        for _ in range(self._capacity):
+            self._free.put_nowait(host)
+        _log.info("a host on node %s has started", facts.node)
+        return host
+
+    async def _watch(self, host: Host) -> None:
+        """Return never; raise once a host is lost."""
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PING_S):
+                        await host.lost.wait()
+                    raise HostLostError("a call of it failed")
+                try:
+                    async with asyncio.timeout(SILENCE_S):
+                        await host.call("ping")
+                except TimeoutError:
+                    raise HostLostError(f"it did not answer for {SILENCE_S:g} seconds") from None
+        except HostLostError as lost:
+            host.lost.set()
+            self._hosts.remove(host)
+            _log.warning("the host on node %s is lost (%s); its running trials are repeated", host.node, lost)
+            raise
+
+    def _count_loss(self, why: str) -> None:
+        self.lost += 1
+        self._lost_starts += 1
+        if self._lost_starts > LOSSES * self._count:
+            self._fail(
+                UnavailableError(
+                    f"the Ray cluster at {self._backend.name} loses every worker: {why}; everything that "
+                    "finished is kept",
+                    hint="see `ray status`, then continue with `replay run --resume`",
+                )
+            )
+
+    def _compare(self, facts: HostFacts) -> None:
+        """Refuse a host whose agents are made of other packages than the first one's."""
+        if self._facts is None:
+            return
+        for number, agent in facts.agents.items():
+            first = self._facts.agents[number]
+            if agent != first:
+                names = sorted(
+                    name
+                    for name in first.packages | agent.packages
+                    if first.packages.get(name) != agent.packages.get(name)
+                )
+                shown = ", ".join(
+                    f"{name} {first.packages.get(name, 'missing')} and {agent.packages.get(name, 'missing')}"
+                    for name in names
+                )
+                raise VersionError(
+                    f"version {self._plans[number].version.name!r} is not the same on nodes "
+                    f"{self._facts.node} and {facts.node}: {shown or 'its tools differ'}",
+                    hint="install the same packages on every node, or commit a lock file and set venv = true",
+                )
+
+    def _fail(self, failure: ReplayError) -> None:
+        """Let everyone who waits for a place, now or later, raise this."""
+        self._failure = self._failure or failure
+        self._free.put_nowait(None)
+
+
+async def _end(host: Host) -> None:
+    if not host.lost.is_set():
+        with contextlib.suppress(HostLostError, TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await host.call("close")
