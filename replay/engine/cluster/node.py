@@ -1,7 +1,8 @@
 """A host: starts the workers of a run's versions on one node of a cluster, and replays trials in them.
 
 Tool calls are answered on the node from the tape that came with the item. Only what other traces or a model
-answer is asked of the driver: the result of `run` is then a `ToolQuestion`, and the trial goes on by `answer`.
+answer is asked of the driver: the result of `run` is then a `ToolQuestion`, and the trial continues by
+`answer`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""`--executor ray` on a genuine cluster of three nodes: `make ray`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replaydiff.replay.model import Trial
+from tests.cluster.local_cluster import LocalCluster
+from tests.engine.project import SETTINGS, Project, ended, two_revisions
+
+pytest.importorskip("ray")
+if not os.environ.get("REPLAYDIFF_TEST_RAY"):
+    pytest.skip("make ray", allow_module_level=True)
+
+RAY = """
+[ray]
+trials_per_cpu = 2
+env = ["CALLS", "SECONDS_A_TRIAL", "TICKETS"]
+"""
+RUN = ("run", "--sample", "october", "--old", "git:v1", "--new", "git:v2", "--no-judge", "--trials", "1")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(3) as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = two_revisions(tmp_path / "shop")
+    made.settings(SETTINGS + RAY)
+    return made
+
+
+def content(trials: list[Trial]) -> dict[tuple[str, str, int], Any]:
+    """What a deterministic agent decides of its trials."""
+    return {
+        (one.item_id, str(one.lane), one.index): (
+            one.status, one.final_response, one.reason, one.served, one.usage, one.cost_usd, one.attempts
+        )
+        for one in trials
+    }  # fmt: skip
+
+
+def test_results_are_those_of_the_local_executor(cluster: LocalCluster, project: Project) -> None:
+    project.sample(12)
+    local = project.replay(*RUN, "--executor", "local", "--concurrency", "6")
+    assert local.code in (0, 3), local.err
+    here = project.trials()
+    first = project.run().id
+    remote = project.replay(*RUN, "--executor", "ray", "--concurrency", "6", **cluster.environment)
+    assert remote.code == local.code, remote.err
+    assert project.run().id != first
+    assert content(project.trials()) == content(here)
+    assert len(here) == 24
+    diffs = [json.loads(project.replay("diff", run, "--json").out) for run in (first, project.run().id)]
+    for diff in diffs:
+        # Times and names differ from run to run.
+        del diff["run"], diff["next"], diff["lanes"]
+        for metric in ("latency_ms",):
+            diff["metrics"].pop(metric, None)
+    assert diffs[0]["items"] == diffs[1]["items"]
+    assert diffs[0]["answer"] == diffs[1]["answer"]
+    assert diffs[0]["causes"] == diffs[1]["causes"]
+
+
+def test_a_lost_node_loses_no_finished_trial(project: Project) -> None:
+    project.sample(30)
+    with LocalCluster(3) as nodes:
+        process = project.start(
+            *RUN, "--executor", "ray", "--concurrency", "6", SECONDS_A_TRIAL="0.3", **nodes.environment
+        )
+        project.wait_for_calls(20)
+        nodes.kill_node(2)
+        out, err = process.communicate(timeout=400)
+        assert process.wait() in (0, 3), err
+    trials = project.trials()
+    assert Counter(one.status.value for one in trials) == {"ok": 60}
+    assert project.times_called() <= 60 + 2, "only what ran on the node was repeated"
+    assert "is lost" in err
+    del out
+
+
+def test_a_killed_driver_resumes(cluster: LocalCluster, project: Project) -> None:
+    project.sample(30)
+    process = project.start(
+        *RUN, "--executor", "ray", "--concurrency", "6", SECONDS_A_TRIAL="0.3", **cluster.environment
+    )
+    project.wait_for_calls(20)
+    ended(process, signal.SIGKILL)
+    # The actors end with the driver, and the agents with them.
+    before = -1
+    while before != project.times_called():
+        before = project.times_called()
+        time.sleep(5)
+    done = project.replay("run", "--resume", project.run().id, "--executor", "ray", **cluster.environment)
+    assert done.code in (0, 3), done.err
+    assert Counter(one.status.value for one in project.trials()) == {"ok": 60}
+    assert project.times_called() <= 60 + 6, "only what was running was repeated"
+
+
+def test_looks_budgets_and_containment_hold(cluster: LocalCluster, project: Project) -> None:
+    project.sample(12)
+    done = project.replay(
+        *RUN, "--executor", "ray", "--concurrency", "2", "--budget", "0.05", **cluster.environment
+    )
+    assert done.code in (0, 3), done.err
+    assert 5 <= len(project.trials()) <= 9, "the driver counts what is spent"
+    source = "import socket\n\ndef call(name, args): ...\n\ndef run_agent(text):\n"
+    source += "    call('get_order_status', {'order_id': text})\n    socket.create_connection(('192.0.2.77', 9), 1)\n"
+    project.commit("v3", source)
+    words = (*RUN[:6], "git:v3", *RUN[7:])
+    done = project.replay(*words, "--executor", "ray", "--no-network", **cluster.environment)
+    assert "which --no-network refuses" in done.err + done.out
+
+
+def test_a_missing_cluster_is_one_sentence(project: Project) -> None:
+    project.sample(1)
+    done = project.replay(*RUN, "--executor", "ray", RAY_ADDRESS="127.0.0.1:9", RAY_AUTH_MODE="disabled")
+    assert done.code == 75, done.err
+    assert "no Ray cluster can be reached at 127.0.0.1:9" in done.err
+    assert not project.runs()
