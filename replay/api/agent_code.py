@@ -204,7 +204,7 @@ class CodeReader:
         if chosen is None or not _takes_text(_parameters(methods[chosen])[1:]):
             return
         score = 4 * bool(_ENTRY_CLASSES.search(node.name)) + 2 * any(map(_asks_model, methods.values()))
-        score += _place_score(self._module)
+        score += _place_score(self._module) + _asks_model(methods[chosen])
         if score >= 4:
             named = node.name if own else f"{node.name}.{chosen}"
             self._found.entrypoints.append(self._guess(named, node if own else methods[chosen], score))

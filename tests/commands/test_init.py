@@ -113,6 +113,13 @@ class BillingAgent:
         ...
 """
 }
+METHOD = {
+    "app/agent.py": """
+class HelpDesk:
+    async def answer(self, question):
+        return await self.client.messages.create(messages=[question])
+"""
+}
 NOTHING = {"lib/sums.py": "def add(a, b):\n    return a + b\n"}
 TRACES = {
     **NOTHING,
@@ -149,10 +156,11 @@ def init(*args: str) -> Result:
         (FASTAPI, None, None, {}, "."),
         ({**TABLE, "src/web/index.js": ""}, "bot:answer", ["bot:HANDLERS"], {"lookup_invoice": "read", "refund_invoice": "write"}, "."),
         (CLASS, "app.agent:BillingAgent", ["app.agent:BillingAgent._call_tool"], {}, "."),
+        (METHOD, "app.agent:HelpDesk", None, {}, "."),
         (NOTHING, None, None, {}, "."),
         (TRACES, None, ["cases:look_up_order"], {"look_up_order": "read", "sum_up": None}, "."),
     ],
-    ids=["dispatcher", "table", "langgraph", "openai-agents", "fastapi", "other-src", "class", "nothing", "traces"],
+    ids=["dispatcher", "table", "langgraph", "openai-agents", "fastapi", "other-src", "class", "method", "nothing", "traces"],
 )  # fmt: skip
 def test_what_the_code_shows_is_proposed_and_written(
     tmp_path: Path,
