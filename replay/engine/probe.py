@@ -22,10 +22,11 @@ version without patch points (`tools = []`, a recording, `messages`) has nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.engine.schedule import Slot
 from replaydiff.replay.errors import ExitCode, ReplayError
 from replaydiff.replay.model import Item, JsonObject, Lane, Rule, Status, Version, VersionKind
 
@@ -92,7 +93,13 @@ class Probe:
     """What the trials of a run's lanes have shown so far."""
 
     def __init__(
-        self, run_id: str, lanes: Mapping[Lane, Version], *, items: int, live: Collection[str]
+        self,
+        run_id: str,
+        lanes: Mapping[Lane, Version],
+        *,
+        items: int,
+        live: Collection[str],
+        reads: Collection[str] = (),
     ) -> None:
         """Nothing was shown yet.
 
@@ -101,8 +108,9 @@ class Probe:
             lanes: the lanes that are replayed.
             items: how many items are replayed. Those with recorded tool calls come first, if there are any.
             live: tools that may run.
+            reads: names of the tools that are known to read only.
         """
-        self._run_id, self._lanes, self._live = run_id, lanes, frozenset(live)
+        self._run_id, self._lanes, self._live, self._reads = run_id, lanes, frozenset(live), frozenset(reads)
         self._has_recordings = False
         self._outages = dict.fromkeys(lanes, 0)
         """Trials in a row that ended `infra_error`, by lane."""
@@ -115,6 +123,57 @@ class Probe:
         """Versions, but for their model, that entered a patch point."""
         self._silent: dict[Lane, list[Item]] = {lane: [] for lane in lanes}
         """Items with recorded calls that were answered without one."""
+
+    def first_trials(
+        self, items: Sequence[Item], missing: Callable[[Item], list[Slot]]
+    ) -> Iterator[tuple[Item, list[Slot]]]:
+        """Yield trials of an item that may run at once, until every lane has passed.
+
+        Each group must have ended before the next is taken. Of the first items with recorded calls, lanes
+        with code of their own follow one another: a wrong patch point runs one real tool, not one per lane.
+
+        Args:
+            items: in the order in which they are taken.
+            missing: returns the trials of an item that have not finished.
+        """
+        left = {item.id: missing(item) for item in items}
+        careful = self._careful(items)
+        for item in careful:
+            slots = _first_slots(left, item)
+            for lanes in self._one_code_at_a_time(list(slots)):
+                yield item, [slots[lane] for lane in lanes]
+        others = [item for item in items if item not in careful]
+        while any(left.values()):
+            for item in (*others, *careful):
+                if all(map(self.is_passed, self._lanes)):
+                    return
+                slots = _first_slots(left, item)
+                if waiting := [slot for lane, slot in slots.items() if not self.is_passed(lane)]:
+                    yield item, waiting
+
+    def _careful(self, items: Sequence[Item]) -> list[Item]:
+        """Return the items that show a wrong patch point at the least harm.
+
+        The first calls tools that only read: where nothing is patched, nothing is written for real. The
+        second calls the most tools that may write: where one of them is not patched, it runs once.
+        """
+        if not any(version.tools for version in self._lanes.values()):
+            return []
+        writes = {item.id: {call.name for call in item.tape} - self._reads - self._live for item in items}
+        reading = next((item for item in items if item.tape and not writes[item.id]), None)
+        writing = max(items, key=lambda item: len(writes[item.id]), default=None)
+        if writing is not None and not writes[writing.id]:
+            writing = None
+        return [item for item in (reading, writing) if item is not None]
+
+    def _one_code_at_a_time(self, lanes: Sequence[Lane]) -> list[list[Lane]]:
+        """Return groups of lanes: each code by itself, then the lanes that share one."""
+        first: dict[Lane, Version] = {}
+        for lane in lanes:
+            if self._code[lane] not in first.values():
+                first[lane] = self._code[lane]
+        rest = [lane for lane in lanes if lane not in first]
+        return [[lane] for lane in first] + ([rest] if rest else [])
 
     def is_passed(self, lane: Lane) -> bool:
         """Whether the lane has shown what it must."""
@@ -206,6 +265,13 @@ class Probe:
     def _uncontained(self, lane: Lane, tools: Sequence[str], trials: int, evidence: str) -> UncontainedError:
         version = self._lanes[lane]
         return UncontainedError(lane, version, tools, trials, evidence, _fix(version))
+
+
+def _first_slots(left: dict[str, list[Slot]], item: Item) -> dict[Lane, Slot]:
+    """Take the first trial of each lane out of what is left of an item."""
+    slots = {slot.lane: slot for slot in reversed(left[item.id])}
+    left[item.id] = [slot for slot in left[item.id] if slots[slot.lane] is not slot]
+    return slots
 
 
 def _without_model(version: Version) -> Version:

@@ -313,7 +313,9 @@ class _Execution:
             some_have_tools = any(self.run.lanes[lane].tools for lane in runner.lanes)
             items = first_items(con, self.run.id, FIRST_ITEMS, recorded_calls_first=some_have_tools)
             lanes = {lane: self.run.lanes[lane] for lane in runner.lanes}
-            probe = Probe(self.run.id, lanes, items=len(items), live=self._agents.rules.live)
+            reads = [name for name, tool in self._settings.tools.items() if tool.effect == "read"]
+            live = self._agents.rules.live
+            probe = Probe(self.run.id, lanes, items=len(items), live=live, reads=reads)
             runner.open(journal, file, probe)
             if not is_new:
                 for lane in runner.lanes:
@@ -340,7 +342,7 @@ class _Execution:
         self._hooks.announce(f"{count} trials that ended {names} are replayed")
 
     async def _replay_first(self, runner: Runner, items: Sequence[Item]) -> None:
-        """Replay trials of each lane one at a time until it has shown what it must: see `probe`.
+        """Replay a few trials at a time until every lane has shown what it must: see `probe`.
 
         Items with recorded tool calls come first; the blocks that this begins are the first that are ended.
 
@@ -348,18 +350,12 @@ class _Execution:
             UncontainedError: real tools may have run.
             RepeatedFailureError: the lane's trials fail in one way; they are not kept.
         """
-        left = {item.id: runner.missing(item) for item in items}
-        while any(left.values()):
-            for item in items:
-                if runner.is_spent or all(map(runner.probe.is_passed, runner.lanes)):
-                    return
-                slots = {slot.lane: slot for slot in reversed(left[item.id])}
-                left[item.id] = [slot for slot in left[item.id] if slots[slot.lane] is not slot]
-                waiting = [slot for lane, slot in slots.items() if not runner.probe.is_passed(lane)]
-                if waiting:
-                    self._opened[item.id] = item
-                    tasks = [runner.task(item, slot) for slot in waiting]
-                    await self._executor.run(iter(tasks), min(self._settings.run.concurrency, len(tasks)))
+        for item, slots in runner.probe.first_trials(items, runner.missing):
+            if runner.is_spent:
+                return
+            self._opened[item.id] = item
+            tasks = [runner.task(item, slot) for slot in slots]
+            await self._executor.run(iter(tasks), min(self._settings.run.concurrency, len(tasks)))
 
     async def _replay_rest(self, con: DuckDBPyConnection, runner: Runner, journal: Journal) -> bool:
         """Replay what is missing, up to the next look and from there to the next.

@@ -132,12 +132,46 @@ def test_a_tool_that_no_patch_point_stands_before_runs_once(
     assert "the patch points are app.agent:unused: name the function that runs the tools in `tools`" in error
 
 
-def test_each_lane_is_stopped_after_its_first_trial(replay: Replay, project: Project) -> None:
+def test_three_lanes_run_one_real_tool_together(replay: Replay, project: Project) -> None:
     project.commit("v1", BY_NAME)
     project.write("v2", BY_TABLE)
     done = replay("run", "--old", "git:v1", "--new", ".", "--aa", "--sample", "october")
     assert (done.code, project.runs()) == (2, [])
-    assert real_calls(project) <= 3
+    # The old version runs in a checkout of its own.
+    [real] = project.folder.rglob("real")
+    assert len(real.read_text().splitlines()) == 1
+
+
+def test_items_that_only_read_show_a_wrong_patch_point_before_any_tool_writes(
+    replay: Replay, project: Project
+) -> None:
+    status = ToolCall(name="get_order_status", args={"order_id": "7"}, result="shipped")
+    cancel = ToolCall(name="cancel_order", args={"order_id": "7"}, result="cancelled")
+    project.traces(
+        [
+            order(number, trace_id=f"two-{number}", input=f"{7 if number % 4 else 8}", tool_calls=calls)
+            for number in range(8)
+            for calls in [(status, cancel) if number % 4 else (status,)]
+        ]
+    )
+    where = ("--where", "input in ('7', '8')", "--name", "two")
+    assert replay("sample", "--month", "2026-10", *where).code == 0
+    project.settings(SETTINGS + '[tools.get_order_status]\neffect = "read"\n')
+    project.write(
+        "v1",
+        CANARY
+        + """
+def unused(name, args): ...
+def get_order_status(order_id): return real("get_order_status")
+def cancel_order(order_id): return real("cancel_order")
+def run_agent(text):
+    if text == "7": cancel_order(text)
+    return get_order_status(text)
+""",
+    )
+    done = replay("run", "--new", ".", "--sample", "two", "--concurrency", "8")
+    assert done.code == 2, done.err
+    assert (project.folder / "real").read_text() == "get_order_status\n"
 
 
 def test_a_tool_beside_the_patched_ones_runs_once(replay: Replay, project: Project) -> None:
