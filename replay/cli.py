@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show a trace, trial or case as a readable transcript.",
         "sample": "Draw a stratified, reproducible sample of traces.",
         "export": "Write traces, samples, runs, grades or recorded model calls to a file.",
-        "store": "Maintain the store file: info, merge, prune, compact.",
+        "store": "Maintain the store file, back it up, and share runs with a team.",
     },
     "Compare versions": {
         "run": "Replay a sample or golden set against two versions.",

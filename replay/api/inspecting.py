@@ -6,12 +6,10 @@ import gzip
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.clock import as_utc
 from replaydiff.replay.errors import InputError, StoreMissingError, UnknownNameError
 from replaydiff.replay.settings import Settings
 
@@ -378,112 +376,3 @@ def _computed_grades(con: DuckDBPyConnection, settings: Settings, chosen: Wanted
 
     for run in runs_of(con, chosen):
         yield from computed_grades(con, run, settings)
-
-
-class StoreFile:
-    """The store as a file: what is in it, merge, prune, compact."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Lock the store for writing: no other process writes meanwhile.
-
-        Raises:
-            StoreBusyError: another process holds it.
-        """
-        from replaydiff.replay.store.connection import open_store
-
-        with open_store(self.path):
-            yield
-
-    def rows(self) -> dict[str, int]:
-        """Return the number of rows of each table."""
-        from replaydiff.replay.store.care import contents
-        from replaydiff.replay.store.connection import open_store
-
-        with open_store(self.path, read_only=True) as con:
-            return contents(con)
-
-    def waiting(self) -> dict[str, int]:
-        """Return what is on its way into the store: rows, journals of runs, and their bytes."""
-        from replaydiff.replay.engine.leftovers import waiting
-
-        return asdict(waiting(self.path))
-
-    def merge(self, other: Path) -> dict[str, int]:
-        """Copy what another store has and this one has not; return the rows taken from each table.
-
-        Trials that wait in the other's journal, because its run goes on or was killed, are copied, too.
-
-        Raises:
-            InputError: the other store is this one.
-        """
-        from replaydiff.replay.engine.journal import merge_waiting
-        from replaydiff.replay.store.care import merge
-        from replaydiff.replay.store.connection import open_store, transaction
-
-        if other.absolute() == self.path.absolute():
-            raise InputError(f"{other} is this store itself", hint="name another")
-        with open_store(other, read_only=True) as theirs, open_store(self.path) as con, transaction(con):
-            taken = merge(con, theirs)
-            trials, calls = merge_waiting(con, other)
-            return {
-                **taken,
-                "trials": taken["trials"] + trials,
-                "model_calls": taken["model_calls"] + calls,
-            }
-
-    def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
-        """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
-
-        No run needs a checkout or virtual environment of none of the runs that stay, a checkout of a
-        bisection, or a copy of the store that a killed command left.
-
-        Raises:
-            InputError: `before` is not a time.
-        """
-        from replaydiff.replay.engine import leftovers
-        from replaydiff.replay.store.care import prune
-        from replaydiff.replay.store.connection import open_store
-        from replaydiff.replay.store.runs import list_runs
-
-        moment = _moment(before)
-        with open_store(self.path) as con:
-            found = asdict(prune(con, moment, runs=runs, really=really))
-            stay = [
-                run
-                for run in list_runs(con, experiments=True)
-                if not runs or as_utc(run.created_at) >= as_utc(moment)
-            ]
-            unneeded = leftovers.find(self.path, stay)
-            if really:
-                leftovers.remove(unneeded)
-        return {**found, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
-
-    def compact(self) -> tuple[int, int]:
-        """Rewrite the file without the space of deleted rows; return its bytes before and after.
-
-        Raises:
-            StoreMissingError: there is no store.
-        """
-        from replaydiff.replay.store.care import compact
-
-        if not self.path.exists():
-            raise StoreMissingError(f"there is no store at {self.path}")
-        return compact(self.path)
-
-
-def _moment(text: str) -> datetime:
-    from replaydiff.replay.store.where import month_range
-
-    if len(text) == len("2026-06"):
-        return month_range(text)[0]
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(
-            f"--before is not a time: {text[:40]!r}", hint="write it as 2026-06 or 2026-06-15"
-        ) from None
-    return as_utc(found)

@@ -15,6 +15,7 @@ from replaydiff.replay.api.options import (
 )
 from replaydiff.replay.api.results import Check, Diff, Run, Sample, TriageQueue, diff_of
 from replaydiff.replay.api.sampling import SampleOptions
+from replaydiff.replay.api.store_file import StoreFile, readable
 from replaydiff.replay.api.threads import in_thread
 from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.files import set_writer_wait
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.api.forks import ForkResult, ForkSummary
     from replaydiff.replay.api.golden import GoldenSet, PushResult
     from replaydiff.replay.api.importing import Display, ImportReport, LiveOptions
-    from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, StoreFile, Trend
+    from replaydiff.replay.api.inspecting import ExportRequest, Plan, ReplayedItem, Trend
     from replaydiff.replay.api.reviewing import CauseReview, Promotion, Reviewer
     from replaydiff.replay.bisect.result import BisectResult
     from replaydiff.replay.engine.progress import RunningRun
@@ -71,8 +72,8 @@ class Project:
 
     def __init__(self, settings: Settings, store: Path, *, channel: Channel | None = None) -> None:
         self.settings = settings
-        self.store = store
-        """Path of the DuckDB file."""
+        self.store = readable(store, settings)
+        """Path of the DuckDB file; for a shared folder that of its local copy."""
         self.channel = channel or Channel()
         set_writer_wait(settings.store.wait)
 
@@ -1103,9 +1104,7 @@ class Project:
     apull = in_thread(pull)
 
     def store_file(self) -> StoreFile:
-        """Return the store as a file: what is in it, merge, prune, compact."""
-        from replaydiff.replay.api.inspecting import StoreFile
-
+        """Return the store as a file: what is in it, merge, publish, backup, prune, compact."""
         return StoreFile(self.store)
 
     def __repr__(self) -> str:

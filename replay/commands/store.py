@@ -1,7 +1,8 @@
-"""`replay store`: care for the store file."""
+"""`replay store`: care for the store file, and folders of runs that a team shares."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -12,12 +13,14 @@ from replaydiff.replay.commands.options import App, command, common_options, jso
 @click.group("store")
 @common_options
 def store() -> None:
-    """Maintain the store file: info, merge, prune, compact.
+    """Maintain the store file, back it up, and share runs with a team.
 
     \b
     Examples:
       replay store info
       replay store merge ../laptop/.replay/replay.duckdb
+      replay store publish /mnt/team/replays
+      replay store attach /mnt/team/replays
     """
 
 
@@ -66,12 +69,94 @@ def merge(app: App, other: Path, as_json: bool) -> None:
     click.echo(f"copied from {other}: {words or 'nothing, this store has it all'}")
 
 
+@command("publish")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; may be repeated.")
+@json_option
+def publish(app: App, folder: Path, runs: tuple[str, ...], as_json: bool) -> None:
+    """Write finished runs as Parquet to a folder that others read.
+
+    DIR is on a mounted drive or bucket. Each run is written once, with its items, trials, grades, decisions
+    and traces, and never changed: any number of machines publish and read at the same time.
+
+    \b
+    Example:
+      replay store publish /mnt/team/replays
+    """
+    written = app.project.store_file().publish(folder, runs)
+    if as_json:
+        print_json({"folder": str(folder), "published": written})
+        return
+    for run in written:
+        click.echo(run)
+    click.echo(
+        f"{len(written):,} runs published to {folder}" if written else f"{folder} has all finished runs"
+    )
+
+
+@command("attach")
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@json_option
+def attach(app: App, folder: Path, as_json: bool) -> None:
+    """Make the runs of a shared folder readable here, and list them.
+
+    DIR is what `replay store publish` wrote. Every command that reads takes it as `--db DIR`, for instance
+    view, diff, report and trend; none writes to it. A local copy is brought up to date each time.
+
+    \b
+    Example:
+      replay store attach /mnt/team/replays
+    """
+    from replaydiff.replay.api.project import Project
+    from replaydiff.replay.api.store_file import check_shared
+
+    check_shared(folder)
+    found = Project(app.settings, folder).runs()
+    if as_json:
+        print_json({"folder": str(folder), "runs": [run.record.id for run in found]})
+        return
+    for run in found:
+        click.echo(run.record.id)
+    click.echo(f"{len(found):,} runs attached; next: replay view --db {shlex.quote(str(folder))}")
+
+
+@command("backup")
+@click.argument("target", type=click.Path(path_type=Path), metavar="FILE")
+@json_option
+def backup(app: App, target: Path, as_json: bool) -> None:
+    """Copy the store to a file, also while a run writes to it.
+
+    The copy is the last committed state, with the votes and decisions that wait beside the store. It is
+    a store itself: restore it by copying it back, or open it with `--db FILE`.
+
+    \b
+    Example:
+      replay store backup /mnt/backup/replay.duckdb
+    """
+    size = app.project.store_file().backup(target)
+    if as_json:
+        print_json({"store": str(app.store_path), "file": str(target), "bytes": size})
+    else:
+        click.echo(f"{target}: {_size(size)}")
+
+
 @command("prune")
-@click.option("--before", required=True, metavar="TIME", help="Delete what is older (YYYY-MM or a time).")
+@click.option(
+    "--before",
+    required=True,
+    metavar="TIME",
+    help="Delete what is older: YYYY-MM, a time, or an age such as 90d.",
+)
 @click.option("--runs", is_flag=True, help="Also delete runs made before it, with their trials and grades.")
+@click.option(
+    "--shared",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Delete runs from this shared folder instead.",
+)
 @click.option("--yes", is_flag=True, help="Delete; without it, report what would be deleted.")
 @json_option
-def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
+def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_json: bool) -> None:
     """Delete old traces, with --runs old runs, and what no run needs.
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
@@ -84,6 +169,9 @@ def prune(app: App, before: str, runs: bool, yes: bool, as_json: bool) -> None:
     Example:
       replay store prune --before 2026-06 --yes
     """
+    if shared is not None:
+        _expire(shared, before, yes, as_json)
+        return
     found = app.project.store_file().prune(before, runs=runs, really=yes)
     if as_json:
         print_json({"store": str(app.store_path), "done": yes, **found})
@@ -113,9 +201,21 @@ def compact(app: App, as_json: bool) -> None:
         click.echo(f"{app.store_path}: {_size(before)}, now {_size(after)}")
 
 
+def _expire(folder: Path, before: str, yes: bool, as_json: bool) -> None:
+    from replaydiff.replay.api.store_file import expire
+
+    count = expire(folder, before, really=yes)
+    if as_json:
+        print_json({"folder": str(folder), "done": yes, "runs": count})
+        return
+    click.echo(f"{count:,} runs {'were deleted' if yes else 'would be deleted'} from {folder}")
+    if not yes:
+        click.echo("nothing was changed; --yes deletes them")
+
+
 def _size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
-for _one in (info, merge, prune, compact):
+for _one in (info, merge, publish, attach, backup, prune, compact):
     store.add_command(_one)

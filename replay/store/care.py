@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from replaydiff.replay.errors import InputError, StoreError
-from replaydiff.replay.store import sql
+from replaydiff.replay.files import replacing
+from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import open_store, transaction
 
 if TYPE_CHECKING:
@@ -151,6 +153,38 @@ def compact(path: Path) -> tuple[int, int]:
         target.unlink(missing_ok=True)
         raise StoreError(f"the store {path} could not be rewritten: {error}; it is as it was") from None
     return before, path.stat().st_size
+
+
+def backup(path: Path, target: Path) -> int:
+    """Write a copy of a store as it was last committed; return its bytes.
+
+    Another process may write meanwhile. Votes and decisions that wait beside the store are in the copy;
+    trials of a run in progress are not, until they are committed.
+
+    Args:
+        path: of the store.
+        target: the new file; one that is there is replaced once the copy is whole.
+
+    Raises:
+        StoreError: the writer never left the file alone, or there is no room.
+    """
+    path = path.absolute()
+    try:
+        with replacing(target, example="backup.duckdb") as file:
+            copied = snapshot.copy(path)
+            try:
+                with duckdb.connect(str(copied), config={"enable_external_access": "false"}) as con:
+                    pending.absorb(con, path, keep=True)
+                    con.execute("CHECKPOINT")
+                shutil.copyfile(copied, file)
+            finally:
+                snapshot.remove(copied)
+            return file.stat().st_size
+    except (OSError, duckdb.Error, snapshot.UnsettledError) as error:
+        reason = str(error).splitlines()[0] if str(error) else "another process writes to it without a pause"
+        raise StoreError(
+            f"the store {path} cannot be copied to {target}: {reason}", hint="try again, or make room"
+        ) from None
 
 
 def _keys(con: DuckDBPyConnection, table: str, key: str) -> set[object]:

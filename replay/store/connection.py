@@ -30,6 +30,7 @@ from replaydiff.replay.errors import (
 )
 from replaydiff.replay.files import private_folder, writer_wait_s
 from replaydiff.replay.store import pending, snapshot
+from replaydiff.replay.store.attached import refuse_writing
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
@@ -65,12 +66,15 @@ _within: set[int] = set()
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
-def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = None) -> DuckDBPyConnection:
+def open_store(
+    path: Path, *, read_only: bool = False, export_to: Path | None = None, refresh: bool = False
+) -> DuckDBPyConnection:
     """Open the store; `with open_store(path) as con:` closes it again.
 
     A writer creates file and folder, brings the schema up to date and takes in the rows that wait beside the
     store (`pending`). A reader has that done first, where nobody else holds the file; while another process
-    writes, it reads a copy of what is committed. `export_to` is the one other file that DuckDB may touch.
+    writes, it reads a copy of what is committed. `export_to` is the one other file or folder that DuckDB may
+    touch. The local copy of a shared folder is written to `refresh` it alone.
 
     Raises:
         StoreMissingError: a reader found no file.
@@ -79,6 +83,8 @@ def open_store(path: Path, *, read_only: bool = False, export_to: Path | None = 
         StoreError: the file or folder cannot be used for another reason.
     """
     path = path.absolute()
+    if not read_only and not refresh:
+        refuse_writing(path)
     if read_only and not path.exists():
         raise StoreMissingError(
             f"there is no store at {path}; bring traces in with `replay import`, or name another with --db"
@@ -314,8 +320,9 @@ def _connect(path: Path, read_only: bool, export_to: Path | None) -> DuckDBPyCon
 
 def _close_off(con: DuckDBPyConnection, but: Path) -> None:
     quoted = str(but.absolute()).replace("'", "''")
+    setting = "allowed_directories" if but.is_dir() else "allowed_paths"
     try:
-        con.execute(f"SET GLOBAL allowed_paths = ['{quoted}']")
+        con.execute(f"SET GLOBAL {setting} = ['{quoted}']")
         con.execute("SET GLOBAL enable_external_access = false")
     except BaseException:
         con.close()

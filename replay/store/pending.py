@@ -18,6 +18,7 @@ import msgspec
 from replaydiff.replay.errors import StoreWriteError
 from replaydiff.replay.files import locked, private_folder
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.attached import refuse_writing
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -36,7 +37,9 @@ def append(store: Path, table: str, rows: Iterable[Sequence[Any]]) -> None:
 
     Raises:
         StoreWriteError: the file cannot be written.
+        StoreError: the store is only read.
     """
+    refuse_writing(store)
     path = path_of(store, table)
     lines = b"".join(msgspec.json.encode(list(row)) + b"\n" for row in rows)
     try:

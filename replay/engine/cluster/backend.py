@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from replaydiff.replay.errors import SettingsError, UnavailableError
 from replaydiff.replay.settings import RaySection
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+REACH_S = 10.0
+"""Seconds in which the head of a cluster must take a connection."""
 _CALLS = 10_000
 """Calls that a host takes at a time; the places that are given out bound them."""
 
@@ -46,6 +49,7 @@ class RayBackend:
                 "Ray is already connected in this process",
                 hint="call ray.shutdown() first: code is sent on connecting",
             )
+        _check_reachable(address)
         modules = sorted(str(path) for path in staged.iterdir())
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
@@ -58,10 +62,7 @@ class RayBackend:
                     logging_level=logging.ERROR,
                 )
         except (ConnectionError, TimeoutError) as error:
-            raise UnavailableError(
-                f"no Ray cluster can be reached at {_named(address)}: {_first_line(error)}",
-                hint="start one (`ray start --head`), or set `address` in [ray] or RAY_ADDRESS",
-            ) from None
+            raise _unreachable(address, error) from None
         except (RuntimeError, ValueError) as error:
             raise SettingsError(
                 f"the Ray cluster at {_named(address)} cannot be used: {_first_line(error)}",
@@ -143,6 +144,28 @@ def _signals_kept() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _check_reachable(address: str) -> None:
+    """Refuse an address at which nothing listens at once: Ray tries for a minute.
+
+    Raises:
+        UnavailableError: nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except OSError as error:
+        raise _unreachable(address, error) from None
+
+
+def _unreachable(address: str, error: BaseException) -> UnavailableError:
+    return UnavailableError(
+        f"no Ray cluster can be reached at {_named(address)}: {_first_line(error)}",
+        hint="start one (`ray start --head`), or set `address` in [ray] or RAY_ADDRESS",
+    )
 
 
 def _named(address: str) -> str:

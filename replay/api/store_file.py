@@ -1,0 +1,216 @@
+"""The store as a file, and folders of runs that a team shares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from replaydiff.replay.clock import as_utc, utc_now
+from replaydiff.replay.errors import InputError, StoreError, StoreMissingError
+from replaydiff.replay.settings import Settings
+
+LAYOUT = "replaydiff.json"
+"""The file by which a shared folder is known; `store.shared` is imported for such a folder only."""
+
+
+class StoreFile:
+    """The store as a file: what is in it, merge, publish, backup, prune, compact."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock the store for writing: no other process writes meanwhile.
+
+        Raises:
+            StoreBusyError: another process holds it.
+        """
+        from replaydiff.replay.store.connection import open_store
+
+        with open_store(self.path):
+            yield
+
+    def rows(self) -> dict[str, int]:
+        """Return the number of rows of each table."""
+        from replaydiff.replay.store.care import contents
+        from replaydiff.replay.store.connection import open_store
+
+        with open_store(self.path, read_only=True) as con:
+            return contents(con)
+
+    def waiting(self) -> dict[str, int]:
+        """Return what is on its way into the store: rows, journals of runs, and their bytes."""
+        from replaydiff.replay.engine.leftovers import waiting
+
+        return asdict(waiting(self.path))
+
+    def merge(self, other: Path) -> dict[str, int]:
+        """Copy what another store has and this one has not; return the rows taken from each table.
+
+        Trials that wait in the other's journal, because its run goes on or was killed, are copied, too.
+
+        Raises:
+            InputError: the other store is this one.
+        """
+        from replaydiff.replay.engine.journal import merge_waiting
+        from replaydiff.replay.store.care import merge
+        from replaydiff.replay.store.connection import open_store, transaction
+
+        if other.absolute() == self.path.absolute():
+            raise InputError(f"{other} is this store itself", hint="name another")
+        with open_store(other, read_only=True) as theirs, open_store(self.path) as con, transaction(con):
+            taken = merge(con, theirs)
+            trials, calls = merge_waiting(con, other)
+            return {
+                **taken,
+                "trials": taken["trials"] + trials,
+                "model_calls": taken["model_calls"] + calls,
+            }
+
+    def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
+        """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
+
+        No run needs a checkout or virtual environment of none of the runs that stay, a checkout of a
+        bisection, or a copy of the store that a killed command left.
+
+        Raises:
+            InputError: `before` is not a time.
+        """
+        from replaydiff.replay.engine import leftovers
+        from replaydiff.replay.store.care import prune
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import list_runs
+
+        moment = _moment(before)
+        with open_store(self.path) as con:
+            found = asdict(prune(con, moment, runs=runs, really=really))
+            stay = [
+                run
+                for run in list_runs(con, experiments=True)
+                if not runs or as_utc(run.created_at) >= as_utc(moment)
+            ]
+            unneeded = leftovers.find(self.path, stay)
+            if really:
+                leftovers.remove(unneeded)
+        return {**found, **{name: len(paths) for name, paths in asdict(unneeded).items()}}
+
+    def compact(self) -> tuple[int, int]:
+        """Rewrite the file without the space of deleted rows; return its bytes before and after.
+
+        Raises:
+            StoreMissingError: there is no store.
+        """
+        from replaydiff.replay.store.care import compact
+
+        if not self.path.exists():
+            raise StoreMissingError(f"there is no store at {self.path}")
+        return compact(self.path)
+
+    def publish(self, folder: Path, runs: Sequence[str] = ()) -> list[str]:
+        """Write finished runs to a shared folder, and return the ids of those that it lacked.
+
+        Args:
+            folder: the shared folder; it is made where it is missing.
+            runs: their ids, or unique beginnings of them; every finished run without any.
+
+        Raises:
+            InputError: the folder is something else, or a run has not finished.
+        """
+        from replaydiff.replay.store.connection import open_store
+        from replaydiff.replay.store.runs import get_run
+        from replaydiff.replay.store.shared import publish
+
+        with open_store(self.path, read_only=True) as con:
+            ids = [get_run(con, name).id for name in runs]
+        return publish(self.path, folder.absolute(), ids)
+
+    def backup(self, target: Path) -> int:
+        """Write a copy of the store as it was last committed, also while another process writes to it.
+
+        Args:
+            target: the new file; one that is there is replaced once the copy is whole.
+
+        Returns:
+            The bytes of the copy.
+
+        Raises:
+            StoreMissingError: there is no store.
+            StoreError: no copy can be made.
+        """
+        from replaydiff.replay.store.care import backup
+
+        if not self.path.exists():
+            raise StoreMissingError(f"there is no store at {self.path}")
+        return backup(self.path, target)
+
+
+def readable(store: Path, settings: Settings) -> Path:
+    """Return the file to open for a store: for a shared folder its local copy, brought up to date.
+
+    Args:
+        store: path of a store, or of a shared folder (`store publish`).
+        settings: name the data folder, where the copy is kept.
+
+    Raises:
+        StoreError: the shared folder cannot be read.
+    """
+    if not (store / LAYOUT).is_file():
+        return store
+    from replaydiff.replay.store.shared import attach
+
+    return attach(store, settings.data_folder / "attached")
+
+
+def check_shared(folder: Path) -> None:
+    """Refuse a folder that is no shared one.
+
+    Args:
+        folder: what a person named.
+
+    Raises:
+        StoreError: it was not published to.
+    """
+    if not (folder / LAYOUT).is_file():
+        raise StoreError(
+            f"{folder} is no shared folder of runs: it has no {LAYOUT}",
+            hint="`replay store publish DIR` makes one",
+        )
+
+
+def expire(folder: Path, before: str, *, really: bool) -> int:
+    """Delete runs that are older than a month, time or age from a shared folder; return how many.
+
+    Args:
+        folder: the shared folder.
+        before: a month, a time, or an age such as `90d`.
+        really: delete; without it they are counted.
+
+    Raises:
+        InputError: `before` is not a time.
+        StoreError: it is no shared folder.
+    """
+    from replaydiff.replay.store import shared
+
+    return shared.expire(folder, _moment(before), really=really)
+
+
+def _moment(text: str) -> datetime:
+    from replaydiff.replay.store.where import month_range
+
+    if age := re.fullmatch(r"(\d{1,5})d", text):
+        return utc_now() - timedelta(days=int(age[1]))
+    if len(text) == len("2026-06"):
+        return month_range(text)[0]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(
+            f"--before is not a time: {text[:40]!r}",
+            hint="write it as 2026-06, 2026-06-15 or an age in days such as 90d",
+        ) from None
+    return as_utc(found)

@@ -1,0 +1,258 @@
+"""Runs of a team as Parquet files in a folder that its machines share: a mounted drive or bucket.
+
+    DIR/replaydiff.json            the layout's name, and the schema of the store that made it
+    DIR/runs/RUN/TABLE.parquet     the rows of one run: its items, trials, grades, traces, sample, decisions
+    DIR/runs/RUN/complete.json     the rows of each table; written last
+
+The files of a run are written once and never changed, so any number of machines can publish and read at the
+same time without a lock, also where renaming is no single step. A folder without `complete.json` is being
+written, or was left by a killed command, and is not read; publishing the run again completes it.
+
+A machine that reads keeps a local copy in DuckDB's own format, brought up to date when it is opened.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import duckdb
+
+from replaydiff.replay.errors import InputError, NoSpaceError, StoreBusyError, StoreError, StoreVersionError
+from replaydiff.replay.files import private_folder, write_whole
+from replaydiff.replay.store.attached import mark_of_origin
+from replaydiff.replay.store.connection import migrations, open_store, transaction
+from replaydiff.replay.store.runs import list_runs
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+LAYOUT = "replaydiff.json"
+_FORMAT = "replaydiff.shared/1"
+_COMPLETE = "complete.json"
+_OF_RUN = "run_id = $run"
+_OF_ITEMS = "trace_id IN (SELECT trace_id FROM run_items WHERE run_id = $run)"
+_OF_SAMPLE = "{} IN (SELECT sample FROM runs WHERE run_id = $run)"
+TABLES = {
+    "runs": _OF_RUN,
+    "run_items": _OF_RUN,
+    "trials": _OF_RUN,
+    "model_calls": _OF_RUN,
+    "grades": _OF_RUN,
+    "decisions": _OF_RUN,
+    "traces": _OF_ITEMS,
+    "tool_calls": _OF_ITEMS,
+    "samples": _OF_SAMPLE.format("name"),
+    "sample_items": _OF_SAMPLE.format("sample"),
+}
+"""Table → its rows that belong to a run."""
+_SHARED = ("traces", "tool_calls", "samples", "sample_items")
+"""Tables whose rows several runs have."""
+
+
+class SharedRun(NamedTuple):
+    """A run in a shared folder."""
+
+    run_id: str
+    created_at: datetime
+
+
+def publish(store: Path, folder: Path, run_ids: Sequence[str] = ()) -> list[str]:
+    """Write finished runs that a shared folder lacks, and return their ids.
+
+    Args:
+        store: path of the store, which is only read.
+        folder: the shared folder; it is made where it is missing.
+        run_ids: full ids of the runs; every finished one without them.
+
+    Raises:
+        InputError: the folder is something else, or a run has not finished.
+        NoSpaceError: a file cannot be written.
+    """
+    _prepare(folder)
+    written = []
+    with open_store(store, read_only=True, export_to=folder / "runs") as con, _storage(folder):
+        runs = {run.id: run for run in list_runs(con)}
+        for run_id in run_ids or runs:
+            if runs[run_id].finished_at is None:
+                if run_ids:
+                    raise InputError(
+                        f"run {run_id} has not finished", hint=f"finish it: `replay run --resume {run_id}`"
+                    )
+                continue
+            target = folder / "runs" / run_id
+            if (target / _COMPLETE).exists():
+                continue
+            _write_run(con, target, SharedRun(run_id, runs[run_id].created_at))
+            written.append(run_id)
+    return written
+
+
+def attach(folder: Path, copies: Path) -> Path:
+    """Bring the local copy of a shared folder up to date, and return its path.
+
+    Args:
+        folder: the shared folder.
+        copies: where local copies are kept.
+
+    Raises:
+        StoreError: it is no shared folder, or a file of it cannot be read.
+    """
+    folder = folder.resolve()
+    _check(folder)
+    import hashlib
+
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    private_folder(copies)
+    copy = copies / f"{name}.duckdb"
+    with _storage(folder):
+        present = published(folder)
+    known = copies / f"{name}.runs"
+    listed = "\n".join(sorted(run.run_id for run in present))
+    if copy.exists() and known.exists() and known.read_text(encoding="utf-8") == listed:
+        return copy
+    try:
+        with open_store(copy, export_to=folder / "runs", refresh=True) as con, _storage(folder):
+            _refresh(con, folder, {run.run_id for run in present})
+            con.execute("CHECKPOINT")
+    except StoreBusyError:
+        # Another command of this machine does the same; the copy is whole as it is.
+        return copy
+    write_whole(mark_of_origin(copy), f"{folder}\n")
+    write_whole(known, listed)
+    return copy
+
+
+def published(folder: Path) -> list[SharedRun]:
+    """Return the complete runs of a shared folder, oldest first.
+
+    Args:
+        folder: the shared folder.
+    """
+    found = []
+    for complete in (folder / "runs").glob(f"*/{_COMPLETE}"):
+        content = json.loads(complete.read_text(encoding="utf-8"))
+        found.append(SharedRun(content["run_id"], datetime.fromisoformat(content["created_at"])))
+    return sorted(found, key=lambda run: (run.created_at, run.run_id))
+
+
+def expire(folder: Path, before: datetime, *, really: bool) -> int:
+    """Delete runs that were made before a time from a shared folder; return how many.
+
+    Args:
+        folder: the shared folder.
+        before: naive UTC.
+        really: delete; without it they are counted.
+
+    Raises:
+        StoreError: it is no shared folder.
+    """
+    _check(folder)
+    with _storage(folder):
+        old = [run for run in published(folder) if run.created_at < before]
+        for run in old if really else ():
+            # First what makes it count: a reader meanwhile sees the run or does not.
+            (folder / "runs" / run.run_id / _COMPLETE).unlink()
+            shutil.rmtree(folder / "runs" / run.run_id)
+    return len(old)
+
+
+def is_shared(path: Path) -> bool:
+    """Return whether a path is a shared folder.
+
+    Args:
+        path: of a store, or such a folder.
+    """
+    return (path / LAYOUT).is_file()
+
+
+def _prepare(folder: Path) -> None:
+    """Make a shared folder, or check the one that is there."""
+    if (folder / LAYOUT).exists():
+        _check(folder)
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder} is not empty and has no {LAYOUT}",
+            hint="name a new folder, or one that was published to",
+        )
+    with _storage(folder):
+        (folder / "runs").mkdir(parents=True)
+        layout = {"format": _FORMAT, "schema": migrations()[-1].version}
+        write_whole(folder / LAYOUT, json.dumps(layout) + "\n", shared=True)
+
+
+def _check(folder: Path) -> None:
+    try:
+        layout = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
+        name, schema = layout["format"], layout["schema"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise StoreError(
+            f"{folder} is no shared folder of runs: it has no readable {LAYOUT}",
+            hint="`replay store publish DIR` makes one",
+        ) from None
+    if name != _FORMAT or schema > migrations()[-1].version:
+        raise StoreVersionError(
+            f"{folder} was written by a newer replaydiff ({name}, schema {schema})",
+            hint="upgrade replaydiff (`pip install -U replaydiff`)",
+        )
+
+
+def _write_run(con: DuckDBPyConnection, target: Path, run: SharedRun) -> None:
+    """Write the files of a run; what a killed command left of it is replaced."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    rows = {}
+    for table, condition in TABLES.items():
+        file = target / f"{table}.parquet"
+        [(rows[table],)] = con.execute(
+            f"COPY (SELECT * FROM {table} WHERE {condition}) TO '{_quoted(file)}'"
+            " (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
+            {"run": run.run_id},
+        ).fetchall()
+    content = {"run_id": run.run_id, "created_at": run.created_at.isoformat(), "rows": rows}
+    write_whole(target / _COMPLETE, json.dumps(content) + "\n", shared=True)
+
+
+def _refresh(con: DuckDBPyConnection, folder: Path, present: set[str]) -> None:
+    """Take in runs that are new in the folder, and leave out those that are gone."""
+    here = {name for (name,) in con.execute("SELECT run_id FROM runs").fetchall()}
+    for run_id in sorted(here - present):
+        with transaction(con):
+            for table, condition in TABLES.items():
+                if table not in _SHARED:
+                    con.execute(f"DELETE FROM {table} WHERE {condition}", {"run": run_id})
+    for run_id in sorted(present - here):
+        with transaction(con):
+            for table in TABLES:
+                file = _quoted(folder / "runs" / run_id / f"{table}.parquet")
+                again = "ON CONFLICT DO NOTHING" if table in _SHARED else ""
+                con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM read_parquet('{file}') {again}")
+
+
+@contextmanager
+def _storage(folder: Path) -> Iterator[None]:
+    """Turn what the file system or DuckDB say of the folder into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        with suppress(AttributeError):
+            folder = Path(error.filename or folder)
+        raise NoSpaceError(
+            f"{folder} cannot be used: {error.strerror}", hint="check that it is mounted and has room"
+        ) from None
+    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.BinderException, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise StoreError(
+            f"a file of {folder} cannot be read or written: {reason}",
+            hint="delete the folder of that run and publish it again",
+        ) from None
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

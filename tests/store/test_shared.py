@@ -1,0 +1,162 @@
+"""Runs of a team in a shared folder, and copies of a store in use."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from replaydiff.replay.api.project import Project
+from replaydiff.replay.errors import StoreError
+from replaydiff.replay.model import Item, Lane, RunRecord, Status, ToolCall, Trial, Version, VersionKind
+from replaydiff.replay.settings import Settings
+from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.runs import create_run, finish_run, get_run
+from replaydiff.replay.store.traces import write_traces
+from replaydiff.replay.store.trials import iter_trials, write_trials
+from tests.commands.conftest import Replay
+from tests.commands.conftest import replay as replay
+from tests.engine.project import WHEN, order
+from tests.stand_ins.stores import open_for_writing
+
+RUN = "20261120-221300-aaaa"
+
+
+def store_with_run(path: Path, run_id: str = RUN, *, is_finished: bool = True, day: int = 20) -> None:
+    """Write traces and a run of them with one trial each, a lane."""
+    traces = [order(number) for number in range(3)]
+    items = [
+        Item(id=one.trace_id, input=one.input, tape=one.tool_calls, trace_id=one.trace_id, started_at=WHEN)
+        for one in traces
+    ]
+    lanes = {lane: Version(name=str(lane), kind=VersionKind.PYTHON) for lane in (Lane.OLD, Lane.NEW)}
+    with open_for_writing(path) as con:
+        write_traces(con, traces)
+        run = RunRecord(id=run_id, created_at=WHEN.replace(month=11, day=day), lanes=lanes, trials=1, seed=0)
+        create_run(con, run, items)
+        write_trials(
+            con,
+            [
+                Trial(
+                    run_id=run_id, item_id=trace.trace_id, lane=lane, index=0, status=Status.OK,
+                    final_response="\ud83d\ude00 'quoted'", started_at=WHEN, latency_ms=1.5,
+                )
+                for trace in traces
+                for lane in lanes
+            ],
+        )  # fmt: skip
+        if is_finished:
+            finish_run(con, run_id, WHEN)
+
+
+def project(path: Path, store: Path | None = None) -> Project:
+    return Project(Settings(root=path), store or path / ".replay" / "replay.duckdb")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    folder = tmp_path / "here"
+    store_with_run(folder / ".replay" / "replay.duckdb")
+    return folder
+
+
+def test_a_published_run_is_read_as_it_is_in_its_store(here: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "it's shared"
+    assert project(here).store_file().publish(shared) == [RUN]
+    assert project(here).store_file().publish(shared) == [], "a run is written once"
+    there = project(tmp_path / "there", shared)
+    with open_store(there.store, read_only=True) as theirs, open_store(project(here).store) as ours:
+        assert get_run(theirs, RUN) == get_run(ours, RUN)
+        assert list(iter_trials(theirs, RUN)) == list(iter_trials(ours, RUN))
+        for table in ("run_items", "traces", "tool_calls"):
+            query = f"SELECT * FROM {table} ORDER BY ALL"
+            assert theirs.execute(query).fetchall() == ours.execute(query).fetchall()
+    mine = project(here).diff(RUN).to_dict()
+    assert there.diff(RUN).to_dict() == mine
+    assert [run.record.id for run in there.runs()] == [RUN]
+
+
+def test_a_shared_folder_is_only_read(here: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    project(here).store_file().publish(shared)
+    there = project(tmp_path / "there", shared)
+    with pytest.raises(
+        StoreError, match=r"shared is a shared folder of runs, which is only read; leave --db"
+    ):
+        open_store(there.store)
+    with pytest.raises(StoreError, match="which is only read"):
+        there.dismiss("order-0", reason="none", run=RUN)
+    assert [run.record.id for run in there.runs()] == [RUN], "nothing waits beside the copy"
+
+
+def test_new_runs_appear_and_expired_ones_go(here: Path, tmp_path: Path, replay: Replay) -> None:
+    shared, second = tmp_path / "shared", "20261125-221300-bbbb"
+    project(here).store_file().publish(shared)
+    reader = tmp_path / "there"
+    assert [run.record.id for run in project(reader, shared).runs()] == [RUN]
+    colleague = tmp_path / "colleague"
+    store_with_run(colleague / ".replay" / "replay.duckdb", second, day=25)
+    project(colleague).store_file().publish(shared)
+    assert [run.record.id for run in project(reader, shared).runs()] == [second, RUN]
+    words = ("store", "prune", "--shared", str(shared), "--before", "2026-11-22")
+    assert "1 runs would be deleted" in replay(*words).out
+    assert len(project(reader, shared).runs()) == 2
+    assert replay(*words, "--yes").code == 0
+    assert [run.record.id for run in project(reader, shared).runs()] == [second]
+
+
+def test_an_unfinished_run_and_half_a_publication_are_not_read(here: Path, tmp_path: Path) -> None:
+    store_with_run(here / ".replay" / "replay.duckdb", "20261126-000000-cccc", is_finished=False)
+    shared = tmp_path / "shared"
+    assert project(here).store_file().publish(shared) == [RUN]
+    (shared / "runs" / RUN / "complete.json").unlink()
+    assert project(tmp_path / "there", shared).runs() == []
+    (shared / "runs" / RUN / "trials.parquet").write_bytes(b"half")
+    assert project(here).store_file().publish(shared) == [RUN], "it is written again"
+    assert len(project(tmp_path / "there", shared).runs()) == 1
+
+
+def test_bad_folders_are_one_sentence(here: Path, tmp_path: Path, replay: Replay) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").touch()
+    db = ("--db", str(here / ".replay" / "replay.duckdb"))
+    done = replay("store", "publish", str(other), *db)
+    assert done.code == 2
+    assert "is not empty and has no replaydiff.json" in done.err
+    assert "is no shared folder of runs" in replay("store", "attach", str(other)).err
+    shared = tmp_path / "shared"
+    assert replay("store", "publish", str(shared), *db).code == 0
+    (shared / "runs" / RUN / "trials.parquet").write_bytes(b"half")
+    done = replay("store", "attach", str(shared))
+    assert done.code == 2
+    assert "cannot be read" in done.err
+    shutil.rmtree(shared / "runs" / RUN)
+    (shared / "replaydiff.json").write_text(json.dumps({"format": "replaydiff.shared/2", "schema": 99}))
+    assert "newer replaydiff" in replay("store", "attach", str(shared)).err
+
+
+def test_a_store_in_use_is_backed_up(here: Path, tmp_path: Path) -> None:
+    store = here / ".replay" / "replay.duckdb"
+    size = project(here).store_file().backup(tmp_path / "backup.duckdb")
+    assert size == (tmp_path / "backup.duckdb").stat().st_size
+    with open_store(tmp_path / "backup.duckdb", read_only=True) as con:
+        assert get_run(con, RUN).id == RUN
+    assert (tmp_path / "backup.duckdb").stat().st_mode & 0o077 == 0
+    assert store.exists()
+
+
+def test_a_tool_call_of_every_json_value_survives(tmp_path: Path) -> None:
+    path = tmp_path / "values" / ".replay" / "replay.duckdb"
+    store_with_run(path)
+    calls = tuple(
+        ToolCall(name="t", args={"a": value}, result=value, index=index)
+        for index, value in enumerate((None, 1.5, "é\u2028", [True, {}], {"k": "\x00"}))
+    )
+    with open_for_writing(path) as con:
+        write_traces(con, [order(0, tool_calls=calls)])
+    project(tmp_path / "values").store_file().publish(tmp_path / "shared")
+    there = project(tmp_path / "there", tmp_path / "shared")
+    assert there.trace("order-0").tool_calls == project(tmp_path / "values").trace("order-0").tool_calls
