@@ -38,6 +38,7 @@ TOGETHER = {
     "tests/docs/test_commands_in_docs.py::test_the_demo_prints": "demo",
     "tests/cases/test_triage.py": "triage",
     "tests/packaging/": "packaging",
+    "tests/architecture/test_names.py": "names",
     "tests/reports/test_html.py": "html",
     "tests/view/test_view.py": "view",
     "tests/reports/test_junit.py": "xmlschema",

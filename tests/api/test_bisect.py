@@ -13,6 +13,7 @@ import pytest
 import replaydiff as rd
 from replaydiff.replay.errors import ExitCode, InputError, SettingsError, UnknownNameError, VersionError
 from tests.engine.project import Project, ended, git
+from tests.stand_ins.full import full
 from tests.stand_ins.schemas import validator
 
 PROMPT = ["Look it up first.", "Be polite.", "Be brief.", "Never guess.", "Ask for the number."]
@@ -145,6 +146,7 @@ def test_the_commit_and_the_two_hunks_that_belong_together_are_found(shop: Proje
     assert max(map(len, found.to_text(80).splitlines()[2:])) <= 80
 
 
+@full
 def test_a_commit_that_does_not_import_is_skipped_with_its_reason(shop: Project) -> None:
     project = rd.open(shop.folder)
     found = asyncio.run(project.abisect("c3", "c5", cases=shop.folder / "golden.jsonl"))
@@ -248,6 +250,7 @@ def test_a_search_that_was_killed_loses_no_trial(shop: Project, number: signal.S
     assert shop.times_called() - start <= found["trials"] + 1
 
 
+@full
 def test_errors_are_the_change_where_only_the_bad_end_has_them(tmp_path: Path) -> None:
     project = Project(tmp_path / "shop")
     project.settings(SETTINGS)
@@ -286,6 +289,7 @@ def test_a_search_stops_at_its_budget_and_goes_on_with_a_larger_one(tmp_path: Pa
     assert found.trials > stopped.trials
 
 
+@full
 def test_a_commit_that_moves_a_submodule_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # git fetches a submodule from a folder only where this allows it.
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")

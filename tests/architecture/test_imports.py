@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.stand_ins.full import full
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("replay", "importers", "diff", "cases", "reports")
 NOT_OURS = ("replay/worker/", "replay/demo/agent")
@@ -49,6 +51,7 @@ for name in sys.argv[1:]:
 """
 
 
+@full
 def test_every_module_imports_first_in_a_fresh_interpreter() -> None:
     # One interpreter, and what is known to import alone is not loaded anew: a process a module takes minutes.
     done = subprocess.run(

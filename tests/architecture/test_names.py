@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -35,11 +36,14 @@ PRIVATE = frozenset(
 """Words that say nothing to who did not write the code: a request, a response, progress, a decision … do."""
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield each module's path and syntax tree."""
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            yield file.relative_to(ROOT).as_posix(), ast.parse(file.read_text(encoding="utf-8"))
+@functools.cache
+def _modules() -> tuple[tuple[str, ast.Module], ...]:
+    """Return each module's path and syntax tree."""
+    return tuple(
+        (file.relative_to(ROOT).as_posix(), ast.parse(file.read_text(encoding="utf-8")))
+        for package in PACKAGES
+        for file in sorted((ROOT / package).rglob("*.py"))
+    )
 
 
 def _room(path: str) -> str:

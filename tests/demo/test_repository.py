@@ -16,6 +16,7 @@ from replaydiff.replay import settings
 from replaydiff.replay.demo import repository
 from replaydiff.replay.demo.repository import DemoJudge
 from replaydiff.replay.errors import InputError, ReplayError
+from tests.stand_ins.full import full
 
 JUDGE = DemoJudge(model="claude-opus-5-5", votes=3)
 
@@ -113,6 +114,7 @@ def test_without_git_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         _make(tmp_path / "d")
 
 
+@full
 def test_the_bundled_traces_are_what_the_generator_makes(tmp_path: Path) -> None:
     """Agent, stand-in and recordings belong together: after a change of one the generator must be run."""
     environment = {**os.environ, "HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}

@@ -22,11 +22,13 @@ from replaydiff.replay.model import GradeState, Item, Lane
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run, get_run
 from tests.diff.build import RUN_ID, item, judged, store, trial
+from tests.stand_ins.full import full
 from tests.stand_ins.terminal import typed
 
 GRADES = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), min_size=2, max_size=60)
 
 
+@full
 @given(GRADES)
 def test_kappa_is_that_of_statsmodels(pairs: list[tuple[int, int]]) -> None:
     from statsmodels.stats.inter_rater import cohens_kappa

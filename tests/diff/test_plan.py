@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from replaydiff.diff.compute import compute
@@ -25,6 +26,7 @@ from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.model import Item, Lane, Trial
 from replaydiff.replay.store.connection import open_store
 from tests.diff.build import item, settings, store, trial, trials
+from tests.stand_ins.full import examples
 
 SPREADS = st.floats(0, 1)
 
@@ -171,6 +173,7 @@ def test_the_fewest_items_that_can_be_ship(trials: int, old: int, fixed: bool, f
     assert fewest_items(trials, old, 0.1, fixed=fixed, confidence=0.95) < found
 
 
+@hypothesis_settings(max_examples=examples(6, 100))
 @given(st.floats(0.05, 0.4), st.floats(0.05, 0.5), st.integers(60, 400))
 def test_a_larger_loss_is_found_with_fewer_calls(between: float, noise: float, items: int) -> None:
     known = _known(between, noise)

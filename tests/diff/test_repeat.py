@@ -14,6 +14,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial
 from replaydiff.replay.model import Lane
 from tests.diff.build import RUN_ID, case, filled, settings, trial, trials
+from tests.stand_ins.full import full
 
 
 def answered(folder: Path, lanes: list[dict[str, str]]) -> DiffResult:
@@ -96,6 +97,7 @@ def test_copied_trials_count_as_one(tmp_path: Path) -> None:
     assert any("are copies of one another" in warning for warning in result.warnings)
 
 
+@full
 def test_identical_agents_with_a_bad_hour_are_rarely_held() -> None:
     """Lanes differ with a standard deviation of 0.1: at most one run in twenty, give or take chance."""
     rng, held, runs = np.random.default_rng(5), 0, 40

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.diff.statistics import noise, paired
+from tests.stand_ins.full import full
 
 halves = st.sampled_from([-1.0, -2 / 3, -0.5, -1 / 3, 0.0, 1 / 3, 0.5, 2 / 3, 1.0])
 
@@ -27,6 +28,7 @@ def test_standard_error_of_single_items_is_that_of_the_mean() -> None:
     assert paired.standard_error(singles(deltas)) == pytest.approx(stats.sem(deltas))
 
 
+@full
 @pytest.mark.oracle
 def test_standard_error_of_clusters_is_that_of_statsmodels() -> None:
     import statsmodels.api as sm
@@ -114,6 +116,7 @@ def test_sign_flip_is_what_enumeration_finds(deltas: list[float]) -> None:
     assert paired.sign_flip(singles(deltas)) == pytest.approx(reached / len(signs))
 
 
+@full
 def test_sign_flip_of_single_trials_is_mcnemar() -> None:
     from statsmodels.stats.contingency_tables import mcnemar
 

@@ -17,6 +17,7 @@ from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials
+from tests.stand_ins.full import full
 
 
 @pytest.mark.parametrize(("sessions", "judge"), [(False, False), (True, True)])
@@ -48,6 +49,7 @@ def test_luck_that_is_shared_in_a_session_leaves_every_item_its_pass_rate() -> N
     assert abs(together[2, 3]) < 0.03
 
 
+@full
 def test_four_metrics_raise_no_more_alarms_than_one() -> None:
     """Four metrics that nothing changed on, each as noisy as agents are: HOLD in at most one run of twenty."""
     rng, runs, held, called = np.random.default_rng(8), 40, 0, 0
@@ -77,6 +79,7 @@ def test_a_metric_on_which_nothing_varies_costs_the_others_nothing() -> None:
     assert verdicts == [Verdict.REGRESSED, Verdict.REGRESSED]
 
 
+@full
 def test_a_judge_that_is_biased_or_knows_nothing_never_gives_ship() -> None:
     """A loss of the tolerance, which the judge hides; and one that sees it, whose labels say so."""
     rng = np.random.default_rng(3)

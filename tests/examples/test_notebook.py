@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.stand_ins.full import full
+
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "math-tools" / "compare.ipynb"
 
 
+@full
 @pytest.mark.filterwarnings("default")  # the kernel's own packages warn
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbclient = pytest.importorskip("nbclient")

@@ -19,6 +19,7 @@ import yaml
 from replaydiff.replay.demo.stand_in import StandIn
 from tests.commands.conftest import Replay
 from tests.examples.test_agents import EXAMPLES
+from tests.stand_ins.full import full
 
 Example = Callable[[str], list[int]]
 
@@ -87,6 +88,7 @@ def test_the_support_agent(page: Example, replay: Replay) -> None:
     assert verdicts(compared) == {"improved": ["cancel-everything"]}
 
 
+@full
 def test_the_responses_of_the_support_agent_are_judged_by_its_rubric(
     page: Example, replay: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +109,7 @@ def test_the_responses_of_the_support_agent_are_judged_by_its_rubric(
     assert "judge counts in these figures, and not for the answer" in checked.out
 
 
+@full
 def test_two_revisions_of_the_support_agent(page: Example, replay: Replay) -> None:
     page("support")
     prompts = Path("prompts")
@@ -122,6 +125,7 @@ def test_two_revisions_of_the_support_agent(page: Example, replay: Replay) -> No
     assert verdicts(compared) == {"improved": ["cancel-everything"]}
 
 
+@full
 def test_the_golden_questions(page: Example, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     assert page("golden-qa") == [0, 0, 0, 0]
@@ -151,6 +155,7 @@ AGENTS = {
 }  # fmt: skip
 
 
+@full
 def test_the_agents_of_a_shop(page: Example, replay: Replay) -> None:
     assert page("ecommerce") == [0] * 8
     orders = json.loads(Path("reports/orders.json").read_text())
@@ -176,6 +181,7 @@ def test_the_agents_of_a_shop(page: Example, replay: Replay) -> None:
     assert "never called check_return_eligibility" in case["metrics"]["quality"]["reason"]
 
 
+@full
 @pytest.mark.parametrize("agent", AGENTS)
 def test_each_agent_of_the_shop_has_a_set_of_its_own(
     agent: str, replay: Replay, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +212,7 @@ def test_the_workflow_of_the_shop_has_a_job_for_each_agent() -> None:
     assert step["with"].keys() <= action["inputs"].keys()
 
 
+@full
 def test_the_agent_that_calculates(page: Example, replay: Replay) -> None:
     assert page("math-tools") == [0] * 7
     with Path("reports/rows.csv").open() as file:

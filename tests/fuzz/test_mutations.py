@@ -20,8 +20,9 @@ from replaydiff.replay.messages import conversation, read_messages, read_text
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.sql import encode
 from tests.fuzz.mutation import ODD, mutated, samples
+from tests.stand_ins.full import examples
 
-RECORDS = 300
+RECORDS = examples(75, 300)
 """Mutated records for each importer."""
 SECONDS = 120.0
 """What reading them may take; it takes one or two."""
@@ -29,6 +30,7 @@ SECONDS = 120.0
 SAMPLES = cache(samples)
 
 
+@cache
 def _mutations(source: str) -> list[Any]:
     chance = random.Random(source)
     own, all_records = SAMPLES()[source], [one for found in SAMPLES().values() for one in found]
@@ -55,7 +57,7 @@ def test_mutated_records_give_traces_or_rejects_that_say_why(source: str, tmp_pa
 @pytest.mark.parametrize("source", BUILTIN)
 def test_every_importer_has_an_opinion_of_any_record(source: str) -> None:
     for other in BUILTIN:
-        for record in [*_mutations(other)[:100], *ODD]:
+        for record in [*_mutations(other)[: examples(15, 100)], *ODD]:
             assert 0.0 <= find_importer(source).recognises(record) <= 1.0
 
 

@@ -13,9 +13,10 @@ import pytest
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import count_traces
 from tests.importers.test_redact import run, write
+from tests.stand_ins.full import examples, full
 from tests.stand_ins.processes import PATIENCE_S, Process, start
 
-TRACES = 3_000
+TRACES = examples(1_500, 3_000)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def wait_for_store(folder: Path, process: Process | subprocess.Popen[str], size:
     pytest.fail("the import ended before it could be killed")
 
 
-@pytest.mark.parametrize("size", [20_000, 300_000])
+@pytest.mark.parametrize("size", [20_000, pytest.param(300_000, marks=full)])
 def test_killed_at_any_moment_and_run_again(folder: Path, size: int) -> None:
     with begin(folder, folder / "f.jsonl") as process:
         wait_for_store(folder, process, size)

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.stand_ins.full import full
+
 pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 
 import mcp_types
@@ -87,7 +89,7 @@ def cause_of(folder: Path) -> str:
     return cause.id
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=full)])
 def test_a_client_reads_a_run_and_a_person_accepts_its_cause_over_stdio(folder: Path, mode: Any) -> None:
     cause, person = cause_of(folder), Person()
     process = StdioServerParameters(
@@ -127,7 +129,7 @@ def test_a_client_reads_a_run_and_a_person_accepts_its_cause_over_stdio(folder: 
 
 
 @pytest.mark.parametrize("person", [None, Person("decline"), Person("cancel"), Person(confirm=False)])
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=full)])
 def test_nothing_is_decided_without_a_person(folder: Path, mode: str, person: Person | None) -> None:
     causes = {"causes": [cause_of(folder)]}
     # A coding agent may try to give the answer itself.

@@ -29,8 +29,8 @@ def results() -> Iterator[Results]:
 
 
 MATRIX = [(install, layout) for install in INSTALLS for layout in hostile.LAYOUTS]
-# A wheel beside packages in the current folder, and two editable installs in one `site-packages`.
-USUAL = {("wheel", "package"), ("editable", "editable .pth")}
+# A wheel beside packages in the current folder.
+USUAL = {("wheel", "package")}
 
 
 @pytest.mark.parametrize(

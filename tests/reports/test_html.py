@@ -20,7 +20,7 @@ from replaydiff.reports.html.transcripts import case, text_limit
 from replaydiff.reports.notebook import notebook_html
 from tests.reports import results
 from tests.reports.browser import Browser, browser, in_browser
-from tests.stand_ins.full import FULL
+from tests.stand_ins.full import FULL, full
 
 VOID = {"meta", "link", "img", "input", "br", "hr", "rect", "line", "path", "circle"}
 
@@ -354,6 +354,7 @@ def test_a_script_that_is_not_the_page_s_own_does_not_run_and_the_items_are_list
     assert 'class="filters" hidden' in dom
 
 
+@full
 @in_browser
 def test_a_run_of_five_thousand_items_is_small_and_is_filtered(tab: Browser, tmp_path: Path) -> None:
     result = results.many(5000)
