@@ -77,8 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, None, None]:
-    """Keep what the tests and the packages they import are compiled to, for the next time."""
-    sys.dont_write_bytecode = False
+    """Take what is imported out of the garbage collector's way, and compile for the next time no more."""
     yield
     sys.dont_write_bytecode = True
     # Modules and tests stay to the end; the garbage collector need not look through them again and again.

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 Rates = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -99,6 +98,9 @@ def outcomes(rng: np.random.Generator, rates: np.ndarray, k: int, session: np.nd
     shared = rng.standard_normal((int(session.max()) + 1, k))[session]
     own = rng.standard_normal((len(rates), k))
     luck = np.sqrt(_TOGETHER) * shared + np.sqrt(1 - _TOGETHER) * own
+    # scipy.stats takes a second to import: only what draws sessions waits for it.
+    from scipy import stats
+
     return (stats.norm.cdf(luck) < rates[:, None]).astype(float)
 
 

@@ -17,6 +17,7 @@ from replaydiff.replay.demo.stand_in import HOST, StandIn, answers_at
 from tests.demo.run import SECRET, DemoRun
 from tests.demo.run import environment as _environment
 from tests.demo.run import replay as _replay
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import commands_folder, replay, start
 
 Played = tuple[Path, subprocess.CompletedProcess[str]]
@@ -102,6 +103,7 @@ def test_the_folder_is_a_clean_repository_and_the_home_is_untouched(played: Play
     assert not (folder / ".gitconfig").exists()
 
 
+@full
 def test_a_second_demo_uses_the_first_ones_folder(demo_run: DemoRun, tmp_path: Path) -> None:
     shutil.copytree(demo_run.untouched, tmp_path / "replay-demo", symlinks=True)
     done = _patched(
@@ -194,6 +196,7 @@ def test_live_says_what_it_may_cost_and_asks(tmp_path: Path) -> None:
     assert not (tmp_path / "connections.txt").exists()
 
 
+@full
 def test_live_asks_the_api_of_the_environment_and_keeps_to_its_budget(tmp_path: Path) -> None:
     """The real API is played by the stand-in here, at the place where ANTHROPIC_BASE_URL says it is."""
     few = "from replaydiff.replay.commands import demo; demo.LIVE_SIZE = 4"

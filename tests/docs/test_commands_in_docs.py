@@ -38,8 +38,8 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(replay [a-z][^`]*)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HASHED = re.compile(r"\b\d{8}-\d{6}-\w{4}\b|(?<=@ )[0-9a-f]{7}\b")
-BISECTION = "docs/bisect.md"
-"""The page whose command replays the demo's agent many hundred times, as `tests/api/test_bisect.py` does a smaller one."""
+REPLAYING = {"docs/bisect.md", "docs/ci.md", "docs/replaying.md", "docs/statistics.md"}
+"""Pages whose commands replay the demo's agent up to many hundred times; the tests of those commands run smaller ones."""
 FIGURE = re.compile(r"[-+−~<]?\d[\d.,]*")
 
 
@@ -205,7 +205,7 @@ def shape(line: str) -> str:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=name(page), marks=full if name(page) == BISECTION else ())
+        pytest.param(page, id=name(page), marks=full if name(page) in REPLAYING else ())
         for page in PAGES
         if "```console demo" in page.read_text()
     ],

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.stand_ins.full import full
-
 pytest.importorskip("mcp", reason="the MCP SDK is not installed")
 
 import mcp_types
@@ -28,6 +26,7 @@ from replaydiff.replay.commands.options import App
 from replaydiff.replay.settings import Settings
 from tests.api.project import make
 from tests.diff.build import RUN_ID, item, store, trials
+from tests.stand_ins.full import full
 
 TOOLS = {
     "import", "sample", "run", "check", "bisect", "diff", "causes", "show", "accept", "reject", "promote",

@@ -18,6 +18,7 @@ from replaydiff.diff.result import DiffResult
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.reports import registry
 from tests.reports import results, snapshots
+from tests.stand_ins.full import full
 from tests.stand_ins.schemas import validator
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -63,7 +64,9 @@ def test_the_first_line_is_the_answer(name: str) -> None:
     assert re.match(rf"### \S+ {result.answer}: ", markdown[1])
 
 
-@pytest.mark.parametrize("name", results.ALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=full if name == "many" else ()) for name in results.ALL]
+)
 def test_json_is_the_published_document(name: str) -> None:
     document = json.loads(text_of(name, "json"), parse_constant=lambda word: pytest.fail(word))
     assert document["schema"] == "replaydiff.diff/1"
