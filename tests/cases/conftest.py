@@ -19,10 +19,10 @@ from replaydiff.replay.model import (
     ToolCall,
     Trial,
 )
-from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.trials import write_trials
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, run
 
 RUN = "20261103-101500-ab12"
@@ -35,7 +35,7 @@ def _call(name: str, **args: Any) -> ToolCall:
 @pytest.fixture
 def replayed(tmp_path: Path) -> None:
     """A finished run of a sample: the new lane does not call the tool any more, and one trial failed."""
-    with open_store(tmp_path / ".replay" / "replay.duckdb") as con:
+    with open_for_writing(tmp_path / ".replay" / "replay.duckdb") as con:
         items = [
             Item(
                 id=f"trace-{n}",

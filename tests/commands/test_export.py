@@ -46,6 +46,7 @@ from replaydiff.replay.store.trials import write_trials
 from tests.commands.conftest import Replay
 from tests.stand_ins.full import examples
 from tests.stand_ins.schemas import validator
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, calls, items, rich_trace, run, trace
 
 STORE = Path(".replay/replay.duckdb")
@@ -91,7 +92,7 @@ def _traces() -> list[Trace]:
 
 @pytest.fixture
 def filled(replay: Replay) -> Replay:
-    with open_store(STORE) as con:
+    with open_for_writing(STORE) as con:
         write_traces(con, _traces())
     return replay
 
@@ -100,7 +101,7 @@ def filled(replay: Replay) -> Replay:
 def with_run(replay: Replay) -> Replay:
     """A store with traces, a sample of them, and a run of it with trials and a judge's grade."""
     made = items(6)
-    with open_store(STORE) as con:
+    with open_for_writing(STORE) as con:
         write_traces(con, [trace(item.id, release="1.0" if n % 2 else "2.0") for n, item in enumerate(made)])
         sample = SampleRecord(
             name="monthly",

@@ -16,6 +16,7 @@ from replaydiff.replay.store.grades import add_decision
 from replaydiff.replay.store.samples import list_samples, sample_items
 from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, calls, trace
 
 
@@ -25,7 +26,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(clock, "utc_now", lambda: datetime(2026, 11, 20))
     path = tmp_path / ".replay" / "replay.duckdb"
     months = [9] * 40 + [10] * 20 + [11] * 3
-    with open_store(path) as con:
+    with open_for_writing(path) as con:
         write_traces(
             con,
             [

@@ -13,6 +13,7 @@ import pytest
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.commands.conftest import Replay
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, calls, rich_trace, trace
 
 HOSTILE = "\x1b[2J\x1b[31mred\r\nover\x07 \u202eright-to-left 日本語のとても長い質問です " * 4
@@ -21,7 +22,7 @@ HOSTILE = "\x1b[2J\x1b[31mred\r\nover\x07 \u202eright-to-left 日本語のとて
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / ".replay" / "replay.duckdb"
-    with open_store(path) as con:
+    with open_for_writing(path) as con:
         write_traces(
             con,
             [

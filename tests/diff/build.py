@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -31,7 +32,7 @@ from replaydiff.replay.settings import MatchSection, Settings
 from replaydiff.replay.store.grades import write_grades
 from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials
-from tests.stand_ins.stores import open_for_writing
+from tests.stand_ins.stores import open_for_writing, write_filled
 
 RUN_ID = "20261120-221305-ab12"
 WHEN = datetime(2026, 11, 20, 22, 13, 5)
@@ -109,8 +110,10 @@ def store(
     **fields: Any,
 ) -> Path:
     """A store that holds one run with these items, trials and grades."""
-    with filled(folder, items, done, grades=grades, lanes=lanes, **fields):
-        return folder / "replay.duckdb"
+    path = folder / "replay.duckdb"
+    contents = pickle.dumps((items, done, grades, lanes, fields))
+    write_filled(path, contents, lambda con: _fill(con, items, done, grades, lanes, fields))
+    return path
 
 
 @contextmanager
@@ -124,6 +127,19 @@ def filled(
     **fields: Any,
 ) -> Iterator[DuckDBPyConnection]:
     """Such a store, open: for who only reads on, and need not open it a second time."""
+    with open_for_writing(folder / "replay.duckdb") as con:
+        _fill(con, items, done, grades, lanes, fields)
+        yield con
+
+
+def _fill(
+    con: DuckDBPyConnection,
+    items: Sequence[Item],
+    done: Sequence[Trial],
+    grades: Sequence[Grade],
+    lanes: Mapping[Lane, Version] | None,
+    fields: Mapping[str, Any],
+) -> None:
     present = {trial.lane for trial in done}
     chosen = lanes or {
         lane: version("candidate" if lane == Lane.NEW else "prod")
@@ -137,11 +153,9 @@ def filled(
         "golden_path": "cases/golden.jsonl",
         **fields,
     }
-    with open_for_writing(folder / "replay.duckdb") as con:
-        create_run(con, RunRecord(id=RUN_ID, lanes=dict(chosen), **given), items)
-        write_trials(con, done)
-        write_grades(con, grades)
-        yield con
+    create_run(con, RunRecord(id=RUN_ID, lanes=dict(chosen), **given), items)
+    write_trials(con, done)
+    write_grades(con, grades)
 
 
 def judged(of: Item | str, lane: Lane | str, index: int, score: float | None, **fields: Any) -> Grade:

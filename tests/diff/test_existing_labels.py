@@ -14,9 +14,9 @@ from replaydiff.diff.judge.existing import read_values
 from replaydiff.replay.cli import main
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Lane, Version, VersionKind
-from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.diff.build import RUN_ID, item, judged, store, trial
+from tests.stand_ins.stores import open_for_writing
 from tests.store.build import trace
 
 HUMAN = ["pass"] * 12 + ["fail"] * 8
@@ -29,7 +29,7 @@ def traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Twenty traces with a person's score and a judge's, as an evaluation platform leaves them."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / ".replay" / "replay.duckdb"
-    with open_store(path) as con:
+    with open_for_writing(path) as con:
         write_traces(
             con,
             [

@@ -154,6 +154,7 @@ def test_weighted_mean() -> None:
     assert paired.weighted_mean([], []) is None
 
 
+@full
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 @pytest.mark.oracle
 def test_corrections_are_those_of_statsmodels(p_values: list[float]) -> None:

@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from duckdb import DuckDBPyConnection
+
 from replaydiff.replay.model import RunRecord, ToolCall, Trace, Trial
 from replaydiff.replay.sampling import draw
 from replaydiff.replay.store.connection import open_store
@@ -24,7 +26,7 @@ from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.traces import write_traces
 from replaydiff.replay.store.trials import iter_trials
 from tests.stand_ins.processes import PATIENCE_S, Process, start
-from tests.stand_ins.stores import open_for_writing
+from tests.stand_ins.stores import open_for_writing, write_filled
 
 AGENT = """
 import os, time
@@ -115,10 +117,17 @@ class Project:
 
     def sample(self, size: int, name: str = "october") -> None:
         """Traces `order-0` … with their look-up recorded, and a sample of all of them."""
-        self.traces([order(number) for number in range(size)])
-        with open_store(self.store) as con:
+
+        def fill(con: DuckDBPyConnection) -> None:
+            write_traces(con, [order(number) for number in range(size)])
             drawn = draw(con, name=name, size=size, seed=0)
             write_sample(con, drawn.sample, drawn.items)
+
+        if self.store.exists():
+            with open_store(self.store) as con:
+                fill(con)
+        else:
+            write_filled(self.store, (size, name), fill)
 
     def environment(self, **more: str) -> dict[str, str]:
         return {**os.environ, "CALLS": str(self.calls), "COLUMNS": "100", **more}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -19,13 +20,26 @@ from tests.stand_ins.full import full
 BOTH = ("--old", "git:v1", "--new", "git:v2", "--sample", "october", "--trials", "2", "--aa")
 
 
-@pytest.fixture
-def project(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    project = two_revisions(tmp_path / "shop")
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a project that was replayed once, `kept`; tests work in a copy of it at the same place, `shop`."""
+    folder = tmp_path_factory.mktemp("reuse")
+    project = two_revisions(folder / "shop")
     project.sample(3)
+    assert project.replay("run", *BOTH).code == 0
+    shutil.copytree(project.folder, folder / "kept", symlinks=True)
+    shutil.copy(project.calls, folder / "calls-kept.txt")
+    return folder
+
+
+@pytest.fixture
+def project(replay: Replay, replayed: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    shutil.rmtree(replayed / "shop")
+    shutil.copytree(replayed / "kept", replayed / "shop", symlinks=True)
+    project = Project(replayed / "shop")
+    shutil.copy(replayed / "calls-kept.txt", project.calls)
     monkeypatch.chdir(project.folder)
     monkeypatch.setenv("CALLS", str(project.calls))
-    assert replay("run", *BOTH).code == 0
     return project
 
 
