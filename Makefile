@@ -76,6 +76,7 @@ autogen_packages := autogen-agentchat
 fastapi_packages := fastapi uvicorn
 phoenix_packages := arize-phoenix
 ray_packages := 'ray>=2.50,<3'
+mlflow_packages := mlflow
 FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
@@ -86,8 +87,12 @@ frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORK
 
 EXAMPLES := langchain openai-agents pydantic-ai mcp fastapi
 
-platforms: setup .venv-frameworks/phoenix/.ready ## Test pushing to a genuine Phoenix, started on loopback
-	$(BIN)/python -m tests.stand_ins.genuine_phoenix .venv-frameworks/phoenix/bin/phoenix $(BIN)/pytest -n 0 tests/cases/test_push_phoenix.py
+PLATFORMS := phoenix mlflow
+
+platforms: setup ## Test pushing to a genuine Phoenix and MLflow, started on loopback (PLATFORMS="mlflow")
+	@for name in $(PLATFORMS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; \
+		$(BIN)/python -m tests.stand_ins.genuine $$name .venv-frameworks/$$name/bin/$$name \
+			$(BIN)/pytest -n 0 tests/cases/test_push_$$name.py || exit 1; done
 
 examples: setup ## Run the pages of the examples with the genuine frameworks
 	@for name in $(EXAMPLES); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done

@@ -201,13 +201,16 @@ class JsonClient:
         *,
         attempts: int = ATTEMPTS,
         heavy_attempts: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Json:
         """Return the JSON response of `POST path`, for queries sent by POST; it is retried, too.
+
+        `headers` are sent with this request, beside those of all.
 
         Raises:
             CredentialsError, HttpError: as for `get`.
         """
-        return self._ask("POST", path, params, body, attempts, heavy_attempts or attempts)
+        return self._ask("POST", path, params, body, attempts, heavy_attempts or attempts, headers)
 
     def patch(self, path: str, body: Json) -> Json:
         """Return the JSON response of `PATCH path`; it is retried, too.
@@ -217,6 +220,14 @@ class JsonClient:
         """
         return self._ask("PATCH", path, None, body, ATTEMPTS, ATTEMPTS)
 
+    def delete(self, path: str, body: Json) -> Json:
+        """Return the JSON response of `DELETE path` with a body; it is retried, too.
+
+        Raises:
+            CredentialsError, HttpError: as for `get`.
+        """
+        return self._ask("DELETE", path, None, body, ATTEMPTS, ATTEMPTS)
+
     def _ask(
         self,
         method: str,
@@ -225,10 +236,11 @@ class JsonClient:
         body: Json,
         attempts: int,
         heavy_attempts: int,
+        headers: Mapping[str, str] | None = None,
     ) -> Json:
         tries = weight = waits = 0
         while True:
-            found = self._try(method, path, params, body)
+            found = self._try(method, path, params, body, headers)
             if not isinstance(found, _Fault):
                 self.answers += 1
                 return found.value
@@ -265,14 +277,25 @@ class JsonClient:
                 self._show_status(f"waiting {wait:.0f} s: {self._service} {found.text}")
             self._sleep(wait)
 
-    def _try(self, method: str, path: str, params: Params | None, body: Json) -> _Answer | _Fault:
+    def _try(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: Json,
+        headers: Mapping[str, str] | None,
+    ) -> _Answer | _Fault:
         import httpx
 
         slowest = time.monotonic() + self._timeout * SLOWEST_ANSWER
         content = bytearray()
         try:
             with self._http.stream(
-                method, self._base + path, params=params, json=None if method == "GET" else body
+                method,
+                self._base + path,
+                params=params,
+                json=None if method == "GET" else body,
+                headers=headers,
             ) as answer:
                 for piece in answer.iter_bytes():
                     content += piece
@@ -331,6 +354,9 @@ class JsonClient:
             return _Fault(
                 "answered a web page, no JSON; is the address that of the API?", status, again=False
             )
+        if not content and "protobuf" in answer.headers.get("content-type", ""):
+            # What OTLP answers where there is nothing to say.
+            return _Answer(None)
         try:
             return _Answer(parse(content))
         except ValueError:

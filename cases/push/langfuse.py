@@ -24,8 +24,8 @@ from replaydiff.cases.push.records import (
     Experiment,
     Pushed,
     TrialTrace,
-    content_hash,
     experiment,
+    is_edited,
     item_id,
     run_scores,
     trial_scores,
@@ -116,7 +116,7 @@ def _push_rows(
             # Somebody archived it there, which a push does not undo.
             pushed.left_archived.append(row.label)
             continue
-        if row.id in present and _is_edited(present[row.id], row):
+        if row.id in present and is_edited(*present[row.id][:3], row):
             # An edit there is brought back by `replay cases pull langfuse`, and not overwritten.
             pushed.left_edited.append(row.label)
             continue
@@ -136,14 +136,6 @@ def _push_rows(
         except RecordRefused as refused:
             pushed.refused.append((row.label, str(refused)))
     return present
-
-
-def _is_edited(held: Present, row: DatasetItem) -> bool:
-    """Whether somebody edited an item in Langfuse since it was pushed, and not to what is pushed now."""
-    given, expected, metadata, _ = held
-    sent = metadata.get("sent") if isinstance(metadata, dict) else None
-    now = content_hash(given, expected)
-    return sent is not None and now not in (sent, content_hash(row.input, row.expected_output))
 
 
 def _is_archived(channel: LangfuseClient, item_id: str) -> bool:

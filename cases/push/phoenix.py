@@ -22,7 +22,7 @@ from replaydiff.cases.push.records import (
     SCORES,
     DatasetItem,
     Pushed,
-    content_hash,
+    is_edited,
     item_id,
     lane_metadata,
     lane_name,
@@ -30,6 +30,7 @@ from replaydiff.cases.push.records import (
     started_at,
     trial_values,
 )
+from replaydiff.cases.push.writes import REFUSED, write
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.sources.phoenix.source import KEYS, server_headers, server_url
@@ -43,7 +44,6 @@ _BATCH = 200
 _PAGE = 100
 _VERSIONS = 50
 """Versions of a dataset that are searched for an example that is not in its newest one."""
-_REFUSED = frozenset((400, 404, 409, 413, 422))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,9 @@ def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], 
             pushed.left_archived.append(row.label)
         elif example is not None and example.raw == _raw(row):
             pushed.unchanged[ITEMS] += 1
-        elif example is not None and _is_edited(example.item, row):
+        elif example is not None and is_edited(
+            example.item.input, example.item.expected_output, example.item.metadata, row
+        ):
             pushed.left_edited.append(row.label)
         else:
             changed.append(row)
@@ -245,21 +247,13 @@ def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], 
             client.post(_UPLOAD, _upload(held.name, "append", {row.id: _raw(row) for row in batch}))
             pushed.sent[ITEMS] += len(batch)
         except HttpError as error:
-            if error.status not in _REFUSED:
+            if error.status not in REFUSED:
                 raise
             # One of them spoils the batch: each alone says which.
             for row in batch:
-                if _send(
-                    client, _UPLOAD, _upload(held.name, "append", {row.id: _raw(row)}), row.label, pushed
-                ):
+                body = _upload(held.name, "append", {row.id: _raw(row)})
+                if write(client, _UPLOAD, body, row.label, pushed) is not None:
                     pushed.sent[ITEMS] += 1
-
-
-def _is_edited(item: PulledItem, row: DatasetItem) -> bool:
-    """Whether somebody edited an example there since it was pushed, and not to what is pushed now."""
-    sent = item.metadata.get("sent")
-    now = content_hash(item.input, item.expected_output)
-    return sent is not None and now not in (sent, content_hash(row.input, row.expected_output))
 
 
 def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:
@@ -285,9 +279,8 @@ def _remove(client: JsonClient, held: _Dataset, project: str, kept: set[str], pu
     if gone:
         now = _read_dataset(client, held.name)
         rest = {key: example.raw for key, example in now.examples.items() if key not in gone}
-        if rest and _send(
-            client, _UPLOAD, _upload(held.name, "update", rest), "the examples to remove", pushed
-        ):
+        body = _upload(held.name, "update", rest)
+        if rest and write(client, _UPLOAD, body, "the examples to remove", pushed) is not None:
             pushed.sent[ARCHIVED] += len(gone)
 
 
@@ -314,7 +307,7 @@ def _push_lane(client: JsonClient, held: _Dataset, result: DiffResult, lane: Lan
             else:
                 body = _run(result, graded, example.node)
                 path = f"/v1/experiments/{experiment}/runs"
-                made = _send(client, path, body, label, pushed)
+                made = write(client, path, body, label, pushed)
                 data = _data(made)
                 if not isinstance(data, dict):
                     continue
@@ -408,7 +401,7 @@ def _push_scores(
             "result": {"score": score, "label": label, "explanation": comment},
         }
         place = f"score {name!r} of trial {graded.trial.index + 1} of item {verdict.item.id!r} ({lane})"
-        if _send(client, "/v1/experiment_evaluations", body, place, pushed):
+        if write(client, "/v1/experiment_evaluations", body, place, pushed) is not None:
             pushed.sent[SCORES] += 1
 
 
@@ -427,14 +420,3 @@ def _scores(
     if trial.usage is not None:
         yield "input_tokens", float(trial.usage.input_tokens), None, None
         yield "output_tokens", float(trial.usage.output_tokens), None, None
-
-
-def _send(client: JsonClient, path: str, body: JsonObject, label: str, pushed: Pushed) -> Json:
-    """Make one write; a record that the server refuses is named, and the others go on."""
-    try:
-        return client.post(path, body)
-    except HttpError as error:
-        if error.status not in _REFUSED:
-            raise
-        pushed.refused.append((label, str(error)))
-        return None

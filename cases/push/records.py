@@ -157,6 +157,20 @@ def content_hash(given: Json, expected: Json) -> str:
     return _hash(16, "content", canonical_args({"input": given, "expected": expected}))
 
 
+def is_edited(given: Json, expected: Json, metadata: Json, row: DatasetItem) -> bool:
+    """Return whether somebody edited an item there since it was pushed, and not to what is pushed now.
+
+    Args:
+        given: the input of the item as it is there.
+        expected: its expected output.
+        metadata: what was pushed beside them, with the hash of both.
+        row: what would be pushed now.
+    """
+    sent = metadata.get("sent") if isinstance(metadata, dict) else None
+    now = content_hash(given, expected)
+    return sent is not None and now not in (sent, content_hash(row.input, row.expected_output))
+
+
 def _reviewer(reviewer: str | None, source: ItemOrigin) -> str | None:
     """The reviewer's name, and the mail address only where it is wanted."""
     if reviewer is None or source.mail:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import Case
 
 
-PLATFORMS = {"langfuse": "Langfuse", "phoenix": "Phoenix"}
-"""Where golden sets and results are pushed to, by name."""
-SOURCES = {**PLATFORMS, "mlflow": "MLflow"}
-"""Where datasets are pulled from, by name."""
+PLATFORMS = {"langfuse": "Langfuse", "phoenix": "Phoenix", "mlflow": "MLflow"}
+"""Where golden sets and results are pushed to, and datasets pulled from, by name."""
 
 
 class GoldenSet:
@@ -285,25 +283,32 @@ def push_langfuse(
     return PushResult(address=shown, dataset=name, run=result.run.id if result else None, pushed=pushed)
 
 
-def push_phoenix(
-    settings: Settings, result: DiffResult | None, *, dataset: str | None, golden: Path | None, mail: bool
+def _push_over_http(
+    settings: Settings,
+    result: DiffResult | None,
+    platform: str,
+    *,
+    dataset: str | None,
+    golden: Path | None,
+    mail: bool,
 ) -> PushResult:
-    """Send the golden set, or what a run replayed and its results, to Phoenix.
+    """Send the golden set, or what a run replayed and its results, to Phoenix or MLflow.
 
     Raises:
         CredentialsError: the key is refused.
         InputError: there is nothing to send, or the server cannot be reached.
     """
-    from replaydiff.cases.push.phoenix import connect, push
+    from replaydiff.cases.push import mlflow, phoenix
     from replaydiff.cases.push.records import ItemOrigin
 
     project = settings.root.resolve().name or "project"
     name, rows = _dataset(settings, result, dataset, golden, ItemOrigin(project=project, mail=mail))
     whole = result is None and (golden is None or golden.resolve() == settings.golden_path.resolve())
-    with connect() as (client, shown):
-        pushed = push(client, name, rows, result, project=project if whole else None)
+    chosen = {"phoenix": phoenix, "mlflow": mlflow}[platform]
+    with chosen.connect() as (client, shown):
+        pushed = chosen.push(client, name, rows, result, project=project if whole else None)
     run = result.run.id if result else None
-    return PushResult(address=shown, dataset=name, run=run, pushed=pushed, platform="phoenix")
+    return PushResult(address=shown, dataset=name, run=run, pushed=pushed, platform=platform)
 
 
 def pull_dataset(
@@ -328,17 +333,17 @@ def pull_dataset(
     elif platform == "mlflow":
         from replaydiff.cases.push import mlflow
 
-        with mlflow.connect() as tracking:
-            found = mlflow.pull(tracking, name, project, golden.cases())
+        with mlflow.connect() as (client, _):
+            found = mlflow.pull(client, name, project, golden.cases())
     else:
-        raise _no_platform(platform, SOURCES)
+        raise _no_platform(platform)
     if apply:
-        _apply(golden, found, SOURCES[platform])
+        _apply(golden, found, PLATFORMS[platform])
     return name, found
 
 
-def _no_platform(name: str, known: Iterable[str]) -> InputError:
-    return InputError(f"there is no platform {name!r}; known are {', '.join(known)}")
+def _no_platform(name: str) -> InputError:
+    return InputError(f"there is no platform {name!r}; known are {', '.join(PLATFORMS)}")
 
 
 def push_dataset(
@@ -359,9 +364,9 @@ def push_dataset(
     """
     if platform == "langfuse":
         return push_langfuse(settings, store, result, dataset=dataset, golden=golden, mail=mail)
-    if platform == "phoenix":
-        return push_phoenix(settings, result, dataset=dataset, golden=golden, mail=mail)
-    raise _no_platform(platform, PLATFORMS)
+    if platform in PLATFORMS:
+        return _push_over_http(settings, result, platform, dataset=dataset, golden=golden, mail=mail)
+    raise _no_platform(platform)
 
 
 def _pull_langfuse(dataset: str, project: str, cases: Sequence[Case]) -> list[DatasetChange]:

@@ -1054,7 +1054,7 @@ class Project:
             dataset: name of the dataset; default `replay-PROJECT-` and the golden set's or sample's name.
             cases: the golden set's file.
             mail: send the mail addresses of reviewers, too.
-            platform: `langfuse` or `phoenix`.
+            platform: `langfuse`, `phoenix` or `mlflow`.
 
         Raises:
             CredentialsError: a key is not set.

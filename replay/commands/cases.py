@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replaydiff.replay.api.golden import SOURCES
+from replaydiff.replay.api.golden import PLATFORMS
 from replaydiff.replay.api.golden import convert as api_convert
 from replaydiff.replay.commands.cases_edit import edit, show
 from replaydiff.replay.commands.options import App, command, common_options, json_option, print_json, say
@@ -270,7 +270,7 @@ def _merge_branches(golden: GoldenSet, base: Path, files: tuple[Path, ...], as_j
 
 
 @command("pull")
-@click.argument("platform", type=click.Choice(list(SOURCES)))
+@click.argument("platform", type=click.Choice(list(PLATFORMS)))
 @click.argument("dataset", required=False)
 @_path
 @click.option("--apply", is_flag=True, help="Write the changes to the golden set; conflicts are left out.")
@@ -288,8 +288,8 @@ def pull(
     Edited and added items, archived ones, and annotations and corrections of the traces that cases came
     from (Langfuse only). Nothing is written without --apply. An item that was edited there while its case
     was edited here is a conflict, which is shown and never written. DATASET defaults to
-    replay-PROJECT-golden. From MLflow, the records of an evaluation dataset become cases: expected facts
-    and guidelines are traits, and a record that differs from its case is an edit.
+    replay-PROJECT-golden. In MLflow the dataset is an evaluation dataset, whose expected facts and
+    guidelines are traits of a case; what was deleted there is not known.
 
     \b
     Examples:

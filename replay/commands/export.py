@@ -97,6 +97,7 @@ Examples:
   replay push langfuse 20261120-2213
   replay push langfuse 20261120-2213 --dataset refunds
   replay push phoenix 20261120-2213
+  replay push mlflow 20261120-2213
 """
 _SHOWN_REJECTS = 20
 
@@ -126,18 +127,21 @@ def push(
     mail: bool,
     as_json: bool,
 ) -> ExitCode:
-    """Send the golden set or a run's result to Langfuse or Phoenix.
+    """Send the golden set or a run's result to Langfuse, Phoenix or MLflow.
 
     Without RUN, the cases become the items of a dataset, linked to the traces they were promoted from. With
     RUN, what it replayed is the dataset, each lane an experiment over it, each trial a trace with its tool
     calls, and grades, verdicts and the answer are scores. Each trial also has the item's means and verdict,
     since Langfuse shows one trial of an item. Servers without experiments get runs of the dataset.
-    In Phoenix a trial is a run of the experiment, and scores are its evaluations.
+    In Phoenix a trial is a run of the experiment, and scores are its evaluations. In MLflow cases are the
+    records of an evaluation dataset, a lane is an evaluation run, a trial a trace of it, and scores are
+    assessments; all are in the experiment MLFLOW_EXPERIMENT_NAME, else in one named as the dataset.
 
-    Sending the same again changes nothing. Cases that left the golden set are archived; what was archived or
-    edited there is left alone. What is sent holds inputs and answers; no other command sends
-    anything. The keys are LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL, or
-    PHOENIX_BASE_URL and PHOENIX_API_KEY.
+    Sending the same again changes nothing. Cases that left the golden set are archived (in MLflow deleted);
+    what was archived or edited there is left alone, but MLflow forgets what was deleted there. What is sent
+    holds inputs and answers; no other command sends anything. The keys are LANGFUSE_PUBLIC_KEY,
+    LANGFUSE_SECRET_KEY and LANGFUSE_BASE_URL; PHOENIX_BASE_URL and PHOENIX_API_KEY; or MLFLOW_TRACKING_URI
+    and MLFLOW_TRACKING_TOKEN.
 
     Exit code 3 means that a part was not accepted; sending again continues.
     """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from replaydiff.replay.cli import main
 from replaydiff.replay.model import (
     Item,
     Lane,
@@ -26,6 +29,37 @@ from tests.stand_ins.stores import open_for_writing
 from tests.store.build import WHEN, run
 
 RUN = "20261103-101500-ab12"
+Command = Callable[..., tuple[int, str]]
+"""Runs `replay` with these arguments in the test's folder; returns its exit code and what it printed."""
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line; it never prints a key, which has `very-secret` in it."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as ended:
+            main(list(args))
+        out, err = capsys.readouterr()
+        assert "very-secret" not in out + err
+        return int(ended.value.code or 0), out + err
+
+    return call
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """A golden set with a call, without calls, and with messages."""
+    path = tmp_path / "cases" / "golden.jsonl"
+    path.parent.mkdir()
+    cases: list[dict[str, Any]] = [
+        {"id": "late", "input": "Late", "expected_tool_calls": [{"name": "get_order", "args": {"id": "31"}}]},
+        {"id": "weather", "input": "Will it rain?", "expected_tool_calls": []},
+        {"id": "ü/1", "messages": [{"role": "user", "content": "Hi"}], "expected_answer": "Ho"},
+    ]
+    path.write_text("".join(json.dumps(case) + "\n" for case in cases))
+    return path
 
 
 def _call(name: str, **args: Any) -> ToolCall:

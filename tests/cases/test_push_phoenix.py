@@ -8,19 +8,17 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from replaydiff.importers.http import JsonClient
-from replaydiff.replay.cli import main
-from tests.cases.conftest import RUN
+from tests.cases.conftest import RUN, Command
 from tests.stand_ins.loopback import serving
 from tests.stand_ins.phoenix_datasets import PhoenixDatasets
 
-Command = Callable[..., tuple[int, str]]
 REAL = os.environ.get("REPLAYDIFF_TEST_PHOENIX")
 stand_in_only = pytest.mark.skipif(REAL is not None, reason="looks into the stand-in")
 
@@ -48,34 +46,10 @@ def tmp_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def replay(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    monkeypatch.chdir(tmp_path)
+def replay(command: Command, url: str, monkeypatch: pytest.MonkeyPatch) -> Command:
     monkeypatch.setenv("PHOENIX_BASE_URL", url)
     monkeypatch.setenv("PHOENIX_API_KEY", "phoenix-very-secret")
-
-    def call(*args: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(args))
-        out, err = capsys.readouterr()
-        assert "very-secret" not in out + err
-        return int(ended.value.code or 0), out + err
-
-    return call
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    path = tmp_path / "cases" / "golden.jsonl"
-    path.parent.mkdir()
-    cases: list[dict[str, Any]] = [
-        {"id": "late", "input": "Late", "expected_tool_calls": [{"name": "get_order", "args": {"id": "31"}}]},
-        {"id": "weather", "input": "Will it rain?", "expected_tool_calls": []},
-        {"id": "ü/1", "messages": [{"role": "user", "content": "Hi"}], "expected_answer": "Ho"},
-    ]
-    path.write_text("".join(json.dumps(case) + "\n" for case in cases))
-    return path
+    return command
 
 
 def _upload(url: str, dataset: str, rows: dict[str, dict[str, Any]], action: str = "append") -> None:

@@ -65,6 +65,9 @@ def serving(answer: Answer) -> Iterator[Loopback]:
         def do_PATCH(self) -> None:
             self.do_POST()
 
+        def do_DELETE(self) -> None:
+            self.do_POST()
+
         def _serve(self, body: Any) -> None:
             parts = urlsplit(self.path)
             headers = {key.lower(): value for key, value in self.headers.items()}

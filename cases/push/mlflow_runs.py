@@ -1,0 +1,452 @@
+"""A run's result to MLflow: a lane is a run of MLflow, a trial a trace, a grade an assessment of it.
+
+Ids of traces, spans and assessments are derived from dataset, run, item, lane and trial, so what is sent
+twice is there once. The spans of a trace go first and its fields with the assessments last, together: a trace
+that has the tag of its item is whole. By that tag, MLflow's own for evaluations, an import leaves it out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import msgspec
+
+from replaydiff.cases.push.records import (
+    SCORES,
+    TRACES,
+    Pushed,
+    lane_metadata,
+    lane_name,
+    run_values,
+    started_at,
+    trial_values,
+)
+from replaydiff.cases.push.writes import write
+from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict, scores_of
+from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Json, JsonObject, Lane, Status
+
+_BATCH = 20
+_LONGEST_PREVIEW = 1000
+_LONGEST_TAG = 4000
+_TRACES = "/api/3.0/mlflow/traces"
+_RUNS = "/api/2.0/mlflow/runs"
+_ITEM_TAG = "mlflow.eval.requestId"
+"""What MLflow itself puts on the traces of an evaluation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a result goes."""
+
+    experiment: str
+    """Its id."""
+    dataset: str
+    dataset_id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    """A trial and what it is there."""
+
+    trace_id: str
+    verdict: ItemVerdict
+    graded: GradedTrial
+    label: str
+    assessments: dict[str, JsonObject]
+    """By name."""
+
+
+def push(
+    client: JsonClient,
+    target: Target,
+    result: DiffResult,
+    expected: Mapping[str, JsonObject],
+    pushed: Pushed,
+) -> None:
+    """Send each lane of a run.
+
+    Args:
+        client: to the server.
+        target: the experiment, and the dataset that the run is over.
+        result: of the run.
+        expected: item → its expectations, in MLflow's names.
+        pushed: where what was sent and refused is counted.
+
+    Raises:
+        CredentialsError: the keys are refused.
+        HttpError: the server does not answer.
+    """
+    for lane in result.run.lanes:
+        pushed.experiments.append(lane_name(result, lane))
+        run = _run(client, target, result, lane)
+        trials = _trials(target, result, lane, run, expected)
+        while batch := list(islice(trials, _BATCH)):
+            _push_trials(client, target, result, lane, run, batch, pushed)
+
+
+def _run(client: JsonClient, target: Target, result: DiffResult, lane: Lane) -> str:
+    """Return the id of the run of MLflow that a lane is; create it if missing, and bring its figures."""
+    names = {"run": result.run.id, "lane": str(lane), "dataset": target.dataset_id}
+    body: JsonObject = {
+        "experiment_ids": [target.experiment],
+        "filter": " and ".join(f"tags.`replay.{name}` = '{value}'" for name, value in names.items()),
+        "max_results": 1,
+    }
+    answer = client.post(f"{_RUNS}/search", body)
+    found = answer.get("runs") if isinstance(answer, dict) else None
+    before = found[0] if isinstance(found, list) and found else None
+    tags = _run_tags(result, lane) | {f"replay.{name}": value for name, value in names.items()}
+    at = _millis(result.run.created_at)
+    if not isinstance(before, dict):
+        made = client.post(
+            f"{_RUNS}/create",
+            {
+                "experiment_id": target.experiment,
+                "run_name": lane_name(result, lane),
+                "start_time": at,
+                "tags": _pairs(tags),
+            },
+        )
+        before = made.get("run") if isinstance(made, dict) else None
+    run = _run_id(before)
+    held = before.get("data") if isinstance(before, dict) else None
+    held = held if isinstance(held, dict) else {}
+    metrics, there = _values(held.get("metrics")), _values(held.get("tags"))
+    changed: JsonObject = {
+        "metrics": [
+            {"key": name, "value": value, "timestamp": at, "step": 0}
+            for name, value in _metrics(result, lane).items()
+            if metrics.get(name) != value
+        ],
+        "tags": _pairs({name: value for name, value in tags.items() if there.get(name) != value}),
+    }
+    if any(changed.values()):
+        client.post(f"{_RUNS}/log-batch", {"run_id": run, **changed})
+    inputs = before.get("inputs") if isinstance(before, dict) else None
+    if not (isinstance(inputs, dict) and inputs.get("dataset_inputs")):
+        dataset: JsonObject = {
+            "name": target.dataset,
+            "digest": target.digest or target.dataset_id[:36],
+            "source_type": "mlflow_evaluation_dataset",
+            "source": _json({"dataset_id": target.dataset_id}),
+        }
+        used: JsonObject = {"tags": [{"key": "mlflow.data.context", "value": "eval"}], "dataset": dataset}
+        client.post(f"{_RUNS}/log-inputs", {"run_id": run, "datasets": [used]})
+        client.post(f"{_RUNS}/update", {"run_id": run, "status": "FINISHED", "end_time": _end(result, lane)})
+    return run
+
+
+def _run_id(run: Json) -> str:
+    info = run.get("info") if isinstance(run, dict) else None
+    if not isinstance(info, dict) or not isinstance(info.get("run_id"), str):
+        raise HttpError("MLflow created a run without an id")
+    return str(info["run_id"])
+
+
+def _pairs(values: Mapping[str, str]) -> list[Json]:
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def _values(pairs: Json) -> JsonObject:
+    return {
+        str(pair.get("key")): pair.get("value")
+        for pair in (pairs if isinstance(pairs, list) else ())
+        if isinstance(pair, dict)
+    }
+
+
+def _run_tags(result: DiffResult, lane: Lane) -> dict[str, str]:
+    """Where a lane comes from; and on the new one the answer of the run."""
+    known = {name: value for name, value in lane_metadata(result, lane).items() if value is not None}
+    found = {"mlflow.runType": "genai_evaluate"} | {
+        f"replay.{name}": str(value) for name, value in known.items()
+    }
+    if lane == Lane.NEW:
+        for one in run_values(result):
+            if isinstance(one.value, str):
+                found[f"replay.{one.name.removeprefix('replay_')}"] = f"{one.value}: {one.comment or ''}"[
+                    :_LONGEST_TAG
+                ]
+    return found
+
+
+def _metrics(result: DiffResult, lane: Lane) -> dict[str, float]:
+    """The mean of each metric over the lane's items, named as in MLflow; and what changed."""
+    found: dict[str, float] = {}
+    for name in result.metrics:
+        means = [
+            math.fsum(scores) / len(scores)
+            for verdict in result.items
+            if (scores := scores_of(verdict.lanes.get(lane, ()), name))
+        ]
+        if means:
+            found[f"{name}/mean"] = math.fsum(means) / len(means)
+    if lane == Lane.NEW:
+        found |= {one.name: float(one.value) for one in run_values(result) if not isinstance(one.value, str)}
+    return found
+
+
+def _end(result: DiffResult, lane: Lane) -> int:
+    ends = [
+        started_at(result, graded) + _took(graded)
+        for verdict in result.items
+        for graded in verdict.lanes.get(lane, ())
+    ]
+    return _millis(max(ends, default=result.run.created_at))
+
+
+def _trials(
+    target: Target, result: DiffResult, lane: Lane, run: str, expected: Mapping[str, JsonObject]
+) -> Iterator[_Trial]:
+    for verdict in result.items:
+        for graded in verdict.lanes.get(lane, ()):
+            trial = graded.trial
+            key = _hash(32, target.dataset_id, trial.run_id, trial.item_id, str(lane), str(trial.index))
+            trace_id = f"tr-{key}"
+            yield _Trial(
+                trace_id=trace_id,
+                verdict=verdict,
+                graded=graded,
+                label=f"trial {trial.index + 1} of item {verdict.item.id!r} ({lane})",
+                assessments=_assessments(
+                    trace_id, result, lane, verdict, graded, run, expected.get(verdict.item.id, {})
+                ),
+            )
+
+
+def _push_trials(
+    client: JsonClient,
+    target: Target,
+    result: DiffResult,
+    lane: Lane,
+    run: str,
+    batch: Sequence[_Trial],
+    pushed: Pushed,
+) -> None:
+    present = _present(client, [one.trace_id for one in batch])
+    missing = [one for one in batch if one.trace_id not in present]
+    if missing:
+        _send_spans(client, target, result, lane, missing)
+    for one in missing:
+        body: JsonObject = {"trace": {"trace_info": _info(target, result, lane, run, one)}}
+        if write(client, _TRACES, body, one.label, pushed) is not None:
+            pushed.sent[TRACES] += 1
+            pushed.sent[SCORES] += len(one.assessments)
+    for one in batch:
+        if one.trace_id in present:
+            pushed.unchanged[TRACES] += 1
+            _push_assessments(client, one, present[one.trace_id], pushed)
+
+
+def _present(client: JsonClient, trace_ids: Sequence[str]) -> dict[str, dict[str, JsonObject]]:
+    """The assessments, by id, of those traces that are whole."""
+    answer = client.get(f"{_TRACES}/batchGet", {"trace_ids": trace_ids})
+    listed = answer.get("traces") if isinstance(answer, dict) else None
+    found: dict[str, dict[str, JsonObject]] = {}
+    for trace in listed if isinstance(listed, list) else ():
+        info = trace.get("trace_info") if isinstance(trace, dict) else None
+        tags = info.get("tags") if isinstance(info, dict) else None
+        if isinstance(info, dict) and isinstance(tags, dict) and _ITEM_TAG in tags:
+            held = info.get("assessments")
+            found[str(info.get("trace_id"))] = {
+                str(one.get("assessment_id")): one
+                for one in (held if isinstance(held, list) else ())
+                if isinstance(one, dict)
+            }
+    return found
+
+
+def _send_spans(
+    client: JsonClient, target: Target, result: DiffResult, lane: Lane, trials: Sequence[_Trial]
+) -> None:
+    spans: list[Json] = [span for one in trials for span in _spans(result, lane, one)]
+    client.post(
+        "/v1/traces",
+        {"resourceSpans": [{"scopeSpans": [{"scope": {"name": "replaydiff"}, "spans": spans}]}]},
+        headers={"x-mlflow-experiment-id": target.experiment},
+    )
+
+
+def _spans(result: DiffResult, lane: Lane, one: _Trial) -> Iterator[JsonObject]:
+    """The trial as a root with its answer, and each tool call below it."""
+    trial, start, took = one.graded.trial, started_at(result, one.graded), _took(one.graded)
+    otel_id = one.trace_id.removeprefix("tr-")
+    root = _hash(16, "root", one.trace_id)
+    given = one.verdict.item
+    messages: list[Json] = [{"role": message.role, "content": message.text} for message in given.messages]
+    own: JsonObject = {
+        "mlflow.spanType": "AGENT",
+        "mlflow.spanInputs": {"messages": messages} if messages else {"input": given.input},
+        "mlflow.spanOutputs": trial.final_response,
+    }
+    if trial.usage is not None:
+        counts = {"input_tokens": trial.usage.input_tokens, "output_tokens": trial.usage.output_tokens}
+        own["mlflow.chat.tokenUsage"] = {**counts, "total_tokens": sum(counts.values())}
+    if trial.cost_usd is not None:
+        own["mlflow.llm.cost"] = {"input_cost": 0.0, "output_cost": 0.0, "total_cost": trial.cost_usd}
+    failure = None if trial.status is Status.OK else trial.reason or trial.status.value
+    yield _span(otel_id, root, None, f"replay {lane}", start, start + took, own, failure)
+    for place, served in enumerate(trial.served):
+        call = served.call
+        at = start + took * (place / len(trial.served))
+        called: JsonObject = {
+            "mlflow.spanType": "TOOL",
+            "mlflow.spanInputs": call.args,
+            "mlflow.spanOutputs": call.result if call.error is None else call.error,
+            "answered_by": served.rule.value,
+        }
+        span_id = _hash(16, "call", one.trace_id, str(place))
+        yield _span(otel_id, span_id, root, call.name, at, at, called, call.error)
+
+
+def _span(
+    trace_id: str,
+    span_id: str,
+    parent: str | None,
+    name: str,
+    start: datetime,
+    end: datetime,
+    attributes: JsonObject,
+    failure: str | None,
+) -> JsonObject:
+    found: JsonObject = {
+        "traceId": trace_id,
+        "spanId": span_id,
+        "name": name,
+        "kind": 1,
+        "startTimeUnixNano": str(_millis(start) * 1_000_000),
+        "endTimeUnixNano": str(_millis(end) * 1_000_000),
+        "attributes": [
+            {"key": key, "value": {"stringValue": value if key == "mlflow.spanType" else _json(value)}}
+            for key, value in attributes.items()
+        ],
+        "status": {"code": 1} if failure is None else {"code": 2, "message": failure},
+    }
+    return found if parent is None else {**found, "parentSpanId": parent}
+
+
+def _info(target: Target, result: DiffResult, lane: Lane, run: str, one: _Trial) -> JsonObject:
+    trial = one.graded.trial
+    tags = {
+        _ITEM_TAG: one.verdict.item.id,
+        "mlflow.traceName": f"replay {lane}",
+        "replay.trial": str(trial.index + 1),
+        "replay.status": trial.status.value,
+        "replay.verdict": one.verdict.verdict.value,
+    }
+    return {
+        "trace_id": one.trace_id,
+        "trace_location": {
+            "type": "MLFLOW_EXPERIMENT",
+            "mlflow_experiment": {"experiment_id": target.experiment},
+        },
+        "request_preview": one.verdict.item.input[:_LONGEST_PREVIEW],
+        "response_preview": (trial.final_response or "")[:_LONGEST_PREVIEW],
+        "request_time": _iso(started_at(result, one.graded)),
+        "execution_duration": f"{_took(one.graded).total_seconds():.3f}s",
+        "state": "OK" if trial.status is Status.OK else "ERROR",
+        "tags": {name: value[:_LONGEST_TAG] for name, value in tags.items()},
+        "trace_metadata": {"mlflow.sourceRun": run, "replay.run": trial.run_id, "replay.lane": str(lane)},
+        "assessments": list(one.assessments.values()),
+    }
+
+
+def _assessments(
+    trace_id: str,
+    result: DiffResult,
+    lane: Lane,
+    verdict: ItemVerdict,
+    graded: GradedTrial,
+    run: str,
+    expected: JsonObject,
+) -> dict[str, JsonObject]:
+    """What is known of a trial, and what was expected of it, by name."""
+    at = _iso(started_at(result, graded))
+    found: dict[str, JsonObject] = {}
+
+    def add(name: str, source: str, content: JsonObject) -> None:
+        found[name] = {
+            "assessment_id": f"a-{_hash(32, 'assessment', trace_id, name)}",
+            "assessment_name": name,
+            "trace_id": trace_id,
+            "source": {"source_type": source, "source_id": "replaydiff"},
+            "create_time": at,
+            "last_update_time": at,
+            "metadata": {"mlflow.assessment.sourceRunId": run},
+            "valid": True,
+            **content,
+        }
+
+    for one in trial_values(result, lane, verdict, graded):
+        content: JsonObject = {"feedback": {"value": one.value}}
+        if one.comment:
+            content["rationale"] = one.comment
+        add(one.name, "LLM_JUDGE" if one.name.startswith("judge") else "CODE", content)
+    for name, value in expected.items():
+        if isinstance(value, str):
+            add(name, "CODE", {"expectation": {"value": value}})
+        else:
+            text: JsonObject = {"serialization_format": "JSON_FORMAT", "value": _json(value)}
+            add(name, "CODE", {"expectation": {"serialized_value": text}})
+    return found
+
+
+def _push_assessments(
+    client: JsonClient, one: _Trial, present: Mapping[str, JsonObject], pushed: Pushed
+) -> None:
+    path = f"{_TRACES}/{one.trace_id}/assessments"
+    for name, assessment in one.assessments.items():
+        key = str(assessment["assessment_id"])
+        label = f"score {name!r} of {one.label}"
+        before = present.get(key)
+        if before is not None and _content(before) == _content(assessment):
+            pushed.unchanged[SCORES] += 1
+            continue
+        if before is None:
+            done = write(client, path, {"assessment": assessment}, label, pushed)
+        else:
+            kind = "feedback" if "feedback" in assessment else "expectation"
+            body: JsonObject = {"assessment": assessment, "update_mask": f"{kind},rationale"}
+            done = write(client, f"{path}/{key}", body, label, pushed, update=True)
+        if done is not None:
+            pushed.sent[SCORES] += 1
+
+
+def _content(assessment: JsonObject) -> tuple[Json, Json, Json]:
+    """Value of a feedback, value of an expectation, and reason."""
+    feedback, expectation = assessment.get("feedback"), assessment.get("expectation")
+    value = feedback.get("value") if isinstance(feedback, dict) else None
+    expected = expectation.get("value") if isinstance(expectation, dict) else None
+    serialized = expectation.get("serialized_value") if isinstance(expectation, dict) else None
+    if isinstance(serialized, dict):
+        # The server writes the same JSON in other words.
+        expected = decode(serialized.get("value"))
+    return value, expected, assessment.get("rationale") or None
+
+
+def _took(graded: GradedTrial) -> timedelta:
+    return timedelta(milliseconds=max(graded.trial.latency_ms or 0.0, 1.0))
+
+
+def _millis(at: datetime) -> int:
+    return round(at.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: Json) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _hash(digits: int, *parts: str) -> str:
+    return hashlib.sha256("\x00".join(("replaydiff mlflow", *parts)).encode()).hexdigest()[:digits]
