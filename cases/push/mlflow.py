@@ -25,7 +25,7 @@ import msgspec
 
 from replaydiff.cases.formats.bridge import input_of
 from replaydiff.cases.push import mlflow_runs
-from replaydiff.cases.push.mlflow_runs import Target
+from replaydiff.cases.push.mlflow_runs import PushTarget
 from replaydiff.cases.push.pull import DatasetChange, PulledItem, changes
 from replaydiff.cases.push.records import ARCHIVED, ITEMS, DatasetItem, Pushed, content_hash, is_edited
 from replaydiff.cases.push.writes import REFUSED, write
@@ -124,7 +124,7 @@ def pull(client: JsonClient, dataset: str, project: str, cases: Sequence[Case]) 
     return changes(items, dataset, project, cases, is_archived=lambda _key: False)
 
 
-def _target(client: JsonClient, name: str) -> Target:
+def _target(client: JsonClient, name: str) -> PushTarget:
     """Return the dataset of this name and the experiment that runs over it are in; create what is missing."""
     experiment = _experiment(client, name)
     found = _dataset_of(client, name)
@@ -135,7 +135,7 @@ def _target(client: JsonClient, name: str) -> Target:
     if not isinstance(found.get("dataset_id"), str):
         raise HttpError("MLflow created a dataset without an id")
     digest = str(found.get("digest") or "")
-    return Target(experiment=experiment, dataset=name, dataset_id=str(found["dataset_id"]), digest=digest)
+    return PushTarget(experiment=experiment, dataset=name, dataset_id=str(found["dataset_id"]), digest=digest)
 
 
 def _experiment(client: JsonClient, dataset: str) -> str:

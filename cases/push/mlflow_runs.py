@@ -42,7 +42,7 @@ _ITEM_TAG = "mlflow.eval.requestId"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PushTarget:
     """Where a result goes."""
 
     experiment: str
@@ -66,7 +66,7 @@ class _Trial:
 
 def push(
     client: JsonClient,
-    target: Target,
+    target: PushTarget,
     result: DiffResult,
     expected: Mapping[str, JsonObject],
     pushed: Pushed,
@@ -92,7 +92,7 @@ def push(
             _push_trials(client, target, result, lane, run, batch, pushed)
 
 
-def _run(client: JsonClient, target: Target, result: DiffResult, lane: Lane) -> str:
+def _run(client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane) -> str:
     """Return the id of the run of MLflow that a lane is; create it if missing, and bring its figures."""
     names = {"run": result.run.id, "lane": str(lane), "dataset": target.dataset_id}
     body: JsonObject = {
@@ -204,7 +204,7 @@ def _end(result: DiffResult, lane: Lane) -> int:
 
 
 def _trials(
-    target: Target, result: DiffResult, lane: Lane, run: str, expected: Mapping[str, JsonObject]
+    target: PushTarget, result: DiffResult, lane: Lane, run: str, expected: Mapping[str, JsonObject]
 ) -> Iterator[_Trial]:
     for verdict in result.items:
         for graded in verdict.lanes.get(lane, ()):
@@ -224,7 +224,7 @@ def _trials(
 
 def _push_trials(
     client: JsonClient,
-    target: Target,
+    target: PushTarget,
     result: DiffResult,
     lane: Lane,
     run: str,
@@ -265,7 +265,7 @@ def _present(client: JsonClient, trace_ids: Sequence[str]) -> dict[str, dict[str
 
 
 def _send_spans(
-    client: JsonClient, target: Target, result: DiffResult, lane: Lane, trials: Sequence[_Trial]
+    client: JsonClient, target: PushTarget, result: DiffResult, lane: Lane, trials: Sequence[_Trial]
 ) -> None:
     spans: list[Json] = [span for one in trials for span in _spans(result, lane, one)]
     client.post(
@@ -333,7 +333,7 @@ def _span(
     return found if parent is None else {**found, "parentSpanId": parent}
 
 
-def _info(target: Target, result: DiffResult, lane: Lane, run: str, one: _Trial) -> JsonObject:
+def _info(target: PushTarget, result: DiffResult, lane: Lane, run: str, one: _Trial) -> JsonObject:
     trial = one.graded.trial
     tags = {
         _ITEM_TAG: one.verdict.item.id,

@@ -86,6 +86,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
         requested=_requested(request),
         replied=_replied(answer),
         error=error,
+        raw=[request, answer],
     )
     return read_exchange(NAME, exchange, file)
 

@@ -19,7 +19,8 @@ import msgspec
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
 from replaydiff.importers.convert import converted, jobs
-from replaydiff.replay.messages import conversation, read_args, read_messages, read_text
+from replaydiff.importers.joining import UNKNOWN_CALLS
+from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
 from replaydiff.replay.store.trace_codec import field_types
 
@@ -73,7 +74,12 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
         raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
-    yield _trace(record)
+    found = _trace(record)
+    if found.messages and count_requests(record["messages"]) > sum(
+        len(message.tool_calls) for message in found.messages
+    ):
+        yield Note(UNKNOWN_CALLS)
+    yield found
 
 
 def _trace(record: dict[str, Json]) -> Trace:

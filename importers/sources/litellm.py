@@ -59,6 +59,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
         requested=read_messages({"messages": requested, "system": settings.get("instructions")}) or (),
         replied=_replied(answer),
         error=_error(record),
+        raw=[messages, answer],
     )
     yield from read_exchange(NAME, exchange, file)
 

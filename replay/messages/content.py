@@ -25,7 +25,12 @@ _REQUEST_TYPES = {
     "custom_tool_call",
 }
 _RESULT_TYPES = {"tool_result", "mcp_tool_result", "tool_call_response", "tool-result", "tool-error"}
-_ARGS = {"arguments", "input"}
+_NAMES = ("name", "tool_name", "toolName")
+_ARGUMENTS = ("input", "arguments", "args", "parameters")
+"""What SDKs call the name and the arguments of a requested call, by age and language."""
+_ARGS = {"arguments", "input", "args"}
+"""Those that no definition of a tool has."""
+_PART_KEYS = ("functionCall", "function_call", "toolUse")
 _SILENT_TYPES = {"thinking", "redacted_thinking", "reasoning"}
 """Parts that are the model's own and no answer."""
 _UI_STATES = {"output-available": "output", "output-error": "errorText", "result": "result"}
@@ -166,40 +171,47 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     kind = part.get("type")
     function = part.get("function", part.get("custom"))
     # Without arguments it is the definition of a tool, not a call.
-    if isinstance(function, dict) and isinstance(function.get("name"), str) and _ARGS & function.keys():
-        return _call(function["name"], function.get("arguments", function.get("input")), part)
-    for key in ("functionCall", "function_call", "toolUse"):
+    if isinstance(function, dict) and _ARGS & function.keys() and (name := _name(function)):
+        return _call(name, _first(function, *_ARGUMENTS), part)
+    for key in _PART_KEYS:
         inner = part.get(key)
-        if isinstance(inner, dict) and isinstance(inner.get("name"), str):
-            return _call(inner["name"], _first(inner, "args", "input", "arguments"), inner)
+        if isinstance(inner, dict) and (name := _name(inner)):
+            return _call(name, _first(inner, *_ARGUMENTS), inner)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
         if _is_one_of(kind, _RESULT_TYPES) or "result" in part or "output" in part:
             return None
         return _call(part["toolName"], part.get("input", part.get("args")), part)
-    if isinstance(kind, str) and kind in _REQUEST_TYPES:
-        name = part.get("name")
-        if isinstance(name, str):
-            return _call(name, _first(part, "input", "arguments", "args"), part)
+    if isinstance(kind, str) and kind in _REQUEST_TYPES and (name := _name(part)):
+        return _call(name, _first(part, *_ARGUMENTS), part)
     return None
+
+
+def _name(call: Mapping[str, Any]) -> str | None:
+    return next((found for key in _NAMES if isinstance(found := call.get(key), str)), None)
+
+
+def entries(calls: Json) -> list[JsonObject]:
+    """The objects in a `tool_calls` field: a list, one call alone, or calls by their number."""
+    calls = decode(calls)
+    if isinstance(calls, dict):
+        calls = [calls] if _name(calls) or "function" in calls else list(calls.values())
+    return [entry for entry in calls if isinstance(entry, dict)] if isinstance(calls, list) else []
 
 
 def read_calls(value: Json) -> list[ToolCall]:
     """The entries of a `tool_calls` field, which may also be a bare `{name, args}` each."""
-    value = decode(value)
     calls = []
-    for entry in value if isinstance(value, list) else []:
-        if not isinstance(entry, dict):
-            continue
+    for entry in entries(value):
         # OpenInference wraps each.
         inner = entry.get("tool_call")
         entry = inner if isinstance(inner, dict) else entry
         call = read_call(entry)
-        # AgentDojo writes the function's name as text.
-        named = next(
-            (found for key in ("name", "function") if isinstance(found := entry.get(key), str)), None
-        )
-        if call is None and named:
-            call = _call(named, _first(entry, "args", "arguments", "input"), entry)
+        if call is None:
+            # AgentDojo writes the function's name as text; here a function is a call, whatever it has.
+            function = entry.get("function")
+            holder = function if isinstance(function, dict) else entry
+            named = _name(holder) or (function if isinstance(function, str) else None)
+            call = _call(named, _first(holder, *_ARGUMENTS), entry) if named else None
         if call is not None:
             calls.append(call)
     return calls
@@ -298,7 +310,6 @@ _HOLDERS = (
     "data",
 )
 """Where messages and their parts are, within a record."""
-_PART_KEYS = ("functionCall", "function_call", "toolUse")
 _DEEPEST = 12
 
 
@@ -314,11 +325,20 @@ def count_requests(value: Json, depth: int = 0) -> int:
     if not isinstance(value, dict):
         return 0
     kind = value.get("type")
-    if any(isinstance(inner := value.get(key), dict) and "name" in inner for key in _PART_KEYS):
+    content = value.get("content")
+    if isinstance(content, str) and len(value) == 2:
+        # A role and a text, as most messages; the text may be that of parts.
+        return count_requests(decode(content), depth + 1) if content.startswith("[{") else 0
+    if any(isinstance(value.get(key), dict) for key in _PART_KEYS):
         return 1
-    if isinstance(kind, str) and kind in _REQUEST_TYPES and ("name" in value or "toolName" in value):
+    if isinstance(kind, str) and kind in _REQUEST_TYPES:
         return 1
-    listed = decode(value.get("tool_calls"))
-    own = sum(isinstance(entry, dict) for entry in listed) if isinstance(listed, list) else 0
+    own = len(entries(value.get("tool_calls", value.get("toolCalls"))))
     # LangChain repeats in `tool_calls` what the content asks for.
-    return max(own, sum(count_requests(value.get(key), depth + 1) for key in _HOLDERS))
+    return max(own, sum(count_requests(_held(value, key), depth + 1) for key in _HOLDERS))
+
+
+def _held(value: JsonObject, key: str) -> Json:
+    """What is under a key; several choices are alternatives, of which the first counts."""
+    found = value.get(key)
+    return found[:1] if key == "choices" and isinstance(found, list) else found

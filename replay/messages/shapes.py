@@ -62,6 +62,8 @@ _REQUEST_KEYS = {"role", "content", "tool_calls"}
 _RESULT_KEYS = {"role", "content", "tool_call_id"}
 _WRAPPERS = ("output", "update", "generations", "message", "new_message", "candidates", "input", "response")
 """Keys of an object under which its messages may stand, in the order in which they are looked at."""
+_PART_MARKS = ('"type"', '"toolUse"', '"toolResult"', '"functionCall"', '"functionResponse"')
+"""What a JSON text of parts has in it."""
 _MAX_DEPTH = 8
 """How many wrappers are looked into: a record that nests deeper is no conversation."""
 
@@ -309,14 +311,14 @@ def _requests_as_text(raw: str) -> list[ToolCall]:
 
 def _parts_as_text(raw: str) -> Json:
     """The parts that some instrumentations write as one JSON text; any other text as it is."""
-    if '"type"' not in raw:
+    if not any(key in raw for key in _PART_MARKS):
         return raw
     decoded = decode(raw)
     return decoded if isinstance(decoded, list) and all(map(is_part, decoded)) else raw
 
 
 def _calls(value: Mapping[str, Any], content: Content) -> Iterator[ToolCall]:
-    listed = value.get("tool_calls")
+    listed = value.get("tool_calls", value.get("toolCalls"))
     invalid = value.get("invalid_tool_calls")
     extra = value.get("additional_kwargs")
     if not listed and not invalid and isinstance(extra, dict):

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replaydiff.importers.base import InputFile, Note
-from replaydiff.importers.sources import openai
+from replaydiff.importers.chat.model_calls import LoggedCall
+from replaydiff.importers.sources import bedrock as bedrock_source
+from replaydiff.importers.sources import jsonl, litellm, openai
 from replaydiff.replay.messages import count_requests, join_results, read_messages
 from replaydiff.replay.model import Trace
 
@@ -84,9 +86,27 @@ def otel(calls: list[Call]) -> list[Any]:
     return [{"role": "assistant", "parts": parts}]
 
 
+def camel_case(calls: list[Call]) -> list[Any]:
+    listed = [{"toolCallId": one, "toolName": name, "args": args} for one, name, args in calls]
+    return [{"role": "assistant", "content": None, "toolCalls": listed}]
+
+
+def by_number(calls: list[Call]) -> list[Any]:
+    listed = {
+        str(place): {"id": one, "function": {"tool_name": name, "parameters": json.dumps(args)}}
+        for place, (one, name, args) in enumerate(calls)
+    }
+    return [{"role": "assistant", "content": "", "tool_calls": listed}]
+
+
+def bedrock_text(calls: list[Call]) -> list[Any]:
+    return [{"role": "assistant", "content": json.dumps(bedrock(calls)[0]["content"])}]
+
+
 Shape = Callable[[list[Call]], list[Any]]
 SHAPES: tuple[Shape, ...] = (
     openai_chat, function_as_text, bare, langchain_twice, anthropic, responses, bedrock, gemini, vercel, otel,
+    camel_case, by_number, bedrock_text,
 )  # fmt: skip
 FILE = InputFile(path="log.jsonl", name="log.jsonl", size=1, modified=1_700_000_000.0)
 args = st.dictionaries(
@@ -125,6 +145,37 @@ def test_a_call_in_an_unknown_shape_is_reported() -> None:
     assert [item.text for item in items if isinstance(item, Note)] == [
         "tool calls in a shape that is not known were left out; please report it"
     ]
+
+
+def test_a_call_in_an_answer_that_cannot_be_read_is_reported() -> None:
+    call = {"id": "c1", "type": "function", "function": {"verb": "search", "arguments": "{}"}}
+    answer = {"choices": [{"message": {"role": "assistant", "content": "So.", "tool_calls": [call]}}]}
+    asked: Any = [{"role": "user", "content": "?"}]
+    logged = {"request": {"messages": asked}, "response": answer}
+    proxied = {"call_type": "acompletion", "messages": asked, "response": answer, "startTime": 1.0, "id": "1"}
+    invoked = {
+        "schemaType": "ModelInvocationLog",
+        "timestamp": "2026-11-01T10:00:00Z",
+        "operation": "Converse",
+        "input": {"inputBodyJson": {"messages": [{"role": "user", "content": [{"text": "?"}]}]}},
+        "output": {
+            "outputBodyJson": {
+                "output": {"message": {"role": "assistant", "content": [{"toolUse": {"verb": "search"}}]}}
+            }
+        },
+    }
+    whole = {"trace_id": "t", "started_at": 1.0, "messages": [*asked, answer["choices"][0]["message"]]}
+    records: list[tuple[Any, Any]] = [
+        (openai, logged),
+        (litellm, proxied),
+        (bedrock_source, invoked),
+        (jsonl, whole),
+    ]
+    for source, record in records:
+        found = list(source.read(record, FILE))
+        texts = [item.text for item in found if isinstance(item, Note)]
+        texts += [text for item in found if isinstance(item, LoggedCall) for text in item.notes]
+        assert "tool calls in a shape that is not known were left out; please report it" in texts, source.NAME
 
 
 def test_fields_beside_the_messages_are_metadata() -> None:
