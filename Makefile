@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms examples interpreters ray clean
+.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms instrumentations examples interpreters ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -93,6 +93,14 @@ platforms: setup ## Test pushing to a genuine Phoenix and MLflow, started on loo
 	@for name in $(PLATFORMS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; \
 		$(BIN)/python -m tests.stand_ins.genuine $$name .venv-frameworks/$$name/bin/$$name \
 			$(BIN)/pytest -n 0 tests/cases/test_push_$$name.py || exit 1; done
+
+instrumentations_packages := openai anthropic langsmith litellm langchain langchain-openai langchain-anthropic openai-agents logfire \
+  'pydantic-ai-slim[openai,anthropic]' 'smolagents[openai]' opentelemetry-sdk opentelemetry-exporter-otlp-proto-http \
+  $(addprefix openinference-instrumentation-,openai anthropic langchain openai-agents litellm smolagents pydantic-ai) \
+  $(addprefix opentelemetry-instrumentation-,openai anthropic langchain openai-agents)
+
+instrumentations: setup .venv-frameworks/instrumentations/.ready ## Compare traces of genuine instrumentations with what happened
+	$(BIN)/pytest -n 2 tests/instrumentations
 
 examples: setup ## Run the pages of the examples with the genuine frameworks
 	@for name in $(EXAMPLES); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done

@@ -1,0 +1,1 @@
+"""Traces of genuine instrumentations, compared with what really happened."""

@@ -1,0 +1,163 @@
+"""What genuine instrumentations write of planned runs comes in exactly as it happened.
+
+`make instrumentations` makes the environments in `.venv-frameworks/` and runs this file; without them it is
+skipped. A row is a writer and its mode. What a writer does not record cannot come in: it is listed, and a row
+that differs in less than its list says fails, too.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replaydiff.replay.messages import decode
+from replaydiff.replay.model import Trace
+from tests.importers.reading import traces
+from tests.instrumentations.model import FINAL, INPUT_TOKENS, OUTPUT_TOKENS
+from tests.instrumentations.writers.common import SCENARIOS, TOOLS
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDER = Path(os.environ.get("REPLAYDIFF_FRAMEWORKS", ROOT / ".venv-frameworks"))
+WRITERS = Path(__file__).parent / "writers"
+
+MODEL_ERROR = "a call that the model refused"
+"""No span of it is written, or none that has its prompt."""
+TOOL_ERROR = "that a tool failed"
+"""It is only a text that the model is told."""
+ANSWER = "what the model answered"
+TOKENS = "tokens"
+"""None, or not those that the provider counted."""
+
+Unrecorded = frozenset[str]
+_CLIENTS = [f"{kind}{how}" for kind in ("chat", "responses", "messages") for how in ("", "-stream")]
+_UNRECORDED: dict[str, Unrecorded] = {
+    "openllmetry_clients": frozenset((TOOL_ERROR,)),
+    "openllmetry_clients-messages-stream": frozenset((TOOL_ERROR, MODEL_ERROR, TOKENS)),
+    "openai_agents-openllmetry-chat": frozenset((ANSWER, TOKENS)),
+    "openai_agents-openllmetry-chat-stream": frozenset((ANSWER, TOKENS)),
+    "openai_agents-openinference-responses-stream": frozenset((MODEL_ERROR,)),
+    "langsmith_runs-messages-stream": frozenset((TOKENS,)),
+    "smolagents_agents": frozenset((MODEL_ERROR,)),
+}
+"""Writer and mode → what it does not record, as far as that is known of its newest version."""
+
+
+def _rows() -> Iterator[tuple[str, str, str, str]]:
+    """Environment, writer, mode and importer."""
+    own = "instrumentations"
+    for mode in _CLIENTS:
+        yield own, "openinference_clients", mode, "otlp"
+        yield own, "openllmetry_clients", mode, "otlp"
+        yield own, "langsmith_runs", mode, "langsmith"
+        yield "mlflow", "mlflow_autolog", mode, "mlflow"
+    for library in ("openinference", "openllmetry"):
+        for how in ("", "-stream"):
+            yield own, "langchain_agents", f"{library}-openai{how}", "otlp"
+            yield own, "langchain_agents", f"{library}-anthropic{how}", "otlp"
+            yield own, "openai_agents", f"{library}-chat{how}", "otlp"
+            yield own, "openai_agents", f"{library}-responses{how}", "otlp"
+    for library in ("own", "logfire", "openinference"):
+        for mode in _CLIENTS:
+            yield own, "pydantic_agents", f"{library}-{mode}", "otlp"
+    yield own, "litellm_calls", "chat", "otlp"
+    yield own, "litellm_calls", "chat-stream", "otlp"
+    yield own, "smolagents_agents", "chat", "otlp"
+
+
+ROWS = list(_rows())
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[str]:
+    """The address of a model that does what prompts plan."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.instrumentations.model"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert process.stdout is not None
+    yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("environment", "writer", "mode", "source"), ROWS, ids=[f"{writer}-{mode}" for _, writer, mode, _ in ROWS]
+)
+def test_what_happened_comes_in(
+    environment: str, writer: str, mode: str, source: str, model: str, tmp_path: Path
+) -> None:
+    python = FOLDER / environment / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"{environment} is not installed: make instrumentations")
+    file = tmp_path / "traces.jsonl"
+    done = subprocess.run(
+        [python, WRITERS / f"{writer}.py", model, file, mode],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        cwd=tmp_path,
+        env={**os.environ, **_QUIET},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = traces(source, file)
+    wrong = [(name, kind, text) for name in SCENARIOS for kind, text in differences(name, found)]
+    shown = "\n".join(": ".join(one) for one in wrong) + done.stderr[-1000:]
+    assert {kind for _, kind, _ in wrong} == unrecorded(writer, mode), shown
+
+
+_QUIET = {"DO_NOT_TRACK": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
+"""Libraries that look for the internet when they start do not, here."""
+
+
+def unrecorded(writer: str, mode: str) -> Unrecorded:
+    """What this writer does not record in this mode."""
+    return _UNRECORDED.get(f"{writer}-{mode}", _UNRECORDED.get(writer, frozenset()))
+
+
+def differences(name: str, found: list[Trace]) -> Iterator[tuple[str, str]]:
+    """How the trace of a scenario differs from what happened: of what kind, and a sentence."""
+    own = [trace for trace in found if trace.input.startswith(f"{name}: please help.")]
+    plan = SCENARIOS[name]
+    if plan is None:
+        if not own or own[0].error is None:
+            yield MODEL_ERROR, f"traces: {len(own)}, with the error {[trace.error for trace in own]}"
+        return
+    if len(own) != 1:
+        yield "traces", f"{len(own)} of them; inputs: {[trace.input[:60] for trace in found]}"
+        return
+    (trace,) = own
+    wanted = [_happened(call, args) for planned in plan for call, args in planned]
+    calls = [
+        (call.name, call.args, "error" if call.error else decode(call.result))
+        for call in trace.tool_calls
+        if call.name != FINAL
+    ]
+    if len(calls) != len(wanted):
+        yield "calls", f"{len(calls)} calls instead of {len(wanted)}: {calls}"
+    for call, other in zip(calls, wanted, strict=False):
+        if call != other:
+            is_text = other[2] == "error" and isinstance(call[2], str) and "no such city" in call[2]
+            yield TOOL_ERROR if is_text else "calls", f"{call} instead of {other}"
+    if trace.final_response != f"Answer to {name}.":
+        yield ANSWER, f"{trace.final_response!r}"
+    rounds = len(plan) + 1
+    tokens = (trace.usage.input_tokens, trace.usage.output_tokens) if trace.usage else None
+    if tokens != (rounds * INPUT_TOKENS, rounds * OUTPUT_TOKENS):
+        yield TOKENS, f"{tokens} instead of {rounds} times {INPUT_TOKENS}, {OUTPUT_TOKENS}"
+
+
+def _happened(name: str, args: dict[str, Any]) -> tuple[str, dict[str, Any], Any]:
+    try:
+        return name, args, TOOLS[name](**args)
+    except ValueError:
+        return name, args, "error"
