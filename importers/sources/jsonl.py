@@ -83,9 +83,9 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
 
 
 def _trace(record: dict[str, Json]) -> Trace:
-    plain = {name: read(record, name) for name, read in _PLAIN}
+    plain = {name: read(record, name) for name, read in _PLAIN if name in record}
     for name in ("trace_id", "started_at"):
-        if plain[name] is None:
+        if plain.get(name) is None:
             raise RecordError(f"{name} is missing")
     messages = _messages(record)
     if messages is None and record.get("input") is None:
@@ -94,11 +94,11 @@ def _trace(record: dict[str, Json]) -> Trace:
     ours = "tool_path" in record
     given_response = fields.text(record, "final_response")
     elsewhere = (
-        given_response is not None or plain["error"] is not None or record.get("tool_calls") is not None
+        given_response is not None or plain.get("error") is not None or record.get("tool_calls") is not None
     )
     run = conversation(messages or (), input_only=elsewhere)
-    if not ours and plain["latency_ms"] is None:
-        plain["latency_ms"] = fields.elapsed_ms(plain["started_at"], plain["ended_at"])
+    if not ours and plain.get("latency_ms") is None:
+        plain["latency_ms"] = fields.elapsed_ms(plain["started_at"], plain.get("ended_at"))
     return Trace(
         source=(fields.text(record, "source") if ours else None) or NAME,
         input=_input(record["input"]) if record.get("input") is not None else run.input,

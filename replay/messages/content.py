@@ -310,6 +310,7 @@ _HOLDERS = (
     "data",
 )
 """Where messages and their parts are, within a record."""
+_CHAT_KEYS = {"role", "content", "tool_calls", "tool_call_id", "name"}
 _DEEPEST = 12
 
 
@@ -321,14 +322,15 @@ def count_requests(value: Json, depth: int = 0) -> int:
     if depth > _DEEPEST:
         return 0
     if isinstance(value, list):
-        return sum(count_requests(one, depth + 1) for one in value)
+        return sum([count_requests(one, depth + 1) for one in value])
     if not isinstance(value, dict):
         return 0
+    if value.keys() <= _CHAT_KEYS and isinstance(content := value.get("content"), str | None):
+        # Most messages; the text may be that of parts.
+        inner = decode(content) if content and content.startswith("[{") else None
+        own = len(entries(value["tool_calls"])) if "tool_calls" in value else 0
+        return own if inner is None else max(own, count_requests(inner, depth + 1))
     kind = value.get("type")
-    content = value.get("content")
-    if isinstance(content, str) and len(value) == 2:
-        # A role and a text, as most messages; the text may be that of parts.
-        return count_requests(decode(content), depth + 1) if content.startswith("[{") else 0
     if any(isinstance(value.get(key), dict) for key in _PART_KEYS):
         return 1
     if isinstance(kind, str) and kind in _REQUEST_TYPES:

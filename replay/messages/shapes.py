@@ -56,7 +56,18 @@ _ROLES = {
 _LANGCHAIN_TYPES = _ROLES.keys() - {"model", "developer"} | {"tool", "system"}
 _PAIR_ROLES = {"system", "user", "human", "assistant", "ai"}
 """Who may speak in LangChain's short form of a message: `["human", "Hello"]`."""
-_PLAIN_KEYS = ("input", "question", "query", "prompt", "text", "message", "content", "answer", "output", "task")
+_PLAIN_KEYS = (
+    "input",
+    "question",
+    "query",
+    "prompt",
+    "text",
+    "message",
+    "content",
+    "answer",
+    "output",
+    "task",
+)
 _SPEAKERS = ("user", "assistant", "system")
 _REQUEST_KEYS = {"role", "content", "tool_calls"}
 _RESULT_KEYS = {"role", "content", "tool_call_id"}
