@@ -239,11 +239,12 @@ def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator
         raise RecordError("there are no messages in it: looked for messages, request, input and response")
     previous_id = one.answer.get("previous_response_id", one.request.get("previous_response_id"))
     previous_id = previous_id if isinstance(previous_id, str) and previous_id else None
-    asked, replied = (
+    requested, answered = (
         sum(len(message.tool_calls) for message in messages) for messages in (one.requested, one.replied)
     )
     held = max(count_requests(one.request), count_requests(one.record.get("messages")))
-    if held > asked or max(count_requests(one.raw), held + count_requests(one.answer)) > asked + replied:
+    whole = max(count_requests(one.raw), held + count_requests(one.answer))
+    if held > requested or whole > requested + answered:
         notes.append(UNKNOWN_CALLS)
     if not one.requested:
         notes.append("no request beside the completion: its input is not known")
