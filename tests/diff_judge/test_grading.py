@@ -26,6 +26,7 @@ from replaydiff.replay.store.runs import create_run, get_run, iter_items
 from replaydiff.replay.store.trials import iter_trials, write_trials
 from replaydiff.reports.phrases import metric_notes
 from tests.diff_judge.records import RUN, Scripted, item, judge, points, store, trial
+from tests.stand_ins.full import full
 
 
 def _grade(path: Path, with_: Judge, **options: object) -> GradingReport:
@@ -128,7 +129,7 @@ def test_the_same_material_is_judged_once(tmp_path: Path) -> None:
     assert sum(grade.cost_usd or 0 for grade in _grades(path)) == pytest.approx(0.06)
 
 
-@pytest.mark.parametrize("concurrency", [1, 4, 30])
+@pytest.mark.parametrize("concurrency", [pytest.param(1, marks=full), 4, pytest.param(30, marks=full)])
 @pytest.mark.parametrize("failing", [2, 3, 4])
 def test_equal_answers_share_the_votes_that_failed_before_too(
     tmp_path: Path, concurrency: int, failing: int

@@ -16,6 +16,7 @@ import pytest
 from replaydiff.replay.model import Status, Trial
 from tests.agents.conftest import processes_with
 from tests.engine.project import Done, Project, ended, two_revisions
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import PATIENCE_S, replay
 
 SLOW = "0.5"
@@ -134,7 +135,7 @@ def test_what_was_in_the_journal_is_taken_over_unchanged_and_a_cut_line_is_ignor
         assert trial.started_at.isoformat() == line["started_at"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=full)])
 def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number: signal.Signals) -> None:
     process = project.start(*begin(), SECONDS_A_TRIAL=SLOW)
     project.wait_for_calls(5)
@@ -280,7 +281,9 @@ def _content(project: Project, run_id: str) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize(("fault", "statuses"), [("half", "infra_error"), ("kill", "crashed,timeout")])
+@pytest.mark.parametrize(
+    ("fault", "statuses"), [pytest.param("half", "infra_error", marks=full), ("kill", "crashed,timeout")]
+)
 def test_a_repaired_run_equals_an_undisturbed_one(project: Project, fault: str, statuses: str) -> None:
     project.write("v", FAILING)
     args = (

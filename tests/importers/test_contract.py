@@ -20,6 +20,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens, list_rejects
 from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
+from tests.stand_ins.full import examples
 from tests.stand_ins.stores import open_for_writing
 
 IN_PROCESSES = " in processes"
@@ -176,7 +177,7 @@ def test_of_two_records_with_one_id_the_last_counts(source: str, tmp_path: Path)
 
 
 def test_one_huge_record(source: str, tmp_path: Path) -> None:
-    record, size = good_record(source, 1), 6_000_000
+    record, size = good_record(source, 1), examples(1_500_000, 6_000_000)
     _put(record, "input", "wide " * (size // 5))
     file = _write(tmp_path / "f.jsonl", record, good_record(source, 2))
     report = _import(tmp_path / "s.duckdb", source, file)

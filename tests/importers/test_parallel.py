@@ -20,6 +20,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import list_rejects
 from replaydiff.replay.store.traces import count_traces
 from tests.importers.reading import good_record
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import PATIENCE_S, Process, start
 
 TRACES = 6_000
@@ -88,7 +89,14 @@ def _wait(until: Callable[[], Any]) -> Any:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found by /proc")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core does all in one process")
-@pytest.mark.parametrize("how", ["a process is killed", "Ctrl-C", "the import is killed"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "a process is killed",
+        pytest.param("Ctrl-C", marks=full),
+        pytest.param("the import is killed", marks=full),
+    ],
+)
 def test_an_import_that_ends_half_way_leaves_nothing_behind(how: str, tmp_path: Path, large: Path) -> None:
     running = _begin(tmp_path, large)
     processes = _wait(lambda: _processes(running.pid))

@@ -127,7 +127,9 @@ def test_a_client_reads_a_run_and_a_person_accepts_its_cause_over_stdio(folder: 
     assert (kept["id"], kept["decision"]) == (cause, "accepted")
 
 
-@pytest.mark.parametrize("person", [None, Person("decline"), Person("cancel"), Person(confirm=False)])
+@pytest.mark.parametrize(
+    "person", [None, Person("decline"), pytest.param(Person("cancel"), marks=full), Person(confirm=False)]
+)
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=full)])
 def test_nothing_is_decided_without_a_person(folder: Path, mode: str, person: Person | None) -> None:
     causes = {"causes": [cause_of(folder)]}

@@ -92,10 +92,11 @@ def test_items_keep_their_order_and_everything_in_them(con: DuckDBPyConnection) 
 
 
 def test_items_can_be_read_while_trials_are_written(con: DuckDBPyConnection) -> None:
-    create_run(con, run(RUN), items(500))
+    # More than are read at once.
+    create_run(con, run(RUN), items(230))
     for item in iter_items(con, RUN):
         write_trials(con, [trial(item.id)])
-    assert len(finished_keys(con, RUN)) == 500
+    assert len(finished_keys(con, RUN)) == 230
 
 
 def test_items_of_one_id_are_refused_and_the_run_does_not_exist(con: DuckDBPyConnection) -> None:

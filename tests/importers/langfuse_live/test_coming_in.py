@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.importers.langfuse_live.asking import OCTOBER, ask, on, stored
+from tests.stand_ins.full import full
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, reading
 from tests.stand_ins.langfuse_rows import Row, observations, score
 from tests.stand_ins.processes import replay
@@ -83,7 +84,7 @@ def test_experiments_are_counted_and_left_out_unless_they_are_asked_for(
         assert len(stored(tmp_path)) == 5
 
 
-@pytest.mark.parametrize("generation", ["events", "tables"])
+@pytest.mark.parametrize("generation", ["events", pytest.param("tables", marks=full)])
 @pytest.mark.parametrize(
     ("flags", "wanted", "parameter"),
     [

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.importers.langfuse_live.asking import OCTOBER, ask, command, environment, on, stored
+from tests.stand_ins.full import full
 from tests.stand_ins.langfuse_read import Langfuse, reading
 from tests.stand_ins.langfuse_rows import Row, moment, observations, score
 from tests.stand_ins.processes import start
@@ -61,8 +62,8 @@ def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
     assert stored(tmp_path) == before
 
 
-@pytest.mark.parametrize("chosen", [(), ("--user", "u1"), ("--name", "barista")])
-@pytest.mark.parametrize("generation", ["events", "tables"])
+@pytest.mark.parametrize("chosen", [(), ("--user", "u1"), pytest.param(("--name", "barista"), marks=full)])
+@pytest.mark.parametrize("generation", ["events", pytest.param("tables", marks=full)])
 def test_since_last_brings_what_is_new_and_what_changed(
     generation: str, chosen: tuple[str, ...], tmp_path: Path
 ) -> None:
