@@ -28,8 +28,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from replaydiff.diff.behaviour import RECORDING
-from replaydiff.diff.comparison import ONE_DEGREE
-from replaydiff.diff.evidence import Conclusion, Evidence, after_ship, more_items, more_trials, show_item
+from replaydiff.diff.evidence import (
+    Conclusion,
+    Evidence,
+    after_ship,
+    differs_from_itself,
+    is_worse,
+    is_worse_than_repeat,
+    more_items,
+    more_trials,
+    show_item,
+)
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.result import Answer, Cause, CauseState, ItemVerdict, Kind, MetricDelta, Verdict
@@ -223,13 +232,13 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     for name, metric in gated.items():
         if name not in beyond or metric.ci is None or metric.delta is None:
             continue
-        if metric.ci[1] < 0 and metric.delta < -gate.tolerance and _worse_than_repeat(metric, gate.tolerance):
+        if is_worse(metric, gate.tolerance) and is_worse_than_repeat(metric, gate.tolerance):
             reason = f"{_figures(name, metric, evidence)}: worse by more than {gate.tolerance:g}"
             return Conclusion(answer=Answer.HOLD, reason=reason, next=show_item(evidence))
     certain = [
         name
         for name, metric in gated.items()
-        if name not in evidence.unknown_noise and not _differs_from_itself(metric, evidence)
+        if name not in evidence.unknown_noise and not differs_from_itself(metric, evidence)
     ]
     fell = _with_verdict(evidence.items, certain, Verdict.REGRESSED)
     rose = _with_verdict(evidence.items, certain, Verdict.IMPROVED)
@@ -250,26 +259,6 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     unknown = _with_verdict(evidence.items, [*gated.keys() - {*certain}], Verdict.REGRESSED)
     reason = f"{figures}; {_balance(fell, rose, unknown)}{_elsewhere(evidence)}"
     return Conclusion(answer=Answer.SHIP, reason=reason, next=after_ship(evidence))
-
-
-def _worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
-    """Return whether the change exceeds the differences between lanes of one version, against either of
-    them."""
-    repeat = metric.aa
-    if repeat is None or repeat.delta is None or metric.delta is None:
-        return True
-    against_either = metric.delta + abs(repeat.delta) / 2
-    return against_either < -tolerance and metric.delta + ONE_DEGREE * repeat.noise < 0
-
-
-def _differs_from_itself(metric: MetricDelta, evidence: Evidence) -> bool:
-    """Whether the old version's lanes differ significantly, and the change is no more than that.
-
-    What hits all trials of a lane at once then looks like items that regressed, so none counts.
-    """
-    repeat = metric.aa
-    differs = repeat is not None and repeat.p is not None and repeat.p <= 1 - evidence.gate.confidence
-    return differs and not _worse_than_repeat(metric, evidence.gate.tolerance)
 
 
 def _contradiction(
@@ -374,11 +363,14 @@ def _loss_not_excluded(name: str, metric: MetricDelta, evidence: Evidence) -> Co
             show_item(evidence),
         )
     repeat = metric.aa
-    if repeat is not None and repeat.delta and repeat.noise and not _worse_than_repeat(metric, tolerance):
+    worse = is_worse(metric, tolerance)
+    if repeat is not None and repeat.delta and (worse or differs_from_itself(metric, evidence)):
         chance = f", p {repeat.p:.2g}" if repeat.p is not None else ""
+        shows = "prove" if worse else "exclude"
         return _cannot(
             f"the old version differs from itself: {name} changed by {repeat.delta:+.2f} between its two "
-            f"lanes{chance}, so {_figures(name, metric, evidence)} does not prove a loss",
+            f"lanes{chance}, so {_figures(name, metric, evidence)} does not {shows} a "
+            f"loss of more than {tolerance:g}",
             more_trials(evidence),
         )
     open_ = f"{_figures(name, metric, evidence)}: a loss of more than {tolerance:g} cannot be excluded"

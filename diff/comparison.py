@@ -24,7 +24,7 @@ from functools import partial
 import numpy as np
 
 from replaydiff.diff.reading import RunData
-from replaydiff.diff.result import Block, GradedTrial
+from replaydiff.diff.result import Block, GradedTrial, Repeat
 from replaydiff.diff.statistics import noise, paired, trials
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.verdicts import ItemScores, Scale, without_rounding
@@ -33,9 +33,6 @@ from replaydiff.replay.model import Item, Json, Lane, RunRecord, SampleRecord
 
 _LARGE_PART = 0.05
 """From this part of a population on a sample is corrected for it (Cochran 1977, §2.6)."""
-
-ONE_DEGREE = 6.314
-"""95 % quantile of Student's t with one degree of freedom: the two lanes of one version tell no more."""
 
 Ends = tuple[float, float]
 
@@ -181,22 +178,11 @@ def estimate(
     )
 
 
-def against_itself(
-    comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]
-) -> tuple[float | None, float | None, float]:
-    """The old version's repeat against its first lane: mean change, p-value, and the noise between lanes.
-
-    With D the difference of the two lanes and SE its standard error by trials, lanes differ by
-    τ² = max(0, D² − SE²/4)/2 beyond their trials: most of the trials' part is left in, since two lanes that
-    happen to agree prove little. The change of a new lane against the mean of both has 3/2 of that variance:
-    √(3/4 · max(0, D² − SE²/4)), known with one degree of freedom. So identical agents whose lanes differ with
-    a standard deviation of 0.1 are held in about 5 % of runs (100 items, 3 trials; without it in 34 %).
-    """
+def against_itself(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat:
+    """The old version's repeat against its first lane."""
     found = _Scores.of(comparison, items, [(sample.old, sample.again) for sample in samples])
     se = found.standard_error(comparison.drawn) or 0.0
-    delta = found.mean
-    noise_between = math.sqrt(0.75 * max(0.0, (delta or 0.0) ** 2 - se**2 / 4))
-    return delta, found.p(comparison), noise_between
+    return Repeat(delta=found.mean, p=found.p(comparison), se=se)
 
 
 def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Estimate:

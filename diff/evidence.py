@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import is_quarantined
 from replaydiff.diff.result import Answer, Cause, Counts, ItemVerdict, MetricDelta, Verdict
+from replaydiff.diff.statistics.lanes import provable_loss
 from replaydiff.diff.stopping import plan_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
@@ -55,6 +56,29 @@ class Conclusion:
     answer: Answer
     reason: str
     next: str
+
+
+def is_worse(metric: MetricDelta, tolerance: float) -> bool:
+    """Whether the change is a loss of more than `tolerance`, as far as trials and items tell."""
+    return bool(metric.ci and metric.ci[1] < 0 and (metric.delta or 0.0) < -tolerance)
+
+
+def is_worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
+    """Whether the loss exceeds what lanes of one version differ by."""
+    repeat = metric.aa
+    if repeat is None or repeat.delta is None or metric.delta is None:
+        return True
+    return metric.delta < -float(provable_loss(repeat.delta, repeat.se, tolerance))
+
+
+def differs_from_itself(metric: MetricDelta, evidence: Evidence) -> bool:
+    """Whether the old version's lanes differ significantly, and the change is no more than that.
+
+    What hits all trials of a lane at once then looks like items that regressed, so none counts.
+    """
+    repeat = metric.aa
+    differs = repeat is not None and repeat.p is not None and repeat.p <= 1 - evidence.gate.confidence
+    return differs and not is_worse_than_repeat(metric, evidence.gate.tolerance)
 
 
 def show_item(evidence: Evidence) -> str:

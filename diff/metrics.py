@@ -15,6 +15,7 @@ from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Repeat, Verdict, scores_of
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.statistics.distributions import t_quantile
+from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.verdicts import (
     WITHIN_NOISE,
     ItemScores,
@@ -218,8 +219,7 @@ def _repeat(comparison: Comparison, held: Sequence[Block], samples: Sequence[Ite
     """The old version against its repeat; None where it was not repeated."""
     if Lane.OLD2 not in comparison.run.lanes or not comparison.has_both_lanes:
         return None
-    delta, p, between = against_itself(comparison, [block.item for block in held], samples)
-    return Repeat(delta=delta, p=p, noise=between)
+    return against_itself(comparison, [block.item for block in held], samples)
 
 
 def _with_noise_of_lanes(
@@ -228,7 +228,8 @@ def _with_noise_of_lanes(
     """The interval, with the noise between lanes where the old version differs from itself significantly."""
     if found.ci is None or found.delta is None or repeat is None or (repeat.p or 0.0) > 1 - confidence:
         return found.ci
-    extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
+    between = float(noise_between(repeat.delta or 0.0, repeat.se))
+    extra = t_quantile(1, (1 + confidence) / 2) * between
     low, high = (math.hypot(end - found.delta, extra) for end in found.ci)
     return found.delta - low, found.delta + high
 

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replaydiff.diff.comparison import ONE_DEGREE, clusters_of
+from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import DiffResult, scores_of
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.distributions import normal_cdf_array, normal_quantile
+from replaydiff.diff.statistics.lanes import provable_loss
 from replaydiff.diff.statistics.noise import pooled_within
 from replaydiff.diff.statistics.paired import POWER, smallest_effect
 from replaydiff.diff.statistics.trials import fixed_items
@@ -207,9 +208,8 @@ def expected_share(
         ship = found + normal_quantile(look.ship) * se >= -tolerance
         hold = (found - normal_quantile(look.hold) * se < 0) & (found < -tolerance)
         if aa:
-            gap = np.abs(between) / look.part
-            lanes = np.sqrt(0.75 * np.maximum(0.0, gap**2 - repeat / look.part / 4))
-            hold &= (found + gap / 2 < -tolerance) & (found + ONE_DEGREE * lanes < 0)
+            gap, gap_se = between / look.part, math.sqrt(repeat / look.part)
+            hold &= found < -provable_loss(gap, gap_se, tolerance)
         ends = going & (ship | hold | is_futile(found, se, look, tolerance) | (look.items == items))
         part[ends], going = look.part, going & ~ends
     return float(part.mean())

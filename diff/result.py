@@ -209,9 +209,8 @@ class Repeat:
 
     delta: float | None
     p: float | None
-    noise: float
-    """Standard deviation that differences between lanes, beyond the noise of trials, give
-    `MetricDelta.delta`; estimated from this one difference. 0 where it is within the noise of trials."""
+    se: float
+    """Standard error of `delta` by trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -161,11 +161,23 @@ class ScoredVerdict:
 
 def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
     """The noise of one metric: fitted to every item and version that was tried at least twice."""
-    groups = []
-    for sample in samples:
-        groups.append(scale.unit(sample.before))
-        groups.append(scale.unit(sample.new))
-    return noise.fit([group for group in groups if group])
+    return _fitted([sample.scored for sample in samples], scale)
+
+
+def _null_against(
+    null: noise.Null | None, samples: Sequence[ItemScores], scale: Scale, sign: int
+) -> noise.Null | None:
+    """The noise with every unscored trial speaking against a change to this side: were such trials left out,
+    a version whose failures have no score would seem to have no noise."""
+    if null is None or not any(
+        sample.old_unscored or sample.new_unscored or sample.again_unscored for sample in samples
+    ):
+        return null
+    return _fitted([sample.against(sign, scale) for sample in samples], scale)
+
+
+def _fitted(scores: Iterable[tuple[tuple[float, ...], tuple[float, ...]]], scale: Scale) -> noise.Null | None:
+    return noise.fit([scale.unit(group) for both in scores for group in both if group])
 
 
 def item_verdicts(
@@ -179,8 +191,10 @@ def item_verdicts(
 ) -> list[ScoredVerdict]:
     """The verdict on every item of one metric, of so many that vary, that has both lanes."""
     level = (1 - confidence) / (2 * max(1, metrics))
-    down = _beyond_noise(samples, scale, null, -1, level)
-    up = _beyond_noise(samples, scale, null, +1, level)
+    down, up = (
+        _beyond_noise(samples, scale, _null_against(null, samples, scale, sign), sign, level)
+        for sign in (-1, +1)
+    )
     return [
         _verdict(sample, scale, null is None, fell or rose, min_delta)
         for sample, fell, rose in zip(samples, down, up, strict=True)

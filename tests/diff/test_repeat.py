@@ -46,7 +46,19 @@ def test_a_loss_beyond_what_the_old_version_shows_against_itself_is_held(tmp_pat
     result = answered(tmp_path, [{"old": "111", "new": "000", "old2": "111"}] * 30 + [SAME] * 70)
     repeat = result.metrics["tool_calls"].aa
     assert repeat is not None
-    assert (repeat.delta, repeat.p, repeat.noise) == (0.0, 1.0, 0.0)
+    assert (repeat.delta, repeat.p, repeat.se) == (0.0, 1.0, 0.0)
+    assert result.answer is Answer.HOLD
+
+
+def test_a_clear_loss_is_held_although_the_old_lanes_differ_by_chance(tmp_path: Path) -> None:
+    """The old lanes differ by one standard error, 0.03; the new version is worse by 0.10, spread over items."""
+    noisy = [("110", "110", "110")] * 5 + [("110", "100", "110")] * 26 + [("110", "100", "100")] * 9
+    lanes = [dict(zip(("old", "new", "old2"), each, strict=True)) for each in noisy] + [SAME] * 60
+    result = answered(tmp_path, lanes)
+    metric = result.metrics["tool_calls"]
+    assert metric.aa is not None
+    assert (metric.delta, metric.aa.delta) == pytest.approx((-30.5 / 300, -0.03))
+    assert metric.regressed == 0
     assert result.answer is Answer.HOLD
 
 
@@ -115,3 +127,11 @@ def test_identical_agents_with_a_bad_hour_are_rarely_held() -> None:
         assert result.metrics[METRIC].aa is not None
         held += result.answer is Answer.HOLD
     assert held <= 5
+
+
+def test_failures_without_a_score_do_not_hide_the_noise(tmp_path: Path) -> None:
+    """Trials of the old lanes that fail are not recorded: what the new version fails is no regression."""
+    noisy = [{"old": "11E", "new": "111", "old2": "1EE"}] * 20 + [{"old": "1E1", "new": "000", "old2": "EE1"}]
+    result = answered(tmp_path, noisy + [SAME] * 40)
+    assert result.counts.regressed == 0
+    assert result.answer is not Answer.HOLD
