@@ -38,6 +38,7 @@ from replaydiff.diff.evidence import (
     more_items,
     more_trials,
     show_item,
+    ungraded,
 )
 from replaydiff.diff.expectations import case_verdict, is_quarantined
 from replaydiff.diff.graders import tool_calls
@@ -137,7 +138,7 @@ def _decide(evidence: Evidence) -> Conclusion:
         )
     if not gated:
         shown = next(iter(evidence.metrics), None)
-        why = _why_not(evidence, shown) if shown else "nothing was graded"
+        why = _why_not(evidence, shown) if shown else ungraded(evidence)
         return _cannot(f"no metric may decide: {why}", show_item(evidence))
     if hollow := _hollow(evidence, gated):
         return _cannot(hollow, show_item(evidence))

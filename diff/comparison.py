@@ -330,31 +330,66 @@ class _Scores:
 
 
 _COPIES = 3
-"""So many items that differ between the old version's lanes, and never within one, …"""
-_COPIED_SHARE = 1 / 3
-"""… and this share of those that differ at all, are no chance: for a coin it is 3 %."""
+"""So many items, at least, that differ between lanes and never within one."""
+_NO_CHANCE = 0.005
+"""From this chance on such items are no copies."""
+_Trace = tuple[Hashable, Hashable, Hashable, tuple[tuple[str, float], ...]]
 
 
 def trials_are_copies(blocks: Sequence[Block]) -> bool:
     """Whether the trials of one lane repeat each other where the two lanes of the old version differ.
 
     A cache or a seed of the lane does that: three trials are then one, and to count them as three makes every
-    difference between lanes look certain. Without the lane `old2` it cannot be seen.
+    difference between lanes look certain. Without the lane `old2` it shows only as lanes in which no trial at
+    all differs from another of its item, while the new version scores higher on some items and lower on
+    others; an agent without chance looks the same, which only `old2` could tell.
     """
-    copied = varying = 0
+    if not any(Lane.OLD2 in block.lanes for block in blocks):
+        return _each_lane_repeats_itself(blocks)
+    copied, expected = 0, 0.0
     for block in blocks:
-        sides = [
-            {_trace_of(one) for one in block.lanes.get(lane, ()) if not one.trial.status.is_error}
-            for lane in (Lane.OLD, Lane.OLD2)
-        ]
-        if not all(sides) or min(len(block.lanes[lane]) for lane in (Lane.OLD, Lane.OLD2)) < 2:
+        sides = [_traces(block, lane) for lane in (Lane.OLD, Lane.OLD2)]
+        fewest = min(len(block.lanes.get(lane, ())) for lane in (Lane.OLD, Lane.OLD2))
+        if not all(sides) or fewest < 2 or len(sides[0] | sides[1]) == 1:
             continue
-        varying += len(sides[0] | sides[1]) > 1
-        copied += len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]
-    return copied >= _COPIES and copied >= _COPIED_SHARE * varying
+        copied += len(sides[0]) == len(sides[1]) == 1
+        # A fair coin is the likeliest to show this by chance.
+        expected += 2 / 4**fewest / (1 - 2 / 4**fewest)
+    return copied >= _COPIES and _poisson_tail(copied, expected) < _NO_CHANCE
 
 
-def _trace_of(one: GradedTrial) -> Hashable:
+def _poisson_tail(count: int, mean: float) -> float:
+    """The chance of so many or more."""
+    term = below = math.exp(-mean)
+    for fewer in range(1, count):
+        term *= mean / fewer
+        below += term
+    return 1 - below
+
+
+def _each_lane_repeats_itself(blocks: Sequence[Block]) -> bool:
+    higher = lower = 0
+    for block in blocks:
+        sides = [_traces(block, lane) for lane in (Lane.OLD, Lane.NEW)]
+        if (
+            max(map(len, sides)) > 1
+            or min(len(block.lanes.get(lane, ())) for lane in (Lane.OLD, Lane.NEW)) < 2
+        ):
+            return False
+        if all(sides):
+            old, new = (dict(next(iter(side))[-1]) for side in sides)
+            changes = [new[name] - old[name] for name in old.keys() & new.keys()]
+            higher += any(change > 0 for change in changes)
+            lower += any(change < 0 for change in changes)
+    return higher > 0 and lower > 0 and higher + lower >= _COPIES
+
+
+def _traces(block: Block, lane: Lane) -> set[_Trace]:
+    """What the trials of a lane did, errors aside: one element where all did the same."""
+    return {_trace_of(one) for one in block.lanes.get(lane, ()) if not one.trial.status.is_error}
+
+
+def _trace_of(one: GradedTrial) -> _Trace:
     """What a trial did, its scores included."""
     trial = one.trial
     calls = tuple((served.call.name, canonical_args(served.call.args)) for served in trial.served)

@@ -424,9 +424,15 @@ def _warnings(
         )
     yield from _free_text_warnings(inputs, deltas)
     if comparison.copied:
+        if Lane.OLD2 in run.lanes:
+            shows = "while the two lanes of the old version differ"
+            advice = "look for a cache, or a seed that a lane shares"
+        else:
+            shows = "and the new version scores higher on some items and lower on others"
+            advice = "--aa shows whether the agent has no chance in it, or a lane has a cache or a seed"
         yield (
-            f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
-            "version differ: each lane counts as one trial; look for a cache, or a seed that a lane shares"
+            f"the {run.trials} trials of a lane are copies of one another, {shows}: each lane counts as one "
+            f"trial; {advice}"
         )
     if errors:
         yield f"{errors} trials ended in an error and have no score; the bounds include them"
@@ -438,11 +444,10 @@ def _warnings(
                 f"{name}: with every unscored trial counted against the new version the change is "
                 f"{delta.bounds[0]:+.2f}, in its favour {delta.bounds[1]:+.2f} (headline {delta.delta:+.2f})"
             )
-    if kind is Noise.UNKNOWN and len(run.lanes) > 1:
-        yield (
-            "one trial a lane and no A/A lane: how much a single trial varies is unknown, so verdicts "
-            "on items may be noise"
-        )
+    if kind is Noise.UNKNOWN and len(run.lanes) > 1 and deltas:
+        single = run.trials == 1 and Lane.OLD2 not in run.lanes
+        why = "one trial a lane and no A/A lane" if single else "no version has two scores on any item"
+        yield f"{why}: how much a single trial varies is unknown, so verdicts on items may be noise"
     if inputs.stored.judges & deltas.keys():
         if inputs.judge.refusal:
             yield inputs.judge.refusal

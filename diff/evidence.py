@@ -81,6 +81,20 @@ def differs_from_itself(metric: MetricDelta, evidence: Evidence) -> bool:
     return differs and not is_worse_than_repeat(metric, evidence.gate.tolerance)
 
 
+def ungraded(evidence: Evidence) -> str:
+    """Which lanes have no grade of any metric."""
+    graded = {
+        lane
+        for item in evidence.items
+        for lane, done in item.lanes.items()
+        if any(one.grades for one in done)
+    }
+    missing = [str(lane) for lane in evidence.run.lanes if lane not in graded]
+    return (
+        f"nothing was graded in lane {' and '.join(missing)}" if graded and missing else "nothing was graded"
+    )
+
+
 def show_item(evidence: Evidence) -> str:
     """Look at the first item of the list; without any, at the report."""
     run = shlex.quote(evidence.run.id)

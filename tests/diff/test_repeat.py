@@ -11,6 +11,7 @@ from benchmarks.truth.agents import unchanged
 from benchmarks.truth.runs import METRIC, diffed
 from replaydiff.diff.comparison import trials_are_copies
 from replaydiff.diff.compute import compute
+from replaydiff.diff.graders.base import scored
 from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial
 from replaydiff.replay.model import Lane
 from tests.diff.build import RUN_ID, case, filled, settings, trial, trials
@@ -62,18 +63,24 @@ def test_a_clear_loss_is_held_although_the_old_lanes_differ_by_chance(tmp_path: 
     assert result.answer is Answer.HOLD
 
 
+def graded(n: int, lane: str, k: int, outcome: str) -> GradedTrial:
+    done = trial(case(f"c{n}"), lane, k, outcome == "1")
+    return GradedTrial(trial=done, grades={"passed": scored(done, "passed", "1", float(outcome == "1"))})
+
+
 def blocks(outcomes: list[dict[str, str]]) -> list[Block]:
-    found = []
-    for n, by_lane in enumerate(outcomes):
-        made = {
-            Lane(lane[:3], 2) if lane == "old2" else Lane(lane): tuple(
-                GradedTrial(trial=trial(case(f"c{n}"), lane, k, outcome == "1"), grades={})
-                for k, outcome in enumerate(text)
-            )
-            for lane, text in by_lane.items()
-        }
-        found.append(Block(item=case(f"c{n}"), lanes=made))
-    return found
+    return [
+        Block(
+            item=case(f"c{n}"),
+            lanes={
+                Lane(lane[:3], 2) if lane == "old2" else Lane(lane): tuple(
+                    graded(n, lane, k, outcome) for k, outcome in enumerate(text)
+                )
+                for lane, text in by_lane.items()
+            },
+        )
+        for n, by_lane in enumerate(outcomes)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -135,3 +142,31 @@ def test_failures_without_a_score_do_not_hide_the_noise(tmp_path: Path) -> None:
     result = answered(tmp_path, noisy + [SAME] * 40)
     assert result.counts.regressed == 0
     assert result.answer is not Answer.HOLD
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "copies"),
+    [
+        ([{"old": "111", "new": "000"}] * 4 + [{"old": "000", "new": "111"}] * 4, True),
+        # An agent without chance that only got worse, or trials that differ anywhere, are no copies.
+        ([{"old": "111", "new": "000"}] * 8 + [{"old": "111", "new": "111"}] * 8, False),
+        (
+            [{"old": "111", "new": "000"}] * 4
+            + [{"old": "000", "new": "111"}] * 4
+            + [{"old": "110", "new": "111"}],
+            False,
+        ),
+        ([{"old": "1", "new": "0"}] * 4 + [{"old": "0", "new": "1"}] * 4, False),
+    ],
+)
+def test_copies_show_without_the_repeat_where_items_change_both_ways(
+    outcomes: list[dict[str, str]], copies: bool
+) -> None:
+    assert trials_are_copies(blocks(outcomes)) is copies
+
+
+def test_a_few_copies_among_many_trials_that_vary_are_more_than_chance() -> None:
+    copied = [{"old": "111", "old2": "000", "new": "111"}] * 4
+    varying = [{"old": "110", "old2": "010", "new": "1"}]
+    assert trials_are_copies(blocks(copied + varying * 14))
+    assert not trials_are_copies(blocks(copied + varying * 40))
