@@ -361,7 +361,7 @@ def _calls_world(calls: Callable[[Lane, int, np.random.Generator], Sequence[Tool
             item = Item(
                 id=f"i{number:03}",
                 trace_id=f"i{number:03}",
-                input="my order",
+                input=f"my order {number}",
                 tape=tuple(calls(Lane.OLD, number, rng)),
             )
             items.append(item)

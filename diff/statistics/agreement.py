@@ -46,15 +46,16 @@ def agreement(
     total = table.sum()
     kappa = float(weighted_kappa(table[np.newaxis])[0])
     defined = not math.isnan(kappa)
-    low, high, one_sided = _kappa_bounds(table, seed) if defined and total > 1 else (None, None, None)
+    bounds = _kappa_bounds(table, seed) if defined and total > 1 else None
     return Agreement(
         labels=int(total),
         share=float(np.trace(table) / total),
         share_low=wilson_low(int(np.trace(table)), int(total)),
         constant=float(table.sum(axis=1).max() / total),
         kappa=kappa if defined else None,
-        kappa_ci=None if low is None or high is None else (low, high),
-        kappa_low=one_sided,
+        kappa_ci=None if bounds is None else (min(bounds[0], kappa), max(bounds[1], kappa)),
+        # Over the posterior kappa can lie above the labels' own where these show none.
+        kappa_low=None if bounds is None else min(bounds[2], kappa),
         confusion=tuple(tuple(int(count) for count in row) for row in table),
     )
 
