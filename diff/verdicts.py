@@ -161,23 +161,30 @@ class ScoredVerdict:
 
 def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
     """The noise of one metric: fitted to every item and version that was tried at least twice."""
-    return _fitted([sample.scored for sample in samples], scale)
+    return noise.fit([scale.unit(scores) for sample in samples for scores in sample.scored])
 
 
-def _null_against(
-    null: noise.Null | None, samples: Sequence[ItemScores], scale: Scale, sign: int
-) -> noise.Null | None:
-    """The noise with every unscored trial speaking against a change to this side: were such trials left out,
-    a version whose failures have no score would seem to have no noise."""
-    if null is None or not any(
-        sample.old_unscored or sample.new_unscored or sample.again_unscored for sample in samples
-    ):
-        return null
-    return _fitted([sample.against(sign, scale) for sample in samples], scale)
+def _nulls(
+    samples: Sequence[ItemScores], scale: Scale, null: noise.Null | None, sign: int
+) -> list[noise.Null | None]:
+    """The noise for each item, every unscored trial of the others speaking against a change to this side.
 
+    Were such trials left out, a version whose failures have no score would seem to have no noise.
+    """
+    gaps = [bool(one.old_unscored or one.new_unscored or one.again_unscored) for one in samples]
+    if null is None or not any(gaps):
+        return [null] * len(samples)
 
-def _fitted(scores: Iterable[tuple[tuple[float, ...], tuple[float, ...]]], scale: Scale) -> noise.Null | None:
-    return noise.fit([scale.unit(group) for both in scores for group in both if group])
+    def moments(scores: Iterable[Sequence[float]]) -> noise.Moments:
+        return noise.Moments.of([scale.unit(group) for group in scores])
+
+    against = [sample.against(sign, scale) for sample in samples]
+    whole = moments(group for both in against for group in both)
+    of_whole = noise.fit_moments(whole)
+    return [
+        noise.fit_moments(whole.replacing(moments(worst), moments(sample.scored))) if gap else of_whole
+        for sample, worst, gap in zip(samples, against, gaps, strict=True)
+    ]
 
 
 def item_verdicts(
@@ -191,10 +198,8 @@ def item_verdicts(
 ) -> list[ScoredVerdict]:
     """The verdict on every item of one metric, of so many that vary, that has both lanes."""
     level = (1 - confidence) / (2 * max(1, metrics))
-    down, up = (
-        _beyond_noise(samples, scale, _null_against(null, samples, scale, sign), sign, level)
-        for sign in (-1, +1)
-    )
+    down = _beyond_noise(samples, scale, null, -1, level)
+    up = _beyond_noise(samples, scale, null, +1, level)
     return [
         _verdict(sample, scale, null is None, fell or rose, min_delta)
         for sample, fell, rose in zip(samples, down, up, strict=True)
@@ -230,13 +235,13 @@ def _beyond_noise(
     if null is None:
         return [True] * len(samples)
     chances = []
-    for sample in samples:
+    for sample, own in zip(samples, _nulls(samples, scale, null, sign), strict=True):
         before, after = sample.against(sign, scale)
         difference = (_mean(after) or 0.0) - (_mean(before) or 0.0)
-        if not before or not after or difference * sign <= 0:
+        if own is None or not before or not after or difference * sign <= 0:
             chances.append(1.0)
             continue
-        chances.append(noise.surprise(null, len(before), len(after), difference / scale.reach))
+        chances.append(noise.surprise(own, len(before), len(after), difference / scale.reach))
     return [chance <= level for chance in noise.false_discovery(chances)]
 
 

@@ -25,7 +25,8 @@ def noise_between(gap: ArrayLike, se: ArrayLike) -> NDArray[np.float64]:
         gap: difference of the means of two lanes of the old version.
         se: its standard error by trials.
     """
-    return np.sqrt(0.75 * np.maximum(0.0, np.square(gap) - np.square(se)))
+    found: NDArray[np.float64] = np.sqrt(0.75 * np.maximum(0.0, np.square(gap) - np.square(se)))
+    return found
 
 
 def provable_loss(gap: ArrayLike, se: ArrayLike, tolerance: float) -> NDArray[np.float64]:

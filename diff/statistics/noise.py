@@ -40,6 +40,38 @@ class Null:
     """Degrees of freedom the noise was estimated from."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """What a fit needs to know of groups of scores in 0..1."""
+
+    squares: float = 0.0
+    """Of the distances from the group's mean, in groups of two scores or more."""
+    degrees: int = 0
+    total: float = 0.0
+    count: int = 0
+
+    @classmethod
+    def of(cls, groups: Iterable[Sequence[float]]) -> Moments:
+        """The moments of all these groups; empty ones add nothing."""
+        held = [group for group in groups if group]
+        within, degrees = pooled_within(held)
+        return cls(
+            squares=within * degrees,
+            degrees=degrees,
+            total=math.fsum(math.fsum(group) for group in held),
+            count=sum(map(len, held)),
+        )
+
+    def replacing(self, one: Moments, by: Moments) -> Moments:
+        """The moments with those of some groups in place of those of others."""
+        return Moments(
+            squares=max(0.0, self.squares - one.squares + by.squares),
+            degrees=self.degrees - one.degrees + by.degrees,
+            total=self.total - one.total + by.total,
+            count=self.count - one.count + by.count,
+        )
+
+
 def pooled_within(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
     """Pooled within-group variance and its degrees of freedom.
 
@@ -64,16 +96,19 @@ def fit(groups: Sequence[Sequence[float]]) -> Null | None:
     failure (Jeffreys), the variance half a flip (`PRIOR_SCATTER`).
     None where no item was tried twice by one version: the noise is unknown.
     """
-    within, degrees = pooled_within(groups)
-    if not degrees:
+    return fit_moments(Moments.of(groups))
+
+
+def fit_moments(seen: Moments) -> Null | None:
+    """Fit the null model to the moments of groups; see `fit`."""
+    if not seen.degrees:
         return None
-    total = math.fsum(math.fsum(group) for group in groups)
-    count = sum(len(group) for group in groups)
-    mean = (total + 0.5) / (count + 1)
+    within = seen.squares / seen.degrees
+    mean = (seen.total + 0.5) / (seen.count + 1)
     most = mean * (1 - mean)
-    share = min(cautious(within, degrees) / most, 1 - 1e-6)
+    share = min(cautious(within, seen.degrees) / most, 1 - 1e-6)
     size = share / (1 - share)
-    return Null(a=mean * size, b=(1 - mean) * size, noise=math.sqrt(within), degrees=degrees)
+    return Null(a=mean * size, b=(1 - mean) * size, noise=math.sqrt(within), degrees=seen.degrees)
 
 
 def cautious(within: float, degrees: int) -> float:
