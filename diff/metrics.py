@@ -191,7 +191,7 @@ def compute_metric(
         sample_delta=found.sample_delta,
         se=found.se,
         se_planned=found.se_planned,
-        ci=_with_noise_of_lanes(found, repeat, comparison.confidence),
+        ci=_with_noise_of_lanes(found, repeat, comparison.confidence, scale.reach),
         p=found.p,
         p_any=found.p_any,
         mde=found.mde,
@@ -223,7 +223,7 @@ def _repeat(comparison: Comparison, held: Sequence[Block], samples: Sequence[Ite
 
 
 def _with_noise_of_lanes(
-    found: Estimate, repeat: Repeat | None, confidence: float
+    found: Estimate, repeat: Repeat | None, confidence: float, reach: float
 ) -> tuple[float, float] | None:
     """The interval, with the noise between lanes where the old version differs from itself significantly."""
     if found.ci is None or found.delta is None or repeat is None or (repeat.p or 0.0) > 1 - confidence:
@@ -231,7 +231,7 @@ def _with_noise_of_lanes(
     between = float(noise_between(repeat.delta or 0.0, repeat.se))
     extra = t_quantile(1, (1 + confidence) / 2) * between
     low, high = (math.hypot(end - found.delta, extra) for end in found.ci)
-    return found.delta - low, found.delta + high
+    return max(-reach, found.delta - low), min(reach, found.delta + high)
 
 
 def _against_recording(metric: ItemMetric, changed: behaviour.Change | None, recorded: bool) -> ItemMetric:

@@ -218,14 +218,17 @@ def hidden_failures(rng: np.random.Generator, loss: float) -> Outcome:
 def lane_shock(rng: np.random.Generator, loss: float, *, spread: float = 0.1) -> Outcome:
     """Each lane has a good or a bad hour: all its items pass more or less often (sd 0.1), in the A/A lane, too."""
     old = mixed(rng, 100, 0.85)
-    new = worse_by(rng, old, loss)
-    lanes = {Lane.OLD: old, Lane.NEW: new, Lane.OLD2: old}
+    return _outcome(shocked(rng, old, worse_by(rng, old, loss), spread), -loss)
+
+
+def shocked(rng: np.random.Generator, old: np.ndarray, new: np.ndarray, spread: float) -> DiffResult:
+    """The comparison of versions with these pass rates, each lane's shifted by a normal value of sd `spread`."""
     scores = {}
-    for lane, rates in lanes.items():
-        shocked = np.clip(rates + spread * rng.standard_normal(), 0, 1)
-        scores[lane] = {"passed": (rng.random((100, _TRIALS)) < shocked[:, None]).astype(float)}
-    truth = Truth(old=old, new=new)
-    return _outcome(diffed(truth, scores, seed=_seed(rng)), -loss)
+    for lane, rates in {Lane.OLD: old, Lane.NEW: new, Lane.OLD2: old}.items():
+        hour = np.clip(rates + spread * rng.standard_normal(), 0, 1)
+        passed = rng.random((len(rates), _TRIALS)) < hour[:, None]
+        scores[lane] = {"passed": passed.astype(float)}
+    return diffed(Truth(old=old, new=new), scores, seed=_seed(rng))
 
 
 def copied_trials(rng: np.random.Generator, loss: float) -> Outcome:
