@@ -19,7 +19,7 @@ from replaydiff.diff import gate as gates
 from replaydiff.diff.behaviour import FreeText, Vouching
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
 from replaydiff.diff.causes import find_causes
-from replaydiff.diff.comparison import Comparison
+from replaydiff.diff.comparison import Comparison, may_be_copies
 from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.expectations import case_groups
@@ -424,15 +424,14 @@ def _warnings(
         )
     yield from _free_text_warnings(inputs, deltas)
     if comparison.copied:
-        if Lane.OLD2 in run.lanes:
-            shows = "while the two lanes of the old version differ"
-            advice = "look for a cache, or a seed that a lane shares"
-        else:
-            shows = "and the new version scores higher on some items and lower on others"
-            advice = "--aa shows whether the agent has no chance in it, or a lane has a cache or a seed"
         yield (
-            f"the {run.trials} trials of a lane are copies of one another, {shows}: each lane counts as one "
-            f"trial; {advice}"
+            f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
+            "version differ: each lane counts as one trial; look for a cache, or a seed that a lane shares"
+        )
+    elif Lane.OLD2 not in run.lanes and may_be_copies(comparison.read.blocks):
+        yield (
+            "no trial differs from another of its lane and item, while some items improve and others "
+            "regress: if a cache or a seed makes trials copies, these changes may be noise; --aa shows it"
         )
     if errors:
         yield f"{errors} trials ended in an error and have no score; the bounds include them"

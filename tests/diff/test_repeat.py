@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.truth.agents import unchanged
 from benchmarks.truth.runs import METRIC, diffed
-from replaydiff.diff.comparison import trials_are_copies
+from replaydiff.diff.comparison import may_be_copies, trials_are_copies
 from replaydiff.diff.compute import compute
 from replaydiff.diff.graders.base import scored
 from replaydiff.diff.result import Answer, Block, DiffResult, GradedTrial
@@ -148,7 +148,7 @@ def test_failures_without_a_score_do_not_hide_the_noise(tmp_path: Path) -> None:
     ("outcomes", "copies"),
     [
         ([{"old": "111", "new": "000"}] * 4 + [{"old": "000", "new": "111"}] * 4, True),
-        # An agent without chance that only got worse, or trials that differ anywhere, are no copies.
+        # An agent without chance that only got worse, or trials that differ anywhere, do not look like copies.
         ([{"old": "111", "new": "000"}] * 8 + [{"old": "111", "new": "111"}] * 8, False),
         (
             [{"old": "111", "new": "000"}] * 4
@@ -159,10 +159,10 @@ def test_failures_without_a_score_do_not_hide_the_noise(tmp_path: Path) -> None:
         ([{"old": "1", "new": "0"}] * 4 + [{"old": "0", "new": "1"}] * 4, False),
     ],
 )
-def test_copies_show_without_the_repeat_where_items_change_both_ways(
+def test_trials_without_a_repeat_may_be_copies_where_items_change_both_ways(
     outcomes: list[dict[str, str]], copies: bool
 ) -> None:
-    assert trials_are_copies(blocks(outcomes)) is copies
+    assert may_be_copies(blocks(outcomes)) is copies
 
 
 def test_a_few_copies_among_many_trials_that_vary_are_more_than_chance() -> None:
