@@ -26,6 +26,7 @@ import numpy as np
 from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, GradedTrial, Repeat
 from replaydiff.diff.statistics import noise, paired, trials
+from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.verdicts import ItemScores, Scale, without_rounding
 from replaydiff.replay.messages import canonical_args
@@ -182,7 +183,8 @@ def against_itself(comparison: Comparison, items: Sequence[Item], samples: Seque
     """The old version's repeat against its first lane."""
     found = _Scores.of(comparison, items, [(sample.old, sample.again) for sample in samples])
     se = found.standard_error(comparison.drawn) or 0.0
-    return Repeat(delta=found.mean, p=found.p(comparison), se=se)
+    between = float(noise_between(found.mean or 0.0, se))
+    return Repeat(delta=found.mean, p=found.p(comparison), se=se, noise=between)
 
 
 def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Estimate:

@@ -15,7 +15,6 @@ from replaydiff.diff.graders.registry import graders
 from replaydiff.diff.result import Block, ItemMetric, Kind, MetricDelta, Repeat, Verdict, scores_of
 from replaydiff.diff.statistics import noise, paired
 from replaydiff.diff.statistics.distributions import t_quantile
-from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.verdicts import (
     WITHIN_NOISE,
     ItemScores,
@@ -228,8 +227,7 @@ def _with_noise_of_lanes(
     """The interval, with the noise between lanes where the old version differs from itself significantly."""
     if found.ci is None or found.delta is None or repeat is None or (repeat.p or 0.0) > 1 - confidence:
         return found.ci
-    between = float(noise_between(repeat.delta or 0.0, repeat.se))
-    extra = t_quantile(1, (1 + confidence) / 2) * between
+    extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
     low, high = (math.hypot(end - found.delta, extra) for end in found.ci)
     return max(-reach, found.delta - low), min(reach, found.delta + high)
 

@@ -211,6 +211,9 @@ class Repeat:
     p: float | None
     se: float
     """Standard error of `delta` by trials."""
+    noise: float
+    """Standard deviation that differences between lanes, beyond the noise of trials, give
+    `MetricDelta.delta`; estimated from this one difference. 0 where it is within the noise of trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
