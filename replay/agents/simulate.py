@@ -21,7 +21,7 @@ import msgspec
 
 from replaydiff.replay.agents.attempt import as_text
 from replaydiff.replay.errors import StoreWriteError
-from replaydiff.replay.files import private_folder
+from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.llm.base import Model, ModelFailure, ModelRequest, Stop, bare, fenced
 from replaydiff.replay.masking import masked
 from replaydiff.replay.messages import canonical_args, parse
@@ -161,6 +161,38 @@ class AnswerFile:
 def answers_path(store: Path, run_id: str) -> Path:
     """Return the path of a run's simulated answers."""
     return store.absolute().parent / "simulated" / f"{run_id}.jsonl"
+
+
+def answer_files(store: Path) -> list[Path]:
+    """Return the files with simulated answers beside a store; each is named after its run."""
+    return sorted(answers_path(store, "*").parent.glob("*.jsonl"))
+
+
+def copy_answers(store: Path, other: Path) -> int:
+    """Copy the simulated answers of another store's runs that this one has none of; return how many files.
+
+    Args:
+        store: path of this store.
+        other: path of the other one.
+
+    Raises:
+        NoSpaceError: there is no room.
+        StoreWriteError: a file cannot be read.
+    """
+    copied = 0
+    for theirs in answer_files(other):
+        ours = answers_path(store, theirs.stem)
+        if not ours.exists():
+            private_folder(ours.parent)
+            try:
+                content = theirs.read_bytes()
+            except OSError as error:
+                raise StoreWriteError(
+                    f"the simulated answers {theirs} cannot be read: {error.strerror}"
+                ) from error
+            write_whole(ours, content)
+            copied += 1
+    return copied
 
 
 def _lines(path: Path) -> list[_Line]:

@@ -49,6 +49,12 @@ class StoreFile:
 
         return asdict(waiting(self.path))
 
+    def simulated(self) -> dict[str, int]:
+        """Return the runs that have simulated answers beside the store, and their bytes."""
+        from replaydiff.replay.engine.leftovers import simulated
+
+        return asdict(simulated(self.path))
+
     def merge(self, other: Path) -> dict[str, int]:
         """Copy what another store has and this one has not; return the rows taken from each table.
 
@@ -57,6 +63,7 @@ class StoreFile:
         Raises:
             InputError: the other store is this one.
         """
+        from replaydiff.replay.agents.simulate import copy_answers
         from replaydiff.replay.engine.journal import merge_waiting
         from replaydiff.replay.store.care import merge
         from replaydiff.replay.store.connection import open_store, transaction
@@ -66,17 +73,20 @@ class StoreFile:
         with open_store(other, read_only=True) as theirs, open_store(self.path) as con, transaction(con):
             taken = merge(con, theirs)
             trials, calls = merge_waiting(con, other)
+            # Before their runs are committed, which would otherwise ask and pay again.
+            simulations = copy_answers(self.path, other)
             return {
                 **taken,
                 "trials": taken["trials"] + trials,
                 "model_calls": taken["model_calls"] + calls,
+                "simulations": simulations,
             }
 
     def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.
 
         No run needs a checkout or virtual environment of none of the runs that stay, a checkout of a
-        bisection, or a copy of the store that a killed command left.
+        bisection, a copy of the store that a killed command left, or simulated answers of a run that is gone.
 
         Raises:
             InputError: `before` is not a time.

@@ -32,11 +32,13 @@ def info(app: App, as_json: bool) -> None:
     Trials of a run in progress or killed, votes of the judge and decisions wait until a command writes.
     """
     # Before the store is opened, which may take it in.
-    waiting = app.project.store_file().waiting()
-    rows = app.project.store_file().rows()
+    file = app.project.store_file()
+    waiting, simulated = file.waiting(), file.simulated()
+    rows = file.rows()
     size = app.store_path.stat().st_size
     if as_json:
-        print_json({"store": str(app.store_path), "bytes": size, "rows": rows, "waiting": waiting})
+        found = {"bytes": size, "rows": rows, "waiting": waiting, "simulated": simulated}
+        print_json({"store": str(app.store_path), **found})
         return
     click.echo(f"{app.store_path}: {_size(size)}")
     for table, count in rows.items():
@@ -46,6 +48,11 @@ def info(app: App, as_json: bool) -> None:
             f"not in the store yet: {waiting['rows']:,} votes and decisions, "
             f"trials of {waiting['journals']:,} runs ({_size(waiting['bytes'])}); "
             "a copy of the store needs the folder `journal`, too"
+        )
+    if simulated["runs"]:
+        click.echo(
+            f"simulated answers of {simulated['runs']:,} runs ({_size(simulated['bytes'])}) are in the folder"
+            " `simulated`, which a copy of the store needs to resume these runs"
         )
 
 
@@ -160,7 +167,8 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
     """Delete old traces, with --runs old runs, and what no run needs.
 
     No run needs checkouts and virtual environments beside the store that no stored run used, checkouts of
-    bisections (made anew when needed), and copies of the store that a killed command left.
+    bisections (made anew when needed), copies of the store that a killed command left, and simulated answers
+    of runs that are no longer stored.
 
     Cases keep their tapes, runs their copies of items. Traces of a sample are kept. The file shrinks
     with `replay store compact`.
@@ -183,7 +191,9 @@ def prune(app: App, before: str, runs: bool, shared: Path | None, yes: bool, as_
         else ""
     )
     click.echo(f"{gone} {'were deleted' if yes else 'would be deleted'}{kept}")
-    unneeded = [(found[name], name) for name in ("checkouts", "environments", "copies") if found[name]]
+    unneeded = [
+        (found[name], name) for name in ("checkouts", "environments", "copies", "simulations") if found[name]
+    ]
     if unneeded:
         words = ", ".join(f"{count:,} {name}" for count, name in unneeded)
         click.echo(f"no run needs {words}: {'removed' if yes else 'would be removed'}")

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from replaydiff.replay.agents.simulate import answer_files
 from replaydiff.replay.engine.checkout import git
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.files import locked, mark_of
@@ -33,6 +34,8 @@ class Leftovers:
     environments: tuple[Path, ...]
     copies: tuple[Path, ...]
     """Of the store, by readers that were killed."""
+    simulations: tuple[Path, ...]
+    """Simulated answers of runs that are no longer stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,14 @@ class Waiting:
     """Votes of the judge and decisions."""
     journals: int
     """Runs with trials that are not in the store yet."""
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """Simulated answers beside the store."""
+
+    runs: int
     bytes: int
 
 
@@ -57,6 +68,7 @@ def find(store: Path, runs: Iterable[RunRecord]) -> Leftovers:
         checkouts=tuple(_unused(folder / "worktrees", paths)),
         environments=tuple(_unused(folder / "venvs", interpreters)),
         copies=tuple(snapshot.left_over(folder)),
+        simulations=tuple(_orphaned_answers(store, {run.id for run in known})),
     )
 
 
@@ -72,7 +84,7 @@ def remove(found: Leftovers) -> None:
         with _not_being_made(folder) as free:
             if free:
                 _remove_folder(folder)
-    for file in found.copies:
+    for file in (*found.copies, *found.simulations):
         file.unlink(missing_ok=True)
 
 
@@ -86,6 +98,12 @@ def waiting(store: Path) -> Waiting:
         journals=sum(not path.name.endswith(of_tables) for path in filled),
         bytes=sum(filled.values()),
     )
+
+
+def simulated(store: Path) -> Simulated:
+    """Return how much is simulated answers, which are kept in files beside a store."""
+    sizes = [path.stat().st_size for path in answer_files(store)]
+    return Simulated(runs=len(sizes), bytes=sum(sizes))
 
 
 def _unused(home: Path, used: Iterable[str | None]) -> Iterator[Path]:
@@ -102,6 +120,15 @@ def _unused(home: Path, used: Iterable[str | None]) -> Iterator[Path]:
         for folder in sorted(home.iterdir()):
             if folder.is_dir() and not folder.is_symlink() and folder.name not in names:
                 yield folder
+
+
+def _orphaned_answers(store: Path, runs: Collection[str]) -> Iterator[Path]:
+    """Yield the files with simulated answers of none of these runs."""
+    path = store.absolute()
+    stores = set(path.parent.glob("*.duckdb")) - set(snapshot.left_over(path.parent)) - {path}
+    # Those of another store in this folder were paid for, and may be needed by its runs.
+    if not stores:
+        yield from (file for file in answer_files(store) if file.stem not in runs)
 
 
 @contextlib.contextmanager

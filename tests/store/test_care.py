@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from replaydiff.replay.agents.simulate import AnswerFile
 from replaydiff.replay.cli import main
 from replaydiff.replay.engine.checkout import checkout, patched_checkout
 from replaydiff.replay.engine.journal import path_of
@@ -121,7 +122,7 @@ def test_prune_says_first_and_keeps_what_a_sample_holds(
             con, sample, [SampleItem(sample="may", trace_id="drawn", position=0, stratum="-", weight=2)]
         )
     said = _json(path, capsys, "prune", "--before", "2026-06")
-    unneeded = {"checkouts": 0, "environments": 0, "copies": 0}
+    unneeded = {"checkouts": 0, "environments": 0, "copies": 0, "simulations": 0}
     assert said == {
         "store": str(path),
         "done": False,
@@ -271,3 +272,30 @@ def test_info_counts_what_waits_beside_the_store(tmp_path: Path, capsys: pytest.
     pending.append(path, "decisions", [["x"], ["y"]])
     assert _run(path, "info") == 0
     assert "2 votes and decisions, trials of 1 runs" in capsys.readouterr().out
+
+
+def test_simulated_answers_are_counted_merged_and_pruned_with_their_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [item("t1")]
+    (tmp_path / "there").mkdir()
+    there = store(tmp_path / "there", items, [trial(items[0], Lane.OLD)])
+    answers = AnswerFile(there, RUN_ID)
+    answers.add("question", "an answer", 0.25)
+    (tmp_path / "here").mkdir()
+    here = _store(tmp_path / "here" / "s.duckdb")
+    assert _json(here, capsys, "info")["simulated"] == {"runs": 0, "bytes": 0}
+    assert _json(here, capsys, "merge", str(there))["taken"]["simulations"] == 1
+    assert _json(here, capsys, "merge", str(there))["taken"]["simulations"] == 0
+    assert AnswerFile(here, RUN_ID).find("question") == "an answer"
+    assert AnswerFile(here, RUN_ID).paid_usd == 0.25
+    assert _json(here, capsys, "info")["simulated"]["runs"] == 1
+    assert _run(here, "info") == 0
+    assert "simulated answers of 1 runs" in capsys.readouterr().out
+    # The run stays, and so do its answers; then both go.
+    assert _json(here, capsys, "prune", "--before", "2027-01", "--yes")["simulations"] == 0
+    other = _store(tmp_path / "here" / "other.duckdb")
+    assert _json(other, capsys, "prune", "--before", "2027-01", "--yes")["simulations"] == 0
+    other.unlink()
+    assert _json(here, capsys, "prune", "--before", "2027-01", "--runs", "--yes")["simulations"] == 1
+    assert AnswerFile(here, RUN_ID).find("question") is None
