@@ -40,6 +40,7 @@ from replaydiff.replay.errors import (
     StoreBusyError,
     StoreMissingError,
     UnknownNameError,
+    UntrustedError,
 )
 from replaydiff.replay.view.pages import causes, labels, runs, traces, triage
 from replaydiff.replay.view.site import Site, asset
@@ -113,24 +114,35 @@ Page = Callable[[Site, Request], Response]
 FormAction = Callable[[Site, Request, Mapping[str, str]], Response]
 
 
+def _asset(_site: Site, request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise HTTPException(404)
+    read, kind = _ASSETS[name]
+    return Response(read(name), media_type=kind)
+
+
+PAGES: Mapping[str, Page] = {
+    "/": runs.listed,
+    "/live.json": runs.live,
+    "/runs/{run}": runs.report,
+    "/runs/{run}/answer.json": runs.answer,
+    "/runs/{run}/report.html": runs.file,
+    "/runs/{run}/triage": triage.entry,
+    "/runs/{run}/triage/causes": causes.cause,
+    "/runs/{run}/triage/edit": triage.edit_form,
+    "/runs/{run}/labels": labels.row,
+    "/runs/{run}/labels/sheet": labels.sheet,
+    "/traces": traces.listed,
+    "/trace": traces.one,
+    "/trends": runs.trends,
+    "/assets/{name}": _asset,
+}
+"""Path → the page that is there."""
+
+
 def build_app(site: Site, *, host: str, token: str) -> ASGIApp:
     """The application, behind its guard."""
-    pages: dict[str, Page] = {
-        "/": runs.listed,
-        "/live.json": runs.live,
-        "/runs/{run}": runs.report,
-        "/runs/{run}/answer.json": runs.answer,
-        "/runs/{run}/report.html": runs.file,
-        "/runs/{run}/triage": triage.entry,
-        "/runs/{run}/triage/causes": causes.cause,
-        "/runs/{run}/triage/edit": triage.edit_form,
-        "/runs/{run}/labels": labels.row,
-        "/runs/{run}/labels/sheet": labels.sheet,
-        "/traces": traces.listed,
-        "/trace": traces.one,
-        "/trends": runs.trends,
-        "/assets/{name}": _asset,
-    }
     deeds: dict[str, FormAction] = {
         "/runs/{run}/triage/cause": causes.decide,
         "/runs/{run}/triage/promote": triage.promote,
@@ -144,7 +156,7 @@ def build_app(site: Site, *, host: str, token: str) -> ASGIApp:
     }
     app = Starlette(
         routes=[
-            *(Route(path, partial(_answer, site, page)) for path, page in pages.items()),
+            *(Route(path, partial(_answer, site, page)) for path, page in PAGES.items()),
             *(Route(path, partial(_perform, site, deed), methods=["POST"]) for path, deed in deeds.items()),
         ],
         exception_handlers={
@@ -170,6 +182,15 @@ async def _perform(site: Site, deed: FormAction, request: Request) -> Response:
     return await run_in_threadpool(deed, site, request, fields)
 
 
+_STATUSES = {
+    StoreBusyError: 503,
+    UntrustedError: 403,
+    UnknownNameError: 404,
+    StoreMissingError: 404,
+    InputError: 400,
+}
+
+
 async def _sentence(site: Site, request: Request, error: Exception) -> Response:
     """Show an error as a page with one sentence; if the store is busy, the page reloads by itself."""
     text, status = "this page has a fault; the terminal has its traceback", 500
@@ -179,21 +200,19 @@ async def _sentence(site: Site, request: Request, error: Exception) -> Response:
             error.status_code,
         )
     elif isinstance(error, ReplayError):
-        codes = {StoreBusyError: 503, UnknownNameError: 404, StoreMissingError: 404, InputError: 400}
+        codes = {
+            StoreBusyError: 503,
+            UntrustedError: 403,
+            UnknownNameError: 404,
+            StoreMissingError: 404,
+            InputError: 400,
+        }
         text = str(error)
         status = next((code for kind, code in codes.items() if isinstance(error, kind)), 500)
     reading = request.method in ("GET", "HEAD")
     return site.page(
         "error.html.j2", status=status, text=text, again=status == 503 and reading, undone=not reading
     )
-
-
-def _asset(_site: Site, request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _ASSETS:
-        raise HTTPException(404)
-    read, kind = _ASSETS[name]
-    return Response(read(name), media_type=kind)
 
 
 _SAFE = ("GET", "HEAD")

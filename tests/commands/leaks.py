@@ -5,19 +5,31 @@ python -m tests.commands.leaks      # writes the table of docs/security.md anew
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import html
 import json
 import re
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import duckdb
+import httpx
+from mcp import Client
+
+import replaydiff as rd
+from replaydiff.replay.commands.mcp_server import server
+from replaydiff.replay.commands.options import App
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.view.server import PAGES, build_app
+from replaydiff.replay.view.site import Site
 from tests.engine.project import Project
+from tests.stand_ins import langfuse
 from tests.stand_ins.loopback import Request, serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -149,6 +161,7 @@ def _answer(request: Request) -> tuple[int, Any]:
     return 200, {**message, "content": content, "stop_reason": "end_turn", "usage": {"input_tokens": 1}}
 
 
+KINDS = ("traces", "samples", "runs", "grades", "model-calls")
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "`traces`, `show`, `sample`": (
         ("traces",),
@@ -168,7 +181,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("show", "t1", "--run", "RUN", "--full"),
         ("show", "t3", "--run", "RUN", "--json"),
     ),
-    "exports": tuple(("export", kind) for kind in ("traces", "samples", "runs", "grades", "model-calls")),
+    "exports": tuple(("export", kind) for kind in KINDS),
     "golden set": (("promote", "t0", "--force"), ("cases", "lint")),
 }
 FORMATS = {
@@ -212,6 +225,10 @@ def outputs(folder: Path) -> dict[str, str]:
             found[name] = "".join(
                 output(*(run if word == "RUN" else word for word in words)) for words in commands
             )
+        found["exports and report as Parquet"] = "".join(_parquet(output, folder))
+        found["`view`, every page"] = "".join(_pages(folder, run))
+        found["`mcp`, results of tools"] = _tool_results(folder, run)
+        found["`push` (what is sent)"] = _pushed(project, run)
         for name, suffix in FORMATS.items():
             output("report", "--format", name, "-o", f"report.{suffix}")
             found[f"report: {name}"] = (folder / f"report.{suffix}").read_text()
@@ -223,6 +240,78 @@ def outputs(folder: Path) -> dict[str, str]:
         if path.is_file() and "duckdb" not in path.name and "worktrees" not in path.parts
     )
     return found
+
+
+def _parquet(output: Callable[..., str], folder: Path) -> Iterator[str]:
+    writing = [("export", kind) for kind in KINDS] + [("report", "--format", "parquet")]
+    for number, words in enumerate(writing):
+        file = folder / f"{number}.parquet"
+        yield output(*words, "-o", file.name)
+        columns = duckdb.sql(f"DESCRIBE FROM '{file}'").fetchall()
+        yield f"{columns}\n"
+        yield from (f"{row}\n" for row in duckdb.sql(f"FROM '{file}'").fetchall())
+
+
+def _pages(folder: Path, run: str) -> Iterator[str]:
+    """Every page of `replay view`, for every trace and item."""
+    queries = {
+        "/": [""],
+        "/live.json": ["", f"?run={run}"],
+        "/traces": ["", "?text=number"],
+        "/trace": [f"?id=t{number}" for number in range(4)],
+        "/trends": [""],
+        "/runs/{run}/triage/edit": [f"?item=t{number}" for number in range(4)],
+        "/runs/{run}/triage": ["", "?everything=1"],
+    }
+
+    async def read() -> list[str]:
+        site = Site.of(rd.open(folder))
+        transport = httpx.ASGITransport(build_app(site, host="view.localhost:1", token="t"))
+        async with httpx.AsyncClient(transport=transport, base_url="http://view.localhost:1") as client:
+            first = await client.get("/?token=t", follow_redirects=True)
+            assert first.status_code == 200, first.text
+            await client.post(f"/runs/{run}/labels/draw", headers={"Origin": "http://view.localhost:1"})
+            texts = []
+            for path in PAGES:
+                names = ["report.js"] if "{name}" in path else [""]
+                for query in queries.get(path, names):
+                    address = path.replace("{run}", run).replace("{name}", query if "{name}" in path else "")
+                    found = await client.get(address + ("" if "{name}" in path else query))
+                    texts.append(f"{found.status_code} {path} {dict(found.headers)}\n{found.text}\n")
+        return texts
+
+    yield from asyncio.run(read())
+
+
+def _tool_results(folder: Path, run: str) -> str:
+    """Results of the tools of `replay mcp` that quote traces."""
+    calls = [("diff", {"run": run}), ("causes", {"run": run})]
+    calls += [("show", {"id": f"t{number}", "run": run}) for number in range(4)]
+    calls += [("show", {"id": f"t{number}"}) for number in range(4)]
+
+    async def use() -> str:
+        async with Client(server(App())) as client:
+            results = [await client.call_tool(name, arguments) for name, arguments in calls]
+        assert not any(result.is_error for result in results)
+        return "".join(f"{result.content}\n" for result in results)
+
+    with contextlib.chdir(folder):
+        return asyncio.run(use())
+
+
+def _pushed(project: Project, run: str) -> str:
+    """What Langfuse has of a run and of the golden set that was sent to it."""
+    with langfuse.serving() as there:
+        keys = {"LANGFUSE_PUBLIC_KEY": langfuse.PUBLIC, "LANGFUSE_SECRET_KEY": langfuse.SECRET}
+        environment = {**keys, "LANGFUSE_BASE_URL": there.url, "ACME_API_KEY": KEY}
+        texts = []
+        for words in (("push", "langfuse", run), ("push", "langfuse")):
+            done = project.replay(*words, **environment)
+            assert done.code == 0, done
+            texts.append(done.out + done.err)
+        assert there.spans
+        assert there.items
+        return f"{texts}{there.datasets}{there.items}{there.spans}{there.scores}"
 
 
 def _stored(store: Path) -> Iterator[str]:

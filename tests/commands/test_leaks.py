@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytest.importorskip("mcp", reason="the MCP SDK is not installed")
+
 from replaydiff.replay.redact.disguises import plain
 from replaydiff.replay.redact.streams import redacted_stream
 from tests.commands.leaks import ALL, EMAIL, KEY, PAGE, count, leaks, outputs, with_table
