@@ -21,6 +21,7 @@ import duckdb
 from duckdb import DuckDBPyConnection
 
 from replaydiff.replay.errors import (
+    SHORT_OF,
     StoreBusyError,
     StoreDamagedError,
     StoreError,
@@ -285,7 +286,8 @@ def _make_folder(folder: Path) -> None:
     try:
         private_folder(folder)
     except OSError as error:
-        raise StoreError(
+        kind = StoreWriteError if error.errno in SHORT_OF else StoreError
+        raise kind(
             f"the folder {folder} for the store cannot be made: {error.strerror}",
             hint="name another place with --db",
         ) from None

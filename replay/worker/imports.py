@@ -3,7 +3,7 @@
 A module that holds a patch point or a patched function is known by its name and by its file. Whenever the
 import system has run one (`importlib.reload`, an import after `del sys.modules[…]`, a loader by hand), its
 tools are patched at once. Code that is run past the import system (`exec`, `runpy`) is refused where it would
-make such tools anew, and so is a copy of a tool's original code.
+make such tools anew, and so is a tool's original code, copied or run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
+
+_PAST_AUDIT = {"PyFunction_New", "PyFunction_NewWithQualName", "PyEval_EvalCode", "PyEval_EvalCodeEx"}
+"""Functions of C that make or run code without an event."""
 
 
 class ImportGuard:
@@ -78,6 +81,9 @@ class ImportGuard:
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "exec":
+            originals = _originals()
+            if args[0] in originals and not originals.making:
+                raise self._refuse(f"it runs the original code of a tool, {args[0].co_name}")
             if isinstance(args[0], types.CodeType) and not getattr(self._running, "depth", 0):
                 self._check(args[0])
         elif event == "function.__new__":
@@ -87,6 +93,8 @@ class ImportGuard:
         elif event == "object.__setattr__":
             if args[1] == "__code__":
                 self._check_change(args[0], args[2])
+        elif event == "ctypes.dlsym" and args[1] in _PAST_AUDIT:
+            raise self._refuse(f"it looks up {args[1]} with ctypes, which runs code past every patch")
         elif event == "cpython.PyInterpreterState_New":
             raise self._refuse("it starts a second interpreter in its process, where no tool is answered")
 

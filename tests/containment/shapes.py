@@ -2,7 +2,7 @@
 
 A shape is a module with `call()`, which reaches the tool `cancel` for the order "7" in its own way. Its tool
 calls `real()`, which writes to a file. In a replay the file must stay empty: the call is answered, or the
-version does not start, or the call is refused.
+version does not start, or the call is refused. A function that takes a tool's place may run once (`runs`).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Shape:
     """A part of the sentence with which it is refused; empty where it is answered."""
     answers: int = 1
     """How many calls are answered."""
+    runs: int = 0
+    """How often the tool may run before the trial is refused."""
 
     @property
     def module(self) -> str:
@@ -44,11 +46,19 @@ from canary import real
 
 
 def _shape(
-    group: str, name: str, points: str, source: str, call: str, *, refused: str = "", answers: int = 1
+    group: str,
+    name: str,
+    points: str,
+    source: str,
+    call: str,
+    *,
+    refused: str = "",
+    answers: int = 1,
+    runs: int = 0,
 ) -> None:
     body = textwrap.dedent(source).strip()
     text = f"{PRELUDE}\n{body}\n\ndef call():\n{textwrap.indent(textwrap.dedent(call).strip(), '    ')}\n"
-    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers))
+    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, runs))
 
 
 CANCEL = "def cancel(order_id):\n    return real(order_id)\n"
@@ -980,4 +990,210 @@ _held(
     """,
     "WAITING.put('7')\nreturn ''",
     refused="is running already",
+)
+
+# --- more holders, and code that was kept ---------------------------------------------------------
+
+_held(
+    "ctypes makes a function of kept code",
+    "CODE = cancel.__code__",
+    "import ctypes\nnew = ctypes.pythonapi.PyFunction_New\nnew.restype, new.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.py_object]\nreturn new(CODE, globals())('7')",
+    refused="looks up PyFunction_New with ctypes",
+)
+_held(
+    "marshalled code",
+    "import marshal\nBYTES = marshal.dumps(cancel.__code__)",
+    "return types.FunctionType(marshal.loads(BYTES), globals())('7')",
+    refused="original code of a tool",
+)
+_held(
+    "code.replace kept",
+    "CODE = cancel.__code__.replace(co_name='other')",
+    "return types.FunctionType(CODE, globals())('7')",
+    refused="original code of a tool",
+)
+_held(
+    "exec of kept code",
+    "def act(): return real('7')\ncancel = act\nCODE = act.__code__",
+    "exec(CODE)\nreturn 'answered'",
+    refused="runs the original code of a tool",
+)
+_shape(
+    "holder",
+    "cached_property of the object",
+    "shop.cancel",
+    "class Shop:\n    @functools.cached_property\n    def cancel(self): return lambda order_id: real(order_id)\nshop = Shop()",
+    "return shop.cancel('7')",
+)
+_held("__get__", "", "return cancel.__get__('7')()")
+_held("types.MethodType", "", "return types.MethodType(cancel, '7')()")
+_held("pickle", "", "import pickle\nreturn pickle.loads(pickle.dumps(cancel))('7')")
+_held("inspect.unwrap", "", "import inspect\nreturn inspect.unwrap(cancel)('7')")
+_held("builtins", "import builtins\nbuiltins.cancel_it = cancel", "return cancel_it('7')")
+_held("property whose getter it is", "class P(str):\n    go = property(cancel)", "return P('7').go")
+_held("__class_getitem__", "class P:\n    __class_getitem__ = staticmethod(cancel)", "return P['7']")
+_held(
+    "__del__",
+    "class P:\n    def __del__(self): OUT.append(cancel('7'))\nOUT=[]",
+    "p = P()\ndel p\nreturn OUT.pop()",
+)
+_held(
+    "weakref.finalize",
+    "OUT=[]",
+    "class P: pass\np = P()\nweakref.finalize(p, lambda: OUT.append(cancel('7')))\ndel p\nreturn OUT.pop()",
+)
+_held(
+    "signal handler",
+    "OUT=[]",
+    "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: OUT.append(cancel('7')))\nos.kill(os.getpid(), signal.SIGUSR1)\nreturn OUT.pop()",
+)
+_held(
+    "threading.Timer",
+    "OUT=[]",
+    "t=threading.Timer(0, lambda: OUT.append(cancel('7')))\nt.start(); t.join()\nreturn OUT.pop()",
+)
+_held(
+    "default_factory",
+    "@dataclasses.dataclass\nclass P:\n    x: str = dataclasses.field(default_factory=lambda: cancel('7'))",
+    "return P().x",
+)
+_held(
+    "loop.call_soon",
+    "",
+    "async def go():\n    done = asyncio.get_running_loop().create_future()\n    asyncio.get_running_loop().call_soon(lambda: done.set_result(cancel('7')))\n    return await done\nreturn asyncio.run(go())",
+)
+_held(
+    "sys.setprofile",
+    "OUT=[]",
+    "def prof(frame, event, arg):\n    sys.setprofile(None)\n    OUT.append(cancel('7'))\nsys.setprofile(prof)\nlen('x')\nsys.setprofile(None)\nreturn OUT.pop()",
+)
+_held(
+    "gc finds it",
+    "",
+    "import gc\nreturn next(o for o in gc.get_objects() if isinstance(o, types.FunctionType) and o.__name__=='cancel' and o.__module__==__name__)('7')",
+)
+_shape(
+    "function",
+    "module __getattr__",
+    "cancel",
+    "def __getattr__(name):\n    if name == 'cancel': return lambda order_id: real(order_id)\n    raise AttributeError(name)",
+    "return sys.modules[__name__].cancel('7')",
+    refused="each access makes another",
+)
+_shape(
+    "function",
+    "staticmethod object",
+    "cancel",
+    "@staticmethod\ndef cancel(order_id): return real(order_id)",
+    "return cancel('7')",
+)
+_shape(
+    "function",
+    "object with __call__ by a metaclass",
+    "cancel",
+    "class M(type):\n    def __call__(cls, order_id): return real(order_id)\nclass cancel(metaclass=M): pass",
+    "return cancel('7')",
+)
+_shape(
+    "function",
+    "singledispatch that is extended in the trial",
+    "cancel",
+    "@functools.singledispatch\ndef cancel(order_id): return real(order_id)",
+    "@cancel.register(str)\ndef _(order_id): return real(order_id)\nreturn cancel('7')",
+    refused="it replaced a tool",
+)
+_table("ChainMap", "TOOLS = collections.ChainMap({'cancel': cancel}, {})", "return TOOLS['cancel']('7')")
+_table(
+    "ChainMap, later child",
+    "TOOLS = collections.ChainMap({'cancel': cancel})",
+    "T = TOOLS.new_child({'cancel': lambda order_id: real(order_id)})\nreturn T['cancel']('7')",
+)
+_table(
+    "UserDict, later",
+    "TOOLS = collections.UserDict(other=cancel)",
+    "TOOLS['cancel'] = lambda order_id: real(order_id)\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "SimpleNamespace",
+    "TOOLS = types.SimpleNamespace(cancel=cancel)",
+    "return TOOLS.cancel('7')",
+    refused="it is a SimpleNamespace",
+)
+_table(
+    "enum of functions",
+    "class TOOLS(enum.Enum):\n    CANCEL = enum.member(cancel)",
+    "return TOOLS.CANCEL.value('7')",
+    refused="is the class TOOLS",
+)
+_table(
+    "defaultdict, factory",
+    "TOOLS = collections.defaultdict(lambda: (lambda order_id: real(order_id)), other=cancel)",
+    "return TOOLS['cancel']('7')",
+)
+_table("weak value dict", "TOOLS = weakref.WeakValueDictionary(cancel=cancel)", "return TOOLS['cancel']('7')")
+
+# --- another function in a tool's place, which may run once ----------------------------------------
+
+_shape(
+    "replaced",
+    "module attribute replaced",
+    "cancel",
+    "def cancel(order_id):\n    return real(order_id)\n",
+    "def other(order_id): return real(order_id)\nsys.modules[__name__].cancel = other\nreturn cancel('7')",
+    refused="it replaced a tool",
+    runs=1,
+)
+_shape(
+    "replaced",
+    "global replaced",
+    "cancel",
+    "def cancel(order_id):\n    return real(order_id)\n",
+    "global cancel\ncancel = lambda order_id: real(order_id)\nreturn cancel('7')",
+    refused="it replaced a tool",
+    runs=1,
+)
+_shape(
+    "replaced",
+    "globals().update",
+    "cancel",
+    "def cancel(order_id):\n    return real(order_id)\n",
+    "globals().update(cancel=lambda order_id: real(order_id))\nreturn cancel('7')",
+    refused="it replaced a tool",
+    runs=1,
+)
+_shape(
+    "replaced",
+    "class attribute replaced",
+    "Shop.cancel",
+    "class Shop:\n    def cancel(self, order_id): return real(order_id)",
+    "Shop.cancel = lambda self, order_id: real(order_id)\nreturn Shop().cancel('7')",
+    refused="it replaced a tool",
+    runs=1,
+)
+_shape(
+    "replaced",
+    "__class__ replaced",
+    "shop.cancel",
+    "class Shop:\n    def cancel(self, order_id): return real(order_id)\nclass Other:\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
+    "shop.__class__ = Other\nreturn shop.cancel('7')",
+    refused="it replaced a tool",
+    runs=1,
+)
+_shape(
+    "replaced",
+    "__getattribute__ added",
+    "shop.cancel",
+    "class Shop:\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
+    "Shop.__getattribute__ = lambda self, name: lambda order_id: real(order_id)\nreturn shop.cancel('7')",
+    refused="it replaced a tool",
+    runs=1,
+)
+_shape(
+    "replaced",
+    "table replaced",
+    "TOOLS",
+    "def cancel(order_id):\n    return real(order_id)\nTOOLS = {'cancel': cancel}",
+    "global TOOLS\nTOOLS = {'cancel': lambda order_id: real(order_id)}\nreturn TOOLS['cancel']('7')",
+    refused="it replaced a tool",
+    runs=1,
 )

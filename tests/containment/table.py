@@ -20,6 +20,7 @@ GROUPS = {
     "decorator": "decorated functions",
     "method": "methods and their overrides",
     "table": "tables, tool objects and classes, tools added later",
+    "replaced": "another function put in a tool's place during a trial",
     "fork": "processes: fork",
     "spawn": "processes: spawn",
     "forkserver": "processes: forkserver",
@@ -34,14 +35,17 @@ def table() -> str:
         "| how the tool is held or called | shapes | answered | refused | real calls |",
         "|---|---|---|---|---|",
     ]
-    total = [0, 0]
+    total = [0, 0, 0]
     for group, title in GROUPS.items():
         refused = [one.name for one in corpus if one.group == group and one.refused]
         count = sum(one.group == group for one in corpus)
-        total = [total[0] + count, total[1] + len(refused)]
+        runs = sum(one.runs for one in SHAPES if one.group == group)
+        total = [total[0] + count, total[1] + len(refused), total[2] + runs]
         listed = f"{len(refused)}: {', '.join(refused)}" if refused else "0"
-        rows.append(f"| {title} | {count} | {count - len(refused)} | {listed} | 0 |")
-    rows.append(f"| **all** | {total[0]} | {total[0] - total[1]} | {total[1]} | 0 |")
+        rows.append(
+            f"| {title} | {count} | {count - len(refused)} | {listed} | {f'{runs}: once each' if runs else 0} |"
+        )
+    rows.append(f"| **all** | {total[0]} | {total[0] - total[1]} | {total[1]} | {total[2]} |")
     return "\n".join(rows)
 
 

@@ -9,6 +9,7 @@ repeated one completes it, and the project is then as after an undisturbed one. 
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -21,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import replaydiff
+from replaydiff.replay.model import Lane
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.diff import build
@@ -57,9 +60,19 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cases merge": ("cases", "merge", "theirs.jsonl"),
     "cases convert": ("cases", "convert", "cases/golden.jsonl", "cases.yaml"),
     "export": ("export", "runs", "-o", "runs.jsonl"),
+    "export as Parquet": ("export", "traces", "-o", "traces.parquet"),
+    "calibrate --draw": ("calibrate", "--draw", "new.csv", "--size", "20"),
+    "calibrate --read": ("calibrate", "--read", "sheet.csv"),
+    "promote a trace": ("promote", "order-1", "--trait", "polite"),
     "report": ("report", "--format", "html", "-o", "report.html"),
 }
-TWICE_IS_REFUSED = {"promote": 2, "cases retire": 2, "cases merge": 3}
+TWICE_IS_REFUSED = {
+    "promote": 2,
+    "promote a trace": 2,
+    "calibrate --draw": 2,
+    "cases retire": 2,
+    "cases merge": 3,
+}
 """Commands that say so when they are repeated after they were complete."""
 
 
@@ -81,7 +94,8 @@ def project(folder: Path) -> Path:
         for place, one in enumerate(items)
         for made in build.trials(one, old="111", old2="111", new="000" if place < 12 else "111")
     ]
-    path = build.store(folder / ".replay", items, done, golden_path=None)
+    grades = [build.judged(one, lane, 0, 1.0) for one in items for lane in (Lane.OLD, Lane.NEW)]
+    path = build.store(folder / ".replay", items, done, grades=grades, golden_path=None)
     path.rename(folder / ".replay" / "replay.duckdb")
     with open_store(folder / ".replay" / "replay.duckdb") as con:
         write_traces(con, [order(number) for number in range(6)])
@@ -98,6 +112,13 @@ def project(folder: Path) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         record = {"id": case, "input": f"where is the {case} parcel", "expected_tool_calls": calls[:1]}
         (folder / name).write_text(json.dumps(record) + "\n")
+    replaydiff.open(folder).draw_labels(folder / "sheet.csv", size=20)
+    with (folder / "sheet.csv").open(newline="") as file:
+        rows = [{**row, "label": "3"} for row in csv.DictReader(file)]
+    with (folder / "sheet.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
     return folder
 
 
@@ -143,8 +164,6 @@ def _fault(
 def _words(name: str, folder: Path) -> tuple[str, ...]:
     if "CAUSE" not in COMMANDS[name]:
         return COMMANDS[name]
-    import replaydiff
-
     (cause,) = replaydiff.open(folder).diff(RUN_ID).causes
     return tuple(cause.id if word == "CAUSE" else word for word in COMMANDS[name])
 
