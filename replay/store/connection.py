@@ -58,6 +58,9 @@ _DAMAGED = re.compile(
 )
 """What DuckDB says of a file that is cut off or was written to by something else."""
 _RESTORE = "restore it from a copy, or move it away and import again (golden sets are files of their own)"
+_WITHOUT_LOG = "restore both files from a copy, or move the .wal file away to do without those writes"
+_LOG_START = b"\x64\x00\x62"
+"""How a log of DuckDB begins: with an entry for its version."""
 _COPIES = 20
 """How often a copy is made anew where it cannot be read."""
 _copies: dict[Path, tuple[object, DuckDBPyConnection]] = {}
@@ -280,6 +283,21 @@ def _refuse_foreign(path: Path) -> None:
         raise StoreVersionError(
             f"{path} is an empty file, not a store", hint="delete it or name another file with --db"
         )
+    if not _LOG_START.startswith(_start_of_log(path)):
+        # DuckDB would ignore the file and delete it at the next write.
+        raise StoreDamagedError(
+            f"the last writes to the store {path} cannot be read: {path.name}.wal is no log of DuckDB",
+            hint=_WITHOUT_LOG,
+        )
+
+
+def _start_of_log(path: Path) -> bytes:
+    """Return the first bytes of a store's log; none where it has none, or its writer has just begun it."""
+    try:
+        with path.with_name(f"{path.name}.wal").open("rb") as file:
+            return file.read(len(_LOG_START))
+    except OSError:
+        return b""
 
 
 def _make_folder(folder: Path) -> None:
@@ -356,7 +374,7 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
     if "replaying WAL" in problem:
         return StoreDamagedError(
             f"the store {path} cannot be opened, its last writes in {path.name}.wal are damaged",
-            hint="restore both files from a copy, or move the .wal file away to do without those writes",
+            hint=_WITHOUT_LOG,
         )
     if _DAMAGED.search(problem):
         return StoreDamagedError(

@@ -250,6 +250,27 @@ def test_a_damaged_log_is_explained(tmp_path: Path) -> None:
         open_store(path)
 
 
+@pytest.mark.parametrize(
+    "log", [b"\x00" * 500, b"garbage", bytes(range(256)) * 20], ids=["zeros", "short", "long"]
+)
+def test_a_log_that_is_none_is_not_dropped_in_silence(log: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    open_store(path).close()
+    path.with_name("s.duckdb.wal").write_bytes(log)
+    for read_only in (True, False):
+        with pytest.raises(StoreError, match=r"s\.duckdb\.wal is no log of DuckDB; restore both files"):
+            open_store(path, read_only=read_only)
+    assert path.with_name("s.duckdb.wal").read_bytes() == log
+
+
+@pytest.mark.parametrize("log", [b"", b"\x64", b"\x64\x00\x62"])
+def test_a_log_whose_writer_had_just_begun_is_one(log: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "s.duckdb"
+    open_store(path).close()
+    path.with_name("s.duckdb.wal").write_bytes(log)
+    open_store(path).close()
+
+
 def test_sql_on_the_store_reaches_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "secret.csv").write_text("a\n1\n")
     with open_store(tmp_path / "s.duckdb") as con:
