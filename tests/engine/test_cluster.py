@@ -16,6 +16,7 @@ import pytest
 
 from replaydiff.replay.agents import Agent, Outcome, Rules, build
 from replaydiff.replay.agents.base import CorpusRecording
+from replaydiff.replay.engine.cluster import shipping
 from replaydiff.replay.engine.cluster.executor import RayExecutor, sent_environment
 from replaydiff.replay.engine.cluster.hosts import HostLostError, Hosts
 from replaydiff.replay.engine.cluster.node import AgentFacts, HostFacts, NodeHost, RemotePlan
@@ -337,6 +338,38 @@ def test_code_is_sent_as_git_sees_it(tmp_path: Path) -> None:
     same.mkdir()
     pack(repository / "agent", same, include=("data/*.json",))
     assert (same / archive.name).read_bytes() == (into / archive.name).read_bytes()
+
+
+def test_too_much_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "big.bin").write_bytes(bytes(3_000_000))
+    monkeypatch.setattr(shipping, "LARGEST_MB", 2)
+    with pytest.raises(VersionError, match=r"is 3 MB .* and a cluster takes 2 MB; have git ignore"):
+        pack(tmp_path / "agent", tmp_path)
+
+
+def test_a_cancelled_trial_ends_its_worker_and_its_call(tmp_path: Path) -> None:
+    async def cancel() -> Outcome:
+        code = tmp_path / "code"
+        code.mkdir()
+        archive = pack(AGENTS, code)
+        plan = RemotePlan(version=shop(), rules=RULES, archive=archive.name, inside=archive.inside)
+        plan = replace(plan, version=shop(entrypoint="shop:waits_for_its_thread"))
+        host = NodeHost(str(code))
+        try:
+            facts = await host.open({0: plan})
+            assert isinstance(facts, HostFacts), facts
+            running = asyncio.ensure_future(host.run(1, 0, ITEMS[1], 0))
+            await asyncio.sleep(0)
+            await host.cancel(1)
+            outcome = await running
+            assert isinstance(outcome, Outcome)
+            return outcome
+        finally:
+            await host.close()
+
+    assert asyncio.run(cancel()).status is Status.CANCELLED
+    assert not list((tmp_path / "cache" / "replaydiff" / "jobs").iterdir()), "its code is removed"
 
 
 def test_a_submodule_and_a_folder_without_git_are_sent_whole(tmp_path: Path) -> None:

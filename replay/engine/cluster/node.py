@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from replaydiff.replay.agents import Agent, Outcome, Rules, build
+from replaydiff.replay.agents.attempt import cancelled
 from replaydiff.replay.agents.base import CorpusRecording
 from replaydiff.replay.engine.cluster.shipping import unpack
 from replaydiff.replay.engine.environments import environment
@@ -101,7 +102,7 @@ class _Ticket:
 
     events: asyncio.Queue[ToolQuestion | Outcome | BaseException] = field(default_factory=asyncio.Queue)
     waiting: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Outcome] | None = None
 
     async def next(self) -> ToolQuestion | Outcome:
         event = await self.events.get()
@@ -165,15 +166,14 @@ class NodeHost:
         ticket = self._tickets[trial] = _Ticket()
         self._by_item[id(item)] = ticket
 
-        async def work() -> None:
-            try:
-                ticket.events.put_nowait(await self._agents[plan].run(item, index))
-            except Exception as error:  # noqa: BLE001 - the driver raises it
-                ticket.events.put_nowait(error)
-            finally:
-                del self._tickets[trial], self._by_item[id(item)]
+        def end(task: asyncio.Task[Outcome]) -> None:
+            # A task that is cancelled before its first step never takes it, so nothing is left to the task.
+            del self._tickets[trial], self._by_item[id(item)]
+            error = None if task.cancelled() else task.exception()
+            ticket.events.put_nowait(cancelled() if task.cancelled() else error or task.result())
 
-        ticket.task = asyncio.get_running_loop().create_task(work())
+        ticket.task = asyncio.get_running_loop().create_task(self._replay(plan, item, index))
+        ticket.task.add_done_callback(end)
         return await ticket.next()
 
     async def answer(self, trial: int, question: int, value: Any) -> ToolQuestion | Outcome:
@@ -225,6 +225,9 @@ class NodeHost:
         ticket.waiting[number] = asyncio.get_running_loop().create_future()
         ticket.events.put_nowait(ToolQuestion(number=number, **question))
         return await ticket.waiting[number]
+
+    async def _replay(self, plan: int, item: Item, index: int) -> Outcome:
+        return await self._agents[plan].run(item, index)
 
     def _localized(self, plan: RemotePlan) -> tuple[Version, Rules]:
         """Return version and rules with the paths and services of this node."""

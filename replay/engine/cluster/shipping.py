@@ -24,6 +24,8 @@ CODE_PACKAGE = "replaydiff_shipped_code"
 PACKAGE = Path(os.path.abspath(__file__)).parents[3]  # noqa: PTH100 - the links of an editable install stay
 """The folder of this package."""
 _NEVER = {".git", DATA_FOLDER, "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
+LARGEST_MB = 400
+"""What the code of a run may be in megabytes: Ray takes packages of 500."""
 _EPOCH = 1577836800
 """2020-01-01: the same time for every file, so that the same code is the same archive."""
 
@@ -58,7 +60,7 @@ def pack(folder: Path, into: Path, include: Sequence[str] = ()) -> Archive:
         include: patterns of files that git ignores and the agent needs, relative to the folder.
 
     Raises:
-        VersionError: a file cannot be read.
+        VersionError: a file cannot be read, or there is too much to be sent.
     """
     top = toplevel(folder) if shutil.which("git") else None
     root = (top or folder).resolve()
@@ -73,6 +75,13 @@ def pack(folder: Path, into: Path, include: Sequence[str] = ()) -> Archive:
             raise VersionError(
                 f"{error.filename or folder} cannot be sent to the cluster: {error.strerror or error}"
             ) from None
+        size = sum(file.stat().st_size for file in into.glob("*.tar")) / 1e6
+        if size > LARGEST_MB:
+            raise VersionError(
+                f"the code of the run's versions is {size:.0f} MB with that of {root}, and a cluster takes "
+                f"{LARGEST_MB} MB",
+                hint="have git ignore what no agent needs",
+            )
     return Archive(archive.name, folder.resolve().relative_to(root).as_posix())
 
 
