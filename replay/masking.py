@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit, urlunsplit
@@ -32,10 +32,19 @@ def is_secret_name(name: str) -> bool:
 
 def masked(text: str) -> str:
     """Return a text, or JSON text, without the values of secret environment variables."""
-    for name, value in _secrets():
-        for form in _forms(value):
-            text = text.replace(form, f"[{name}]")
-    return text
+    return masker()(text)
+
+
+def masker() -> Callable[[str], str]:
+    """Return `masked` with the secrets that the environment has now, for many texts."""
+    forms = [(form, f"[{name}]") for name, value in _secrets() for form in _forms(value)]
+
+    def mask(text: str) -> str:
+        for form, name in forms:
+            text = text.replace(form, name)
+        return text
+
+    return mask
 
 
 def masked_version(version: Version) -> Version:

@@ -29,6 +29,7 @@ from typing import Literal
 import msgspec
 
 from replaydiff.replay.messages import canonical_args, decode
+from replaydiff.replay.messages.decode import as_json
 from replaydiff.replay.model import Json, JsonObject, Rule, ToolCall
 
 ResultForm = Literal["text", "json"]
@@ -159,6 +160,18 @@ class Tape:
             self._used[key] = self._used.get(key, 0) + 1
             return TapeAnswer(rule=Rule.TAPE, recorded=queue.pop())
         return TapeAnswer(rule=Rule.MISS, note=self._explain(name, args, key, known=queue is not None))
+
+    def unambiguous(self) -> list[ToolCall]:
+        """Return the unused recordings, in their order, whose equal calls were all recorded alike.
+
+        Those of `f(n=1)` and `f(n=1.0)` are left out: either call may use up either recording.
+        """
+        return [
+            call
+            for queue in self._waiting.values()
+            if len(queue) == 1 or len({as_json(call.args) for call in queue}) == 1
+            for call in reversed(queue)
+        ]
 
     def _ignored(self, name: str) -> frozenset[str]:
         own = self._ignore_by_tool.get(name)

@@ -221,6 +221,25 @@ class Attempt:
             return self._simulate(rules.simulator, name, args)
         return self._miss(name, args, note or "the tape has no answer")
 
+    def given(self) -> list[Json]:
+        """Return the recordings with which the agent's process may answer: `[name, arguments, answer]` each.
+
+        It answers a call with equal JSON text and reports it to `answer`, which finds the same recording.
+        Every other call is asked here. Recordings that a call with another text may use up are left out.
+        """
+        rules = self._rules
+        if rules.renames or self._item.before:
+            return []
+        found: list[Json] = []
+        for call in self._tape.unambiguous():
+            if not rules.ignored(call.name):
+                form = rules.result_form(call.name, self._returns)
+                answer: JsonObject = (
+                    {"result": result_as(call.result, form)} if call.error is None else {"error": call.error}
+                )
+                found.append([call.name, call.args, answer])
+        return found
+
     def note(self, name: str, args: JsonObject) -> None:
         """Keep a call that is not answered, since the next action is all that is wanted (step mode)."""
         name = self._rules.renames.name(name)

@@ -1,10 +1,11 @@
 """The workers of a version: started when they are wanted, reused, replaced when they die.
 
-A worker has *slots*: one for a sync agent, as many as trials may be in flight for an async one. The pool
-grows while trials wait longer for a slot than a worker takes to start, as long as there are processors for
-more. What counts is the share of time in which the engine and the workers run or could run, not how fast they
-are: on a machine that is busy with other work, more workers would only take turns. So an agent that answers
-at once is served by few processes, and one that waits for a model by as many as are allowed.
+A worker has *slots*: one for a sync agent, as many as trials may be in flight for an async one. A quick sync
+agent gets more trials, which wait in its worker, so that it need not wait for the engine between two. The
+pool grows while trials wait longer for a slot than a worker takes to start, as long as there are processors
+for more. What counts is the share of time in which the engine and the workers run or could run, not how fast
+they are: on a machine that is busy with other work, more workers would only take turns. So an agent that
+answers at once is served by few processes, and one that waits for a model by as many as are allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -137,7 +138,15 @@ M = TypeVar("M", bound=Member)
 class Pool(Generic[M]):
     """Workers that are all alike."""
 
-    def __init__(self, start: Callable[[], Awaitable[M]], *, slots: int, limit: int, start_s: float) -> None:
+    def __init__(
+        self,
+        start: Callable[[], Awaitable[M]],
+        *,
+        slots: int,
+        limit: int,
+        start_s: float,
+        ahead: Callable[[M], int] | None = None,
+    ) -> None:
         """An empty pool.
 
         Args:
@@ -145,8 +154,11 @@ class Pool(Generic[M]):
             slots: how many trials a worker runs at a time.
             limit: the most workers at a time.
             start_s: about how long starting one takes.
+            ahead: how many more trials a worker takes at present, which wait in it for their turn.
         """
-        self._start, self._slots, self._limit = start, slots, limit
+        self._start, self._slots, self._limit, self._ahead = start, slots, limit, ahead
+        self._lent: Counter[M] = Counter()
+        """Slots that are in use, by worker."""
         self._workers: list[M] = []
         self._free: list[M] = []
         self._waiting: deque[tuple[float, asyncio.Future[M]]] = deque()
@@ -192,7 +204,15 @@ class Pool(Generic[M]):
     def give_back(self, worker: M) -> None:
         """End what `take` began."""
         self._ended += 1
-        self._hand_out(worker)
+        self._lent[worker] -= 1
+        in_use = self._lent[worker]
+        if not in_use:
+            del self._lent[worker]
+        # Its queue is filled when half of it has run: one write, which wakes its process, for many trials.
+        if self._ahead is None or in_use <= self._capacity(worker) // 2:
+            self._hand_out(worker)
+            while self._waiting and self._has_slot(worker):
+                self._hand_out(worker)
 
     async def take(self) -> M:
         """What `slot` begins with."""
@@ -200,7 +220,8 @@ class Pool(Generic[M]):
             raise PoolClosedError
         while self._free:
             worker = self._free.pop()
-            if worker.alive:
+            if self._has_slot(worker):
+                self._lent[worker] += 1
                 return worker
         waiting: asyncio.Future[M] = asyncio.get_running_loop().create_future()
         if not self._ended and not self._waiting:
@@ -212,7 +233,8 @@ class Pool(Generic[M]):
             return await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._hand_out(waiting.result())
+                self._ended -= 1
+                self.give_back(waiting.result())
             raise
 
     def _hand_out(self, worker: M) -> None:
@@ -220,12 +242,21 @@ class Pool(Generic[M]):
         if not worker.alive:
             self._grow()
             return
+        if not self._has_slot(worker):
+            return
         while self._waiting:
             _, waiting = self._waiting.popleft()
             if not waiting.done():
+                self._lent[worker] += 1
                 waiting.set_result(worker)
                 return
         self._free.append(worker)
+
+    def _has_slot(self, worker: M) -> bool:
+        return worker.alive and self._lent[worker] < self._capacity(worker)
+
+    def _capacity(self, worker: M) -> int:
+        return self._slots + (0 if self._ahead is None else self._ahead(worker))
 
     def _grow(self) -> None:
         if self._waiting and not self._closed and (self._growing is None or self._growing.done()):

@@ -106,7 +106,15 @@ class PythonAgent:
         gateway = self._rules.gateway
         together = first.mode == "async" and (gateway is None or not gateway.keeps)
         slots, limit = (self._concurrency, 1) if together else (1, self._concurrency)
-        self._shared = Pool(self._new_worker, slots=slots, limit=limit, start_s=start_s)
+        # A trial that waits in a worker is begun, unseen, when the one before it ends, whatever that did.
+        looks_ahead = not (together or gateway or self._rules.live or self._rules.simulator)
+        self._shared = Pool(
+            self._new_worker,
+            slots=slots,
+            limit=limit,
+            start_s=start_s,
+            ahead=(lambda worker: worker.ahead) if looks_ahead else None,
+        )
         self._isolated = Pool(self._new_worker, slots=1, limit=ISOLATED_LIMIT, start_s=start_s)
         self._shared.add(first)
 
@@ -177,14 +185,17 @@ class PythonAgent:
         )
         if watch := self._watch(item):
             request["watch"] = watch
+        if given := attempt.given():
+            request["tape"] = given
         try:
             # Until its turn comes, each trial before it in the same process may take its full time. One that
             # is alone there begins at once, which sets its time.
-            before = None if worker.mode == "sync" else self._rules.timeout_s * (worker.in_flight + 1)
+            is_next = worker.mode == "sync" and not worker.in_flight
+            before = None if is_next else self._rules.timeout_s * (worker.in_flight + 1)
             message = await self._reply(worker, number, request, attempt, before)
         except TimeoutError:
             began = attempt.began
-            certain = await self._give_up(worker, number)
+            certain = await self._give_up(worker, number, began=began)
             lost = None if certain and began else _Lost.SUSPECT if began else _Lost.BYSTANDER
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
             status = Status.TIMEOUT
@@ -240,7 +251,7 @@ class PythonAgent:
         One that runs other trials as well goes on: they are not to be lost for it.
         """
         was_fresh = worker.trials == 1
-        if worker.in_flight:
+        if worker.mode != "sync" and worker.in_flight:
             return True
         await worker.kill()
         return was_fresh
@@ -263,7 +274,7 @@ class PythonAgent:
                 watch.setdefault(name, [*sorted(earlier.get(key, key) for key in call.args)])
         return watch
 
-    async def _give_up(self, worker: WorkerClient, number: int) -> bool:
+    async def _give_up(self, worker: WorkerClient, number: int, *, began: bool) -> bool:
         """End a trial that took too long. Return whether the trial itself was certainly the cause."""
         if worker.mode == "async":
             try:
@@ -275,7 +286,7 @@ class PythonAgent:
             except WorkerDied as died:
                 return died.isolated
         # Trials caught in the same hang come here too, once the first of them is ending the process.
-        isolated = worker.alive and worker.in_flight == 1
+        isolated = worker.alive and (worker.in_flight == 1 or (worker.mode == "sync" and began))
         worker.forget(number)
         await worker.kill()
         return isolated

@@ -250,6 +250,11 @@ class Tail(asyncio.Protocol):
         """Reset the state."""
         self._kept.clear()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was printed."""
+        return not self._kept
+
     def text(self) -> str | None:
         """The end of what was printed; None for nothing."""
         return bytes(self._kept[-TAIL_BYTES:]).decode("utf-8", "replace").strip() or None
@@ -321,8 +326,10 @@ class Process:
     def __init__(self, life: int) -> None:
         self._life = life
         self._tail = Tail()
+        self._unsent: list[bytes] = []
         self._transports: list[asyncio.BaseTransport] = []
         self._control_closed = asyncio.Event()
+        self._tools_closed = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -373,7 +380,7 @@ class Process:
                 pass_fds=theirs,
                 memory_mb=launch.memory_mb,
                 sandbox=sandbox,
-                last_words=process._control_closed.wait,
+                last_words=process._all_read,
                 on_end=on_end,
             )
         except OSError as error:
@@ -401,12 +408,27 @@ class Process:
         return process
 
     def send_control(self, line: bytes) -> None:
-        """Write to the control channel; what a dead process cannot read is dropped."""
-        self._control.write(line)
+        """Write to the control channel; what a dead process cannot read is dropped.
+
+        Lines of one round of the event loop leave together: each write may wake the process.
+        """
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(line)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._control.write(b"".join(self._unsent))
+            self._unsent.clear()
 
     def send_tools(self, line: bytes) -> None:
         """Write to the tools channel."""
         self._tools.write(line)
+
+    @property
+    def has_printed(self) -> bool:
+        """Whether it printed anything since `forget_printed`."""
+        return not self._tail.is_empty
 
     def forget_printed(self) -> None:
         """Start a new tail."""
@@ -422,6 +444,7 @@ class Process:
     async def stop(self, grace_s: float) -> None:
         """Let it end by itself for so many seconds, then end it."""
         if self.ending is None:
+            self._flush()
             self._control.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
@@ -437,6 +460,10 @@ class Process:
             os.close(self._life)
             self._life = -1
 
+    async def _all_read(self) -> None:
+        await self._control_closed.wait()
+        await self._tools_closed.wait()
+
     async def _connect(
         self,
         control: socket.socket,
@@ -449,7 +476,9 @@ class Process:
         self._control, _ = await loop.create_connection(
             lambda: Lines(on_control, self._control_closed.set), sock=control
         )
-        self._tools, _ = await loop.create_connection(lambda: Lines(on_tools), sock=tools)
+        self._tools, _ = await loop.create_connection(
+            lambda: Lines(on_tools, self._tools_closed.set), sock=tools
+        )
         output, _ = await loop.connect_read_pipe(lambda: self._tail, os.fdopen(printed, "rb", 0))
         self._transports = [self._control, self._tools, output]
 

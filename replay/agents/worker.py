@@ -25,6 +25,14 @@ START_TIMEOUT_S = 120.0
 STOP_GRACE_S = 1.0
 """Seconds between asking a worker to end and ending it."""
 TOO_DEEP = "nested too deeply to be read"
+QUICK_MS = 5.0
+"""A sync agent's trials that take no longer than this are sent several at a time."""
+QUICK_TRIALS = 20
+"""Trials in a row that must have been quick before more than one is sent."""
+AHEAD = 15
+"""Trials that wait in a worker of a quick agent, so that it need not wait for the next one."""
+_GIVEN = b'{"given":'
+"""How the line of a call begins that the worker has answered itself."""
 _TRIAL = re.compile(rb'\{"trial": (\d+)')
 
 
@@ -46,7 +54,10 @@ class TrialListener(Protocol):
         """The trial's turn has come."""
 
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
-        """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`."""
+        """Answer a tool call: `{"result": …}`, `{"error": text}`, `{"stop": why}` or `{"live": number}`.
+
+        A call that the worker has answered from what it was given with the trial comes here, too.
+        """
 
     def ran(self, message: JsonObject) -> None:
         """What a tool gave that ran."""
@@ -57,12 +68,16 @@ class _Running:
     trial: TrialListener
     reply: asyncio.Future[JsonObject]
     began: bool
+    given: int = 0
+    """Calls that the worker answered itself and that have come in."""
+    held: JsonObject | None = None
+    """The reply, which came in before the last of these calls: it takes another channel."""
 
 
 class WorkerClient:
     """A worker that has imported its agent. Made by `Worker.start`."""
 
-    mode: str
+    mode: str = ""
     """`sync` (one trial at a time) or `async` (many)."""
     takes: str
     """`text` or `messages`: what a trial must bring."""
@@ -83,6 +98,10 @@ class WorkerClient:
     def __init__(self) -> None:
         self.trials = 0
         """Trials that it was sent so far."""
+        self._quick = 0
+        """Quick trials in a row, up to now."""
+        self._prints = False
+        """Its agent has printed something during an earlier trial."""
         self._running: dict[int, _Running] = {}
         self._ready: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
 
@@ -138,11 +157,23 @@ class WorkerClient:
         """How many trials it has been sent and has not ended."""
         return len(self._running)
 
+    @property
+    def ahead(self) -> int:
+        """How many trials may wait in it while it runs one.
+
+        None where its agent prints: what a trial printed could not be told from what the next one did.
+        """
+        prints = self._prints or self._process.has_printed
+        return AHEAD if self._quick >= QUICK_TRIALS and not prints else 0
+
     def begin(self, number: int, request: JsonObject, trial: TrialListener) -> asyncio.Future[JsonObject]:
         """Send a trial. The future gets the worker's reply, or WorkerDied if the process ends first."""
         if not self._running:
+            self._prints = self._prints or (self.trials > 0 and self._process.has_printed)
             self._process.forget_printed()
-        running = _Running(trial, asyncio.get_running_loop().create_future(), began=self.mode == "sync")
+        # A sync agent's trials run in the order in which they are sent.
+        is_next = self.mode == "sync" and not self._running
+        running = _Running(trial, asyncio.get_running_loop().create_future(), began=is_next)
         if not self.alive:
             running.reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
             return running.reply
@@ -179,9 +210,11 @@ class WorkerClient:
     def _on_control(self, line: bytes) -> None:
         message = _decode(line)
         if "trial" in message:
-            running = self._running.pop(message["trial"], None)
-            if running is not None and not running.reply.done():
-                running.reply.set_result(message)
+            running = self._running.get(message["trial"])
+            if running is not None and running.given < message.get("given", 0):
+                running.held = message
+            elif running is not None:
+                self._end(message["trial"], running, message)
         elif "began" in message:
             running = self._running.get(message["began"])
             if running is not None:
@@ -190,10 +223,33 @@ class WorkerClient:
         elif not self._ready.done():
             self._ready.set_result(message)
 
+    def _end(self, number: int, running: _Running, message: JsonObject) -> None:
+        """Hand over a trial's reply."""
+        del self._running[number]
+        if not running.reply.done():
+            running.reply.set_result(message)
+        if self.mode != "sync":
+            return
+        took: Any = message["ms"]
+        is_quick = "answer" in message and took is not None and took <= QUICK_MS
+        self._quick = self._quick + 1 if is_quick else 0
+        for following in self._running.values():
+            following.began = True
+            following.trial.begin()
+            break
+
     def _on_tool_call(self, line: bytes) -> None:
         message = _decode(line)
         running = self._running.get(message["trial"])
         answer: JsonObject | Awaitable[JsonObject]
+        if line.startswith(_GIVEN):
+            # Nothing is answered, whatever the line has.
+            if running is not None:
+                running.trial.answer(message)
+                running.given += 1
+                if running.held is not None and running.given >= running.held["given"]:
+                    self._end(message["trial"], running, running.held)
+            return
         if "ran" in message:
             if running is not None:
                 running.trial.ran(message)
@@ -214,10 +270,13 @@ class WorkerClient:
 
     def _on_end(self, ending: str) -> None:
         """Fail everything that waits for the process."""
-        isolated = len(self._running) == 1 and not self._process.killed
+        # Of a sync agent's trials one runs, whatever waits behind it.
+        isolated = (len(self._running) == 1 or self.mode == "sync") and not self._process.killed
         for running in self._running.values():
             if not running.reply.done():
-                running.reply.set_exception(WorkerDied(ending, isolated=isolated, began=running.began))
+                running.reply.set_exception(
+                    WorkerDied(ending, isolated=isolated and running.began, began=running.began)
+                )
         self._running.clear()
         if not self._ready.done():
             self._ready.set_exception(WorkerDied(ending, isolated=True, began=False))
@@ -228,8 +287,8 @@ class WorkerClient:
 def _encode(message: JsonObject) -> bytes:
     try:
         return msgspec.json.encode(message) + b"\n"
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8, but JSON can escape it.
+    except (UnicodeEncodeError, OverflowError):
+        # A lone surrogate has no UTF-8, but JSON can escape it; and integers may have more than 64 bits.
         return json.dumps(message).encode() + b"\n"
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from replaydiff.replay.errors import StoreWriteError
-from replaydiff.replay.masking import masked
+from replaydiff.replay.masking import masker
 from replaydiff.replay.model import ModelCall, Trial
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import settle
@@ -60,6 +60,7 @@ class Journal:
         self._path = path_of(store, run_id)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._masked = masker()
         self._waiting: list[Trial] = []
         self._calls: list[ModelCall] = []
         for trial, calls in _left_in(self._path):
@@ -78,11 +79,11 @@ class Journal:
             StoreWriteError: it cannot be written: the disk is full, say. What was kept before stays kept.
         """
         texts = [encode(call) for call in calls]
-        if (kept := list(map(masked, texts))) != texts:
+        if (kept := list(map(self._masked, texts))) != texts:
             calls = [_read_call(text) for text in kept]
         line = b"".join(b"%b%b}\n" % (_CALL, text.encode()) for text in kept)
         text = encode(trial)
-        if (whole := masked(text)) != text:
+        if (whole := self._masked(text)) != text:
             trial = _read_trial(whole)
         line += whole.encode() + b"\n"
         self._size += len(line)

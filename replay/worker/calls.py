@@ -30,6 +30,7 @@ REFUSED: dict[int, str] = {}
 
 # Made once: `json.dumps` with a default makes one for every message.
 _encode = json.JSONEncoder(default=replies.plain).encode
+_encode_sorted = json.JSONEncoder(default=replies.plain, sort_keys=True).encode
 
 
 class Stopped(BaseException):
@@ -106,14 +107,17 @@ class Asking:
             Stopped: the trial ends here.
         """
         trial = self.trial_of(name)
+        answer = self.answer_here(trial, name, args)
         try:
-            line = encode({"trial": trial, "name": name, "args": args})
+            line = b"" if answer else encode({"trial": trial, "name": name, "args": args})
         except (ValueError, RecursionError) as error:
             raise RuntimeError(f"the arguments of {name} cannot be written as JSON: {error}") from None
         if len(line) > LARGEST_LINE:
             raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
-        answer = json.loads(self.exchange(line, name))
+        if answer is None:
+            answer = json.loads(self.exchange(line, name))
         if "stop" in answer:
+            self.forget_recordings(trial)
             raise Stopped(answer["stop"])
         if "error" in answer:
             raise fail(answer["error"])
@@ -133,6 +137,13 @@ class Asking:
     def trial_of(self, name: str) -> int | None:
         """The trial that a call of this tool belongs to."""
         raise NotImplementedError
+
+    def answer_here(self, trial: int | None, name: str, args: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG002
+        """The answer to a call, where it need not be asked for."""
+        return None
+
+    def forget_recordings(self, trial: int | None) -> None:
+        """Ask for every further call of a trial."""
 
     def exchange(self, line: bytes, name: str) -> bytes:
         """Send a call and return its answer."""
@@ -186,11 +197,56 @@ class Tools(Asking):
         self.running: set[int] = set()
         """Trials that have begun and not ended."""
         self._has_begun = False
+        self._recorded: dict[int, dict[str, dict[str, list[Any]]]] = {}
+        """Trial → tool → arguments as sorted JSON text → answers that are left, the first one last."""
+        self._given: dict[int, int] = {}
+        """Trial → how many calls were answered here."""
 
-    def begin(self, trial: int) -> None:
-        """A trial begins."""
+    def begin(self, trial: int, tape: list[Any]) -> None:
+        """A trial begins; `tape` has the recordings with which its calls may be answered here."""
         self._has_begun = True
         self.running.add(trial)
+        if tape:
+            recorded: dict[str, dict[str, list[Any]]] = {}
+            for name, args, answer in reversed(tape):
+                recorded.setdefault(name, {}).setdefault(_encode_sorted(args), []).append(answer)
+            self._recorded[trial] = recorded
+
+    def end(self, trial: int) -> int:
+        """A trial ends; return how many of its calls were answered here."""
+        self.running.discard(trial)
+        with self._lock:
+            self._recorded.pop(trial, None)
+            return self._given.pop(trial, 0)
+
+    def answer_here(self, trial: int | None, name: str, args: dict[str, Any]) -> dict[str, Any] | None:
+        """Answer a call that was recorded with the very same arguments, and report it.
+
+        The engine finds the same recording. Once a call of a tool was asked for, all of them are, since the
+        engine may have used up any of the tool's recordings.
+        """
+        if trial not in self._recorded or self._process != os.getpid():
+            return None
+        try:
+            text = _encode_sorted(args)
+        except (TypeError, ValueError, RecursionError):
+            text = ""
+        with self._lock:
+            by_tool = self._recorded.get(trial, {})
+            left = by_tool.get(name, {}).get(text)
+            if not left:
+                by_tool.pop(name, None)
+                return None
+            self._given[trial] = self._given.get(trial, 0) + 1
+            line = f'{{"given": true, "trial": {trial}, "name": {_encode(name)}, "args": {text}}}\n'
+            self._channel.sendall(line.encode())
+            answer: dict[str, Any] = left.pop()
+            return answer
+
+    def forget_recordings(self, trial: int | None) -> None:
+        """Ask for every further call of a trial."""
+        with self._lock:
+            self._recorded.pop(trial, None)  # type: ignore[arg-type]
 
     def current_trial(self) -> int | None:
         """The trial that the running code belongs to; None where that cannot be known."""
@@ -259,6 +315,7 @@ class Tools(Asking):
             self.report(message)
             return None
         name = message["name"]
+        self.forget_recordings(trial)
         if trial is None:
             return encode({"error": f"{name} was called from a process that belongs to no trial"})
         if trial not in self.running:

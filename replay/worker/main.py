@@ -10,17 +10,21 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "ne
                 "versions": {…}}}
                or {"failed": "one sentence"}, and the worker ends
           in   {"trial": 7, "input": "…"} or {"trial": 7, "messages": […]}; with "watch": {tool: [argument]},
-               calls of these tools that pass no patch point are looked for
+               calls of these tools that pass no patch point are looked for; with "tape": [[tool, arguments,
+               answer]], calls with these very arguments are answered here and reported as "given"
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
-               "unpatched": {tool: function}, what was found by the watch
+               "unpatched": {tool: function}, what was found by the watch, and "given": 2, how many calls
+               were answered here
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
+          out  {"given": true, "trial": 7, "name": "…", "args": {…}}   a call answered here; not answered
           out  {"trial": 7, "ran": 3, "result": …} or {…, "error": "…"}   what it gave; not answered
 
-A sync agent gets one trial at a time, an async one many. The worker ends when its control socket closes, and
-takes its process group with it when LIFE, a pipe nobody writes to, does: so it cannot outlive its parent.
+A sync agent runs one trial at a time, in the order in which they come, an async one many. The worker ends
+when its control socket closes, and takes its process group with it when LIFE, a pipe nobody writes to, does:
+so it cannot outlive its parent.
 Works on Python 3.9 and later; imports the standard library and its neighbours, and those by path.
 """
 
@@ -304,7 +308,7 @@ class Worker:
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
         calls.TRIAL.set(trial)
-        self.tools.begin(trial)
+        self.tools.begin(trial, order.get("tape", []))
         began = time.perf_counter()
         try:
             self.patches.renew()
@@ -355,7 +359,7 @@ class Worker:
             self._cancel(order["cancel"])
             return
         trial = order["trial"]
-        self.tools.begin(trial)
+        self.tools.begin(trial, order.get("tape", []))
         self._tasks[trial] = self.loop.create_task(self._run_async(target, order))
 
     def _cancel(self, trial: int) -> None:
@@ -396,7 +400,7 @@ class Worker:
         if "answer" in outcome:
             calls.TRIAL.set(trial)
             self.patches.check_late()
-        self.tools.running.discard(trial)
+        given = self.tools.end(trial)
         steering = self.patches.steering
         unpatched = {name: at for name, at in self._watch.end(trial).items() if name not in steering}
         answer = outcome.get("answer")
@@ -408,7 +412,7 @@ class Worker:
         refused = calls.REFUSED.pop(trial, None)
         if refused is not None:
             outcome = {"failed": failures.failed("agent_error", refused)}
-        message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, **outcome}
+        message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, "given": given, **outcome}
         try:
             self.send(message)
         except (ValueError, RecursionError, TypeError) as error:
