@@ -23,6 +23,7 @@ from replaydiff.diff.behaviour import RECORDING
 from replaydiff.diff.graders import assertions, tool_calls
 from replaydiff.diff.graders.arguments import ArgumentRules, canonical, equal
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE, SCORE_PREFIX
+from replaydiff.diff.graders.matching import same_values
 from replaydiff.diff.result import Block, GradedTrial
 from replaydiff.replay.model import ExpectedCall, Item, JsonObject, Rule, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings
@@ -154,6 +155,8 @@ class ActionReader:
         self, expected: Sequence[ExpectedCall | ToolCall] | None, made: Sequence[ToolCall], *, ended: bool
     ) -> Iterator[Behaviour]:
         yield from (Behaviour("repeated", (name,)) for name in _repeated(expected or (), made))
+        if expected is not None and not self._settings.match.tools and same_values(expected, made):
+            return
         if expected is None:
             yield from (Behaviour("called", (name,)) for name in {call.name for call in made})
             return

@@ -138,6 +138,8 @@ def free_text(blocks: Sequence[Block], settings: Settings) -> tuple[FreeText, ..
 
 def without(settings: Settings, texts: Sequence[FreeText]) -> Settings:
     """The settings with these arguments left out of every comparison."""
+    if not texts:
+        return settings
     tools = dict(settings.tools)
     for text in texts:
         tool = tools.get(text.tool, ToolSection())
@@ -213,6 +215,8 @@ class _Alike:
         return sum(not self._alike(one, other) for one, other in pairs)
 
     def _alike(self, one: Trial, other: Trial) -> bool:
+        if one.served is other.served:
+            return True
         key = (tool_calls.written_out(one), tool_calls.written_out(other))
         if key[0] == key[1]:
             return True

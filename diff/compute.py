@@ -117,7 +117,8 @@ def compute(
     read = read_blocks(con, run, settings, stored, first=look if plan else None)
     vouching = behaviour.vouched(read.blocks, settings, _trusted(con, settings))
     texts = behaviour.free_text(read.blocks, settings)
-    read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
+    if texts or vouching.mixed:
+        read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
     inputs = _Inputs(
         sample=get_sample(con, run.sample) if run.sample else None,
         stored=stored,

@@ -183,15 +183,33 @@ class _ValuePool:
             self._calls.setdefault(call.name, []).append(call)
         response = item.recorded_response
         self._texts = {} if response is None else {response: response}
+        self._lists: dict[int, tuple[tuple[ServedCall, ...], tuple[ServedCall, ...]]] = {}
+        """By the identity of a list of calls as it was read: that list, and the one in its place."""
 
     def trial(self, trial: Trial) -> Trial:
         response = trial.final_response
-        return replace(
-            trial,
+        known = self._lists.get(id(trial.served))
+        if known is None:
+            known = trial.served, tuple(map(self._served, trial.served))
+            self._lists[id(trial.served)] = known
+        # `dataclasses.replace` would take three times as long, for every trial of a run.
+        return Trial(
             run_id=self._run.id,
             item_id=self._item.id,
+            lane=trial.lane,
+            index=trial.index,
+            status=trial.status,
+            reason=trial.reason,
             final_response=None if response is None else self._texts.setdefault(response, response),
-            served=tuple(self._served(served) for served in trial.served),
+            served=known[1],
+            usage=trial.usage,
+            cost_usd=trial.cost_usd,
+            latency_ms=trial.latency_ms,
+            started_at=trial.started_at,
+            attempts=trial.attempts,
+            scores=trial.scores,
+            stderr=trial.stderr,
+            turns=trial.turns,
         )
 
     def _served(self, served: ServedCall) -> ServedCall:

@@ -107,4 +107,4 @@ def _mean_change(
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return math.fsum(values) / len(values) if len(values) > 1 else values[0]

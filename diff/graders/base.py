@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Trial
 from replaydiff.replay.settings import Settings
@@ -56,8 +56,15 @@ def scored(
     detail: JsonObject | None = None,
 ) -> Grade:
     """Return a grade with a score; it passes at 1 unless `passed` is given."""
-    return replace(
-        _unscored(trial, grader, version, GradeState.SCORED, reason or None),
+    return Grade(
+        run_id=trial.run_id,
+        item_id=trial.item_id,
+        lane=trial.lane,
+        trial=trial.index,
+        grader=grader,
+        grader_version=version,
+        state=GradeState.SCORED,
+        reason=reason or None,
         score=score,
         passed=score >= 1 if passed is None else passed,
         detail=detail or {},

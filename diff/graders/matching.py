@@ -68,6 +68,7 @@ class MatchResult:
 Expected = Sequence[ExpectedCall | ToolCall]
 """What is expected: a case's calls, or the recorded calls of a trace."""
 
+_PASSED = MatchResult(passed=True, partial=1.0, reason="")
 _NOTHING: Mapping[str, Collection[str]] = {}
 _HERE = Path()
 
@@ -87,10 +88,22 @@ def match(
     Raises:
         ReplayError: such a function cannot be loaded, or failed.
     """
+    if not rules.tools and same_values(expected, actual):
+        return _PASSED
     pair = _Pair(expected, actual, rules, ignore_by_tool, root)
     if pair.passes():
-        return MatchResult(passed=True, partial=1.0, reason="")
+        return _PASSED
     return MatchResult(passed=False, partial=pair.partial(), reason=pair.reason())
+
+
+def same_values(expected: Expected, actual: Sequence[ToolCall]) -> bool:
+    """Whether two lists have the same calls by the identity of their arguments, which `reading` shares.
+
+    False says nothing: other objects may be equal. True is a match in every mode, where no tool has rules.
+    """
+    return len(expected) == len(actual) and all(
+        one.args is other.args and one.name == other.name for one, other in zip(expected, actual, strict=True)
+    )
 
 
 def can_still_match(

@@ -55,7 +55,10 @@ def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
 
 
 def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
-    """All trials of a run, by position of their item, then lane, then index; streamed."""
+    """All trials of a run, by position of their item, then lane, then index; streamed.
+
+    Trials of one item with equal calls share them.
+    """
     cursor = con.cursor()
     cursor.execute(
         f"SELECT {', '.join(f't.{name}' for name in _TRIAL)} FROM trials t"
@@ -63,8 +66,13 @@ def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
         " WHERE t.run_id = ? ORDER BY i.position, t.lane, t.index",
         [run_id],
     )
+    item: str | None = None
+    known: dict[str, tuple[ServedCall, ...]] = {}
     while rows := cursor.fetchmany(_READ_BATCH):
-        yield from map(_trial, rows)
+        for row in rows:
+            if row[1] != item:
+                item, known = row[1], {}
+            yield _trial(row, known)
 
 
 def trials_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[Trial]:
@@ -190,11 +198,16 @@ def _text(value: str | None) -> str | None:
     return None if value is None else clean_text(value)
 
 
-def _trial(row: Sequence[Any]) -> Trial:
+def _trial(row: Sequence[Any], known: dict[str, tuple[ServedCall, ...]] | None = None) -> Trial:
+    """Return the trial of a row; `known` has lists of calls by their text, which trials then share."""
     fields = dict(zip(_TRIAL, row, strict=True))
     fields["lane"] = Lane.parse(fields["lane"])
     fields["status"] = Status(fields["status"])
-    fields["served"] = _read_served(fields["served"])
+    text = fields["served"]
+    served = None if known is None else known.get(text)
+    fields["served"] = served = _read_served(text) if served is None else served
+    if known is not None:
+        known[text] = served
     fields["usage"] = None if fields["usage"] is None else _read_usage(fields["usage"])
     fields["scores"] = _read_scores(fields["scores"])
     fields["turns"] = () if fields["turns"] is None else _read_turns(fields["turns"])

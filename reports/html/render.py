@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from replaydiff.reports import format as fmt
 from replaydiff.reports.html import plots, transcripts
 
 _HERE = Path(__file__).parent
+MOST_ITEMS = 5_000
+"""Items that the page lists: with more it would take long to open, and be far too large to send."""
 _CHOICES = 200
 """Strata and tags that a filter offers, the most frequent ones."""
 
@@ -41,10 +44,12 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
 
 def parts(result: DiffResult) -> dict[str, Any]:
     """What the template of a result shows, by the names it knows."""
-    limit, whole = transcripts.text_limit(result), transcripts.shows_all(result)
+    # Items are in the order of their verdicts, so those that are left out changed least.
+    listed = replace(result, items=result.items[:MOST_ITEMS])
+    limit, whole = transcripts.text_limit(listed), transcripts.shows_all(listed)
     data = {
         "check": phrases.is_check(result),
-        "cases": [transcripts.case(result, item, limit, whole=whole) for item in result.items],
+        "cases": [transcripts.case(listed, item, limit, whole=whole) for item in listed.items],
     }
     return {
         "result": result,
@@ -62,8 +67,9 @@ def parts(result: DiffResult) -> dict[str, Any]:
         "usage": phrases.usage_rows(result),
         "slices_caption": phrases.slices_caption(result),
         "lanes": _lanes(result),
-        "filters": _filters(result),
-        "rows": _rows(result),
+        "filters": _filters(listed),
+        "rows": _rows(listed),
+        "left_out": _left_out(result),
         "shortened": limit < transcripts.MOST,
         "whole": whole,
     }
@@ -201,6 +207,15 @@ def _ranking(result: DiffResult) -> dict[str, Any] | None:
     ]
     notes = [phrases.ranking_caption(result), *phrases.against_first(result)]
     return {"candidates": candidates, "notes": notes}
+
+
+def _left_out(result: DiffResult) -> str:
+    """Return how many items the page does not list, by verdict; empty where it lists all."""
+    missing = Counter(phrases.verdict_name(result, item.verdict) for item in result.items[MOST_ITEMS:])
+    if not missing:
+        return ""
+    listed = ", ".join(f"{fmt.count(number)} {name}" for name, number in missing.items())
+    return f"{fmt.count(missing.total())} of {fmt.count(len(result.items))} items are left out: {listed}"
 
 
 def _filters(result: DiffResult) -> dict[str, list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
@@ -218,6 +220,13 @@ def test_matching_is_what_brute_force_finds(
     assert (found.partial == 1) is found.passed
     assert (found == MatchResult(passed=True, partial=1.0, reason="")) is found.passed
     assert bool(found.reason) is not found.passed
+
+
+@given(actual_calls, rules)
+def test_calls_that_share_their_arguments_match_like_copies(made: list[ToolCall], rule: Match) -> None:
+    shared = [replace(call, call_id="again") for call in made]
+    copied = [replace(call, args=deepcopy(call.args)) for call in shared]
+    assert match(made, shared, rule) == match(made, copied, rule)
 
 
 @given(

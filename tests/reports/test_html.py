@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from replaydiff.diff.result import Verdict
 from replaydiff.reports import registry
-from replaydiff.reports.html import plots, transcripts
+from replaydiff.reports.html import plots, render, transcripts
 from replaydiff.reports.html.transcripts import case, text_limit
 from replaydiff.reports.notebook import notebook_html
 from tests.reports import results
@@ -380,6 +381,20 @@ def test_a_run_of_five_thousand_items_is_small_and_is_filtered(tab: Browser, tmp
     left = 4 * (5000 // 40)
     assert tab.eval("document.querySelector('.shown').textContent") == f"{left} of 5,000 items"
     assert tab.eval("[...document.querySelectorAll('.row')].filter((row) => !row.hidden).length") == 200
+
+
+def test_a_page_lists_so_many_items_and_counts_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = results.many(200)
+    changed = [item for item in result.items if item.verdict is not Verdict.UNCHANGED]
+    monkeypatch.setattr(render, "MOST_ITEMS", len(changed) + 10)
+    text = registry.render(result, "html")
+    assert isinstance(text, str)
+    left = 200 - len(changed) - 10
+    assert f"This run is large: {left} of 200 items are left out: {left} unchanged" in text
+    assert text.count('<tr class="row"') == len(changed) + 10
+    assert all(f">{item.item.id}</button>" in text for item in changed)
+    monkeypatch.undo()
+    assert "left out" not in registry.render(result, "html")
 
 
 @pytest.mark.parametrize("name", results.ALL)
