@@ -162,7 +162,7 @@ class Tape:
         return TapeAnswer(rule=Rule.MISS, note=self._explain(name, args, key, known=queue is not None))
 
     def unambiguous(self) -> list[ToolCall]:
-        """Return the unused recordings, in their order, whose equal calls were all recorded alike.
+        """Return the unused recordings whose equal calls were all recorded alike; equal ones in their order.
 
         Those of `f(n=1)` and `f(n=1.0)` are left out: either call may use up either recording.
         """

@@ -218,6 +218,8 @@ class PythonAgent:
                 was_fresh = await self._retire(worker)
                 if not was_fresh and not self._closed:
                     return _Lost.DOUBTFUL
+            elif "failed" in message and worker.mode == "sync":
+                worker.go_on()
             return outcome
         if lost and not attempt.stopped and (self._closed or not isolated):
             return lost

@@ -102,6 +102,8 @@ class WorkerClient:
         """Quick trials in a row, up to now."""
         self._prints = False
         """Its agent has printed something during an earlier trial."""
+        self._skipped: set[int] = set()
+        """Trials that waited behind one that failed, and that it will not run."""
         self._running: dict[int, _Running] = {}
         self._ready: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
 
@@ -172,7 +174,7 @@ class WorkerClient:
             self._prints = self._prints or (self.trials > 0 and self._process.has_printed)
             self._process.forget_printed()
         # A sync agent's trials run in the order in which they are sent.
-        is_next = self.mode == "sync" and not self._running
+        is_next = self.mode == "sync" and not self._running.keys() - self._skipped
         running = _Running(trial, asyncio.get_running_loop().create_future(), began=is_next)
         if not self.alive:
             running.reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
@@ -183,6 +185,10 @@ class WorkerClient:
         if running.began:
             trial.begin()
         return running.reply
+
+    def go_on(self) -> None:
+        """Have a sync worker take trials again after one that failed."""
+        self._process.send_control(_encode({"go": True}))
 
     def cancel(self, number: int) -> asyncio.Future[JsonObject]:
         """Ask an async worker to give up a trial; the future gets its last reply, or WorkerDied."""
@@ -211,7 +217,9 @@ class WorkerClient:
         message = _decode(line)
         if "trial" in message:
             running = self._running.get(message["trial"])
-            if running is not None and running.given < message.get("given", 0):
+            if "skipped" in message:
+                self._skip(message["trial"])
+            elif running is not None and running.given < message.get("given", 0):
                 running.held = message
             elif running is not None:
                 self._end(message["trial"], running, message)
@@ -231,12 +239,21 @@ class WorkerClient:
         if self.mode != "sync":
             return
         took: Any = message["ms"]
-        is_quick = "answer" in message and took is not None and took <= QUICK_MS
-        self._quick = self._quick + 1 if is_quick else 0
+        if "failed" in message:
+            self._quick, self._skipped = 0, set(self._running)
+            return
+        self._quick = self._quick + 1 if took <= QUICK_MS else 0
         for following in self._running.values():
             following.began = True
             following.trial.begin()
             break
+
+    def _skip(self, number: int) -> None:
+        """A trial that waited behind one that failed was not begun."""
+        self._skipped.discard(number)
+        running = self._running.pop(number, None)
+        if running is not None and not running.reply.done():
+            running.reply.set_exception(WorkerDied("a trial before it failed", isolated=False, began=False))
 
     def _on_tool_call(self, line: bytes) -> None:
         message = _decode(line)

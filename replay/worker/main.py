@@ -15,7 +15,8 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "ne
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
                "unpatched": {tool: function}, what was found by the watch, and "given": 2, how many calls
-               were answered here
+               were answered here. After "failed" a sync worker answers {"trial": 8, "skipped": true} to what
+               waits, until it gets {"go": true}: the process may be spoilt, and then it is ended
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
@@ -187,6 +188,8 @@ class Worker:
         self._began: set[int] = set()
         self._watch = watch.Watch()
         self._sending = threading.Lock()
+        self._has_failed = False
+        """A trial of a sync agent has failed, and it is not known yet whether this process takes another."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -303,7 +306,12 @@ class Worker:
         """Trials of a sync agent, in the main thread."""
         for line in lines:
             order = json.loads(line)
-            contextvars.copy_context().run(self._run_sync, target, order)
+            if "go" in order:
+                self._has_failed = False
+            elif self._has_failed:
+                self.send({"trial": order["trial"], "skipped": True})
+            else:
+                contextvars.copy_context().run(self._run_sync, target, order)
 
     def _run_sync(self, target: shapes.Target, order: dict[str, Any]) -> None:
         trial = order["trial"]
@@ -412,10 +420,12 @@ class Worker:
         refused = calls.REFUSED.pop(trial, None)
         if refused is not None:
             outcome = {"failed": failures.failed("agent_error", refused)}
+        self._has_failed = "failed" in outcome
         message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, "given": given, **outcome}
         try:
             self.send(message)
         except (ValueError, RecursionError, TypeError) as error:
+            self._has_failed = True
             reason = f"the agent's answer cannot be written as JSON: {error}"
             self.send({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
 
