@@ -1,0 +1,120 @@
+"""A month at scale: a million traces and a thousand runs in one store, and what a person waits for.
+
+    python benchmarks/month.py [TRACES] [RUNS]        # default 1,000,000 and 1,000
+
+Each command is a fresh process: wall clock, processor time and memory, its start included. Then each page of
+`replay view` is fetched three times from one server; the first time it computes what it shows. The traces
+are short and alike but for their ids, times and tool paths; the runs are copies of one of 50 items.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import urllib.request
+from http.cookiejar import CookieJar
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+from diff_ten_thousand import _fill
+from measuring import is_busy, others, run
+from sample_million import FILL
+
+from replaydiff.replay.store.connection import open_store
+
+REPLAY = Path(sys.executable).with_name("replay")
+ITEMS = 50
+COPIES = {
+    "runs": ", created_at + to_seconds(60 * i) AS created_at, finished_at + to_seconds(60 * i) AS finished_at",
+    "run_items": "",
+    "trials": "",
+}
+PAGES = (
+    "/",
+    "/traces",
+    "/traces?page=5000",
+    "/traces?text=nothing",
+    "/traces?where=tool_path+%3D+%27tool7%27",
+    "/runs/run-0500",
+    "/runs/run-0500/triage",
+    "/trends",
+)
+
+
+def fill(folder: Path, traces: int, runs: int) -> None:
+    store = folder / ".replay" / "replay.duckdb"
+    store.parent.mkdir()
+    _fill(store, ITEMS)
+    with open_store(store) as con:
+        con.execute(FILL, [traces])
+        for table, changed in COPIES.items():
+            con.execute(
+                f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (i) REPLACE (printf('run-%04d', i) AS run_id"
+                f"{changed}) FROM (SELECT one.*, i FROM {table} AS one, range({runs - 1}) AS numbers(i))"
+                " WHERE run_id = 'run'"
+            )
+        con.execute("CHECKPOINT")
+    (folder / "replay.toml").write_text("")
+
+
+def commands(folder: Path) -> None:
+    for arguments in (
+        ["sample", "--month", "2026-10", "--size", "50", "--name", "october"],
+        ["traces"],
+        ["traces", "--where", "tool_path = 'tool7' AND latency_ms IS NULL"],
+        ["traces", "--month", "2026-10"],
+        ["diff", "run-0500"],
+        ["triage", "run-0500", "--list"],
+        ["trend"],
+    ):
+        cost = run([REPLAY, *arguments], cwd=folder)
+        print(
+            f"replay {' '.join(arguments):55.55} {cost.wall_s:6.2f} s, processor {cost.cpu_s:6.2f} s, "
+            f"{cost.memory_mb:5.0f} MB",
+            flush=True,
+        )
+
+
+def pages(folder: Path) -> None:
+    command = [REPLAY, "view", "--no-browser", "--plain-host", "--port", "0"]
+    with Popen(command, cwd=folder, stdout=PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        try:
+            opener = urllib.request.build_opener(
+                urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(CookieJar())
+            )
+            opener.open(address).read()
+            base = address.partition("/?")[0]
+            for page in PAGES:
+                took = []
+                for _ in range(3):
+                    began = time.perf_counter()
+                    opener.open(base + page).read()
+                    took.append((time.perf_counter() - began) * 1000)
+                print(f"page {page:45.45} " + ", ".join(f"{ms:6.0f} ms" for ms in took), flush=True)
+            status = Path(f"/proc/{server.pid}/status").read_text()
+            most = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+            print(f"replay view held at most {int(most.split()[1]) / 1024:.0f} MB")
+        finally:
+            server.terminate()
+
+
+def main() -> None:
+    traces = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
+    with tempfile.TemporaryDirectory() as folder:
+        fill(Path(folder), traces, runs)
+        before = others()
+        commands(Path(folder))
+        pages(Path(folder))
+        after = others()
+        marked = " BUSY: other work shared the processors" if is_busy(before, after) else ""
+        print(
+            f"{traces:,} traces, {runs:,} runs; runnable processes of others {before:.1f}, {after:.1f}.{marked}"
+        )
+
+
+if __name__ == "__main__":
+    main()
