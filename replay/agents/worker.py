@@ -70,7 +70,7 @@ class _Running:
     began: bool
     given: int = 0
     """Calls that the worker answered itself and that have come in."""
-    held: JsonObject | None = None
+    held: Any = None
     """The reply, which came in before the last of these calls: it takes another channel."""
 
 
