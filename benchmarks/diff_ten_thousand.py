@@ -1,6 +1,7 @@
 """How long `replay diff` takes on ten thousand cases: the whole process, and what the machine does meanwhile.
 
     python benchmarks/diff_ten_thousand.py [CASES]
+    python benchmarks/diff_ten_thousand.py CASES STORE      # only makes the store
 
 Makes a store with two lanes of CASES items (default 10,000), one trial each, with costs, latencies and tokens,
 then runs `replay diff` on it five times in fresh processes. Beside the wall clock stands the processor time,
@@ -98,4 +99,7 @@ def _timed(path: Path) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    if len(sys.argv) > 2:
+        _fill(Path(sys.argv[2]), int(sys.argv[1]))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)

@@ -22,7 +22,7 @@ class Cost:
     wall_s: float
     cpu_s: float
     memory_mb: float
-    """The most that the process itself held."""
+    """The most that the process itself held, or whoever started it: keep that one small."""
     output: str
 
 

@@ -1,6 +1,7 @@
 """A month at scale: a million traces and a thousand runs in one store, and what a person waits for.
 
-    python benchmarks/month.py [TRACES] [RUNS]        # default 1,000,000 and 1,000
+    python benchmarks/month.py [TRACES] [RUNS]            # default 1,000,000 and 1,000
+    python benchmarks/month.py TRACES RUNS FOLDER         # only makes the store, in an empty folder
 
 Each command is a fresh process: wall clock, processor time and memory, its start included. Then each page of
 `replay view` is fetched three times from one server; the first time it computes what it shows. The traces
@@ -104,8 +105,12 @@ def pages(folder: Path) -> None:
 def main() -> None:
     traces = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
+    if len(sys.argv) > 3:
+        fill(Path(sys.argv[3]), traces, runs)
+        return
     with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder), traces, runs)
+        # In a process of its own, whose memory does not count.
+        run([sys.executable, __file__, str(traces), str(runs), folder])
         before = others()
         commands(Path(folder))
         pages(Path(folder))

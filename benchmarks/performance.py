@@ -104,7 +104,7 @@ def compared(items: int, *command: str) -> Callable[[Path], Spent]:
     def measure(folder: Path) -> Spent:
         store = folder / "store.duckdb"
         if not store.exists():
-            diff_ten_thousand._fill(store, items)
+            run([sys.executable, diff_ten_thousand.__file__, str(items), store], env=CLEAN)
         return total([run([REPLAY, "--db", store, *command], cwd=folder, env=CLEAN)])
 
     return measure

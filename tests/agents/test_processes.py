@@ -118,8 +118,17 @@ def test_standard_input_is_empty_and_output_is_the_agents(tmp_path: Path) -> Non
     assert run_one("agent:run", folder=tmp_path).final_response == "''"
 
 
-def test_slow_trials_get_a_process_each_and_fast_ones_share() -> None:
-    slow = run("misbehaving:sleeps", *["4"] * 4, concurrency=4)
+def test_slow_trials_get_a_process_each_and_fast_ones_share(tmp_path: Path) -> None:
+    source = """
+        import os, pathlib, time
+        def run(text):
+            pathlib.Path(f"here-{os.getpid()}").touch()
+            while len(list(pathlib.Path().glob("here-*"))) < 4:
+                time.sleep(0.05)
+            return str(os.getpid())
+    """
+    write(tmp_path, "waits.py", source)
+    slow = run("waits:run", *["x"] * 4, folder=tmp_path, concurrency=4, timeout_s=120.0)
     assert len({outcome.final_response for outcome in slow}) == 4
     fast = run("misbehaving:sleeps", *["0"] * 20, concurrency=20)
     assert len({outcome.final_response for outcome in fast}) <= 4
