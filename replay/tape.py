@@ -103,6 +103,8 @@ def explain_form(reason: str, answered: Sequence[ToolCall]) -> str:
     )
 
 
+UNAMBIGUOUS_BYTES = 64 * 1024
+"""The most of a recording that is sent with its trial: many trials are on their way at once."""
 SHOWN_TOOLS = 6
 """How many tools a sentence names."""
 SHOWN_CHARACTERS = 60
@@ -164,14 +166,20 @@ class Tape:
     def unambiguous(self) -> list[ToolCall]:
         """Return the unused recordings whose equal calls were all recorded alike; equal ones in their order.
 
-        Those of `f(n=1)` and `f(n=1.0)` are left out: either call may use up either recording.
+        Those of `f(n=1)` and `f(n=1.0)` are left out: either call may use up either recording. So is all that
+        follows the first one for which `UNAMBIGUOUS_BYTES` have no room.
         """
-        return [
-            call
-            for queue in self._waiting.values()
-            if len(queue) == 1 or len({as_json(call.args) for call in queue}) == 1
-            for call in reversed(queue)
-        ]
+        found: list[ToolCall] = []
+        room = UNAMBIGUOUS_BYTES
+        for queue in self._waiting.values():
+            if len(queue) > 1 and len({as_json(call.args) for call in queue}) > 1:
+                continue
+            for call in reversed(queue):
+                room -= len(as_json([call.args, call.result, call.error]))
+                if room < 0:
+                    return found
+                found.append(call)
+        return found
 
     def _ignored(self, name: str) -> frozenset[str]:
         own = self._ignore_by_tool.get(name)

@@ -12,7 +12,7 @@ import pytest
 
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.model import Item, Rule, Status, ToolCall
-from replaydiff.replay.tape import Tape
+from replaydiff.replay.tape import UNAMBIGUOUS_BYTES, Tape
 from tests.agents.running import recorded, run
 
 AGENT = """
@@ -122,6 +122,18 @@ def test_a_miss_after_answers_stops_the_trial(folder: Path) -> None:
         ({"n": 1}, Rule.TAPE),
         ({"n": 2}, Rule.MISS),
     ]
+
+
+def test_long_recordings_stay_here(folder: Path) -> None:
+    long = "x" * (UNAMBIGUOUS_BYTES // 2)
+    tape = (
+        recorded("f", long, n=1), recorded("f", "short", n=1), recorded("f", long, n=1), recorded("g", "end"),
+    )  # fmt: skip
+    assert [call.result for call in Tape(tape).unambiguous()] == ["end", long, "short"]
+    steps = [("f", {"n": 1})] * 3 + [("g", {})]
+    item = Item(id="x", input=json.dumps(steps), tape=tape)
+    [outcome] = run("quick:run", item, folder=folder, tools=("quick:call",))
+    assert json.loads(outcome.final_response or "") == [long, "short", long, "end"]
 
 
 def begun(folder: Path) -> Counter[str]:
