@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Json, Trace, TraceState
+from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.store.import_records import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
 from replaydiff.replay.store.import_records import KEPT_CHARACTERS as KEPT_CHARACTERS
 from replaydiff.replay.store.import_records import Reject as Reject
@@ -217,8 +217,3 @@ TURNED_ON_BY = {
 
 Importers of spans name the setting of the instrumentation that wrote the spans; this is for whole sources.
 """
-
-
-def missing_content(trace: Trace) -> bool:
-    """Return whether the trace has no input, so that there is nothing to replay."""
-    return trace.state is TraceState.NO_CONTENT

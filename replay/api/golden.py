@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -448,13 +446,3 @@ def _dataset(
         or item_of_run(name, verdict.item, source)
         for verdict in result.items
     ]
-
-
-def editing_folder() -> Path:
-    """Return a new private folder for a case that is being edited."""
-    return Path(tempfile.mkdtemp(prefix="replay-edit-"))
-
-
-def discard(folder: Path) -> None:
-    """Delete such a folder."""
-    shutil.rmtree(folder, ignore_errors=True)

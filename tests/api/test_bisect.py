@@ -215,6 +215,7 @@ def test_the_command_prints_one_document_and_resumes_after_a_limit(shop: Project
     assert "no unfinished bisection" in nothing.err
 
 
+@full
 def test_the_commit_that_made_a_cause_is_found_by_its_behaviour_alone(shop: Project) -> None:
     project = rd.open(shop.folder)
     compared = project.run(old="git:c0", new="git:c9", cases=shop.folder / "golden.jsonl", trials=3)
@@ -231,7 +232,7 @@ def test_the_commit_that_made_a_cause_is_found_by_its_behaviour_alone(shop: Proj
         project.bisect("c0", "c9", cases=shop.folder / "golden.jsonl", cause=skipped.id)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=full)])
 def test_a_search_that_was_killed_loses_no_trial(shop: Project, number: signal.Signals) -> None:
     start = shop.times_called()
     process = shop.start(
@@ -264,6 +265,7 @@ def test_errors_are_the_change_where_only_the_bad_end_has_them(tmp_path: Path) -
     assert found.commit == git(project.folder, "rev-parse", "c2").strip()
 
 
+@full
 def test_a_search_stops_at_its_budget_and_goes_on_with_a_larger_one(tmp_path: Path) -> None:
     project = Project(tmp_path / "shop")
     priced = 'args = { model = "m" }\n[prices."m"]\ninput = 1000000\noutput = 1000000\n'

@@ -11,6 +11,7 @@ import replaydiff as rd
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.errors import ExitCode, InputError, Interrupted, SettingsError
 from tests.api.project import SETTINGS, V1
+from tests.stand_ins.full import full
 
 WORSE = V1.replace(
     "status = look_up(order_id=order)", 'status = "lost" if int(order) % 3 == 0 else look_up(order_id=order)'
@@ -99,6 +100,7 @@ def test_recordings_alone_need_no_stopping(folder: Path) -> None:
         )
 
 
+@full
 def test_a_run_that_continues_another_spends_what_that_left(folder: Path) -> None:
     project, cases = rd.open(folder), folder / "golden.jsonl"
     options: rd.RunOptions = {"old": "v1", "trials": 1, "until_known": True}

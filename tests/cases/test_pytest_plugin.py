@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stand_ins.full import full
 from tests.stand_ins.processes import replay
 
 AGENT = """
@@ -124,6 +125,7 @@ def test_without_golden_nothing_of_it_is_there(shop: Path) -> None:
     assert "1 passed" in _pytest(shop).stdout
 
 
+@full
 def test_workers_of_xdist_share_the_cases(shop: Path) -> None:
     done = _pytest(shop, "--golden", "golden.jsonl", "-n", "2", "--golden-trials", "2")
     assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.ci.test_action import AGENT, Runner
+from tests.stand_ins.full import full
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text()
 GH = """#!{python}
@@ -80,6 +81,7 @@ class Night(Runner):
         return json.loads(self.issue_file.read_text())
 
 
+@full
 @pytest.mark.skipif(sys.platform != "linux", reason="the runner's `date` is GNU's")
 def test_one_issue_is_opened_updated_and_closed(tmp_path: Path) -> None:
     night = Night(tmp_path)

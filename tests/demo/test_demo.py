@@ -130,6 +130,7 @@ def test_serve_answers_where_the_settings_look_until_it_is_interrupted(played: P
         server.communicate()
 
 
+@full
 def test_the_suggested_next_commands_work(played: Played) -> None:
     folder, done = played
     closing = done.stdout[done.stdout.index("Next steps:") :]

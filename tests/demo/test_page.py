@@ -14,6 +14,7 @@ import pytest
 
 from tests.demo.run import DemoRun
 from tests.reports.browser import Browser, browser, in_browser
+from tests.stand_ins.full import full
 from tests.view.test_view import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]
@@ -42,6 +43,7 @@ def picture(tab: Browser, folder: Path, name: str, height: int, *, dark: bool = 
     tab.look()
 
 
+@full
 @in_browser
 def test_a_run_is_read_triaged_and_labelled_with_the_keyboard_alone(
     demo_run: DemoRun, tmp_path: Path

@@ -135,7 +135,10 @@ def test_what_was_in_the_journal_is_taken_over_unchanged_and_a_cut_line_is_ignor
         assert trial.started_at.isoformat() == line["started_at"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=full)])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=full), signal.SIGTERM, pytest.param(signal.SIGHUP, marks=full)],
+)
 def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number: signal.Signals) -> None:
     process = project.start(*begin(), SECONDS_A_TRIAL=SLOW)
     project.wait_for_calls(5)

@@ -14,6 +14,7 @@ from replaydiff.replay.model import Rule, Status, Trial, Usage
 from replaydiff.replay.store.connection import open_store
 from tests.commands.conftest import Replay
 from tests.engine.project import Project, order
+from tests.stand_ins.full import full
 from tests.stand_ins.loopback import Request, serving
 from tests.stand_ins.models import Models, models
 
@@ -171,6 +172,7 @@ def test_a_run_that_recorded_nothing_cannot_be_repeated(
     assert len(project.runs()) == 1
 
 
+@full
 def test_async_agents_that_stream_are_told_apart(
     replay: Replay, project: Project, stand_in: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.sampling import OTHER, RESERVE, Draw, draw, effective_size
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
-from tests.stand_ins.full import examples
+from tests.stand_ins.full import examples, full
 from tests.store.build import calls, trace
 
 
@@ -93,6 +93,7 @@ def test_draws_are_proportional_but_for_the_reserve(strata: list[int], size: int
         assert least <= drawn[kind] <= most
 
 
+@full
 def test_every_trace_is_drawn_about_as_often_as_its_stratum_says() -> None:
     hits: Counter[str] = Counter()
     with memory([30, 10]) as con:

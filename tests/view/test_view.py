@@ -886,7 +886,7 @@ def going(folder: Path, text: str) -> Iterator[None]:
         yield
 
 
-EXAMINED = (RUN_ID, "/triage", "?items=1", "/labels", "/trace?id=trace-01")
+EXAMINED = (RUN_ID, "?items=1", "/labels", "/trace?id=trace-01")
 """Ends of the addresses of pages that together have every kind of element; `make full` examines all pages."""
 
 
