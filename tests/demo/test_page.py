@@ -1,6 +1,6 @@
 """A walk through the local page on the demo's own run; the pictures of the docs are taken on the way.
 
-REPLAYDIFF_PICTURES=docs/images pytest tests/demo/test_page.py
+REPLAYDIFF_TEST_FULL=1 REPLAYDIFF_PICTURES=docs/images pytest tests/demo/test_page.py
 """
 
 from __future__ import annotations
