@@ -76,7 +76,7 @@ autogen_packages := autogen-agentchat
 fastapi_packages := fastapi uvicorn
 phoenix_packages := arize-phoenix
 ray_packages := 'ray>=2.50,<3'
-mlflow_packages := mlflow
+mlflow_packages := mlflow openai anthropic
 FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
@@ -99,7 +99,7 @@ instrumentations_packages := openai anthropic langsmith litellm langchain langch
   $(addprefix openinference-instrumentation-,openai anthropic langchain openai-agents litellm smolagents pydantic-ai) \
   $(addprefix opentelemetry-instrumentation-,openai anthropic langchain openai-agents)
 
-instrumentations: setup .venv-frameworks/instrumentations/.ready ## Compare traces of genuine instrumentations with what happened
+instrumentations: setup .venv-frameworks/instrumentations/.ready .venv-frameworks/mlflow/.ready ## Compare traces of genuine instrumentations with what happened
 	$(BIN)/pytest -n 2 tests/instrumentations
 
 examples: setup ## Run the pages of the examples with the genuine frameworks

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from replaydiff.replay.messages import decode, parse
+from replaydiff.replay.messages import count_requests, decode, parse
 from replaydiff.replay.model import Json, JsonObject
 
 REDACTED = "__REDACTED__"
@@ -190,9 +190,12 @@ def _genai_output(span: RawSpan) -> Json:
         # LiteLLM leaves the calls of a stream out of its messages.
         return None
     if isinstance(messages, list) and len(messages) > 1:
-        # One message for each choice: alternatives, not turns.
+        # One message for each choice: alternatives, not turns. OpenLLMetry writes the items of one answer of
+        # the Responses API so, too, which no request for several choices asked for.
         choices = all(isinstance(one, dict) and one.get("finish_reason") for one in messages)
-        return messages[:1] if choices else messages
+        several = span.attributes.get("gen_ai.request.choice.count") not in (None, 1, "1")
+        items = not several and len(messages) > 1 and count_requests(messages) > 0
+        return messages[:1] if choices and not items else messages
     return messages
 
 

@@ -243,6 +243,25 @@ def test_a_run_that_was_never_ended_is_incomplete(tmp_path: Path) -> None:
     assert (made.incomplete, made.ended_at, made.latency_ms) == (True, None, None)
 
 
+def test_items_of_one_answer_are_no_alternatives(tmp_path: Path) -> None:
+    """OpenLLMetry writes the items of an answer of the Responses API as a message each."""
+    wanted = [("search", {"q": 1}), ("search", {"q": 2})]
+    items = [
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": f"c{n}", "name": name, "arguments": args}],
+            "finish_reason": "tool_call",
+        }
+        for n, (name, args) in enumerate(wanted)
+    ]
+    answer = {**CHAT, "gen_ai.output.messages": json.dumps(items)}
+    made = one(tmp_path, span("1", None, 0, 9, attributes=answer))
+    assert [(call.name, call.args) for call in made.tool_calls] == wanted
+    several = {**answer, "gen_ai.request.choice.count": 2}
+    made = one(tmp_path, span("1", None, 0, 9, attributes=several))
+    assert [(call.name, call.args) for call in made.tool_calls] == wanted[:1]
+
+
 def test_choices_are_alternatives_and_history_is_no_answer(tmp_path: Path) -> None:
     choices = [{**json.loads(said("assistant", text))[0], "finish_reason": "stop"} for text in ("A", "B")]
     history = [*json.loads(said("user", "Q")), *json.loads(said("assistant", "only this"))]

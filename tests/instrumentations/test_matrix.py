@@ -40,7 +40,7 @@ _UNRECORDED: dict[str, Unrecorded] = {
     "openllmetry_clients": frozenset((TOOL_ERROR,)),
     "openllmetry_clients-messages-stream": frozenset((TOOL_ERROR, MODEL_ERROR, TOKENS)),
     "openai_agents-openllmetry-chat": frozenset((ANSWER, TOKENS)),
-    "openai_agents-openllmetry-chat-stream": frozenset((ANSWER, TOKENS)),
+    "openai_agents-openllmetry-responses": frozenset((MODEL_ERROR,)),
     "openai_agents-openinference-responses-stream": frozenset((MODEL_ERROR,)),
     "langsmith_runs-messages-stream": frozenset((TOKENS,)),
     "smolagents_agents": frozenset((MODEL_ERROR,)),
@@ -48,26 +48,45 @@ _UNRECORDED: dict[str, Unrecorded] = {
 """Writer and mode → what it does not record, as far as that is known of its newest version."""
 
 
+_MODES = {
+    "openinference_clients": _CLIENTS,
+    "openllmetry_clients": _CLIENTS,
+    "langsmith_runs": _CLIENTS,
+    "mlflow_autolog": ["chat"],
+    "langchain_agents": [
+        "openinference-openai",
+        "openinference-anthropic-stream",
+        "openllmetry-openai",
+        "openllmetry-anthropic",
+    ],
+    "openai_agents": [
+        "openinference-chat",
+        "openinference-responses-stream",
+        "openllmetry-chat",
+        "openllmetry-responses",
+    ],
+    "pydantic_agents": [
+        "own-chat",
+        "own-responses",
+        "own-messages-stream",
+        "logfire-responses",
+        "logfire-chat-stream",
+        "openinference-chat",
+        "openinference-messages",
+    ],
+    "litellm_calls": ["chat", "chat-stream"],
+    "smolagents_agents": ["chat"],
+}
+"""Writer → its modes: library and API, streamed or not."""
+_SOURCES = {"langsmith_runs": "langsmith", "mlflow_autolog": "mlflow"}
+_ENVIRONMENTS = {"mlflow_autolog": "mlflow"}
+
+
 def _rows() -> Iterator[tuple[str, str, str, str]]:
     """Environment, writer, mode and importer."""
-    own = "instrumentations"
-    for mode in _CLIENTS:
-        yield own, "openinference_clients", mode, "otlp"
-        yield own, "openllmetry_clients", mode, "otlp"
-        yield own, "langsmith_runs", mode, "langsmith"
-        yield "mlflow", "mlflow_autolog", mode, "mlflow"
-    for library in ("openinference", "openllmetry"):
-        for how in ("", "-stream"):
-            yield own, "langchain_agents", f"{library}-openai{how}", "otlp"
-            yield own, "langchain_agents", f"{library}-anthropic{how}", "otlp"
-            yield own, "openai_agents", f"{library}-chat{how}", "otlp"
-            yield own, "openai_agents", f"{library}-responses{how}", "otlp"
-    for library in ("own", "logfire", "openinference"):
-        for mode in _CLIENTS:
-            yield own, "pydantic_agents", f"{library}-{mode}", "otlp"
-    yield own, "litellm_calls", "chat", "otlp"
-    yield own, "litellm_calls", "chat-stream", "otlp"
-    yield own, "smolagents_agents", "chat", "otlp"
+    for writer, modes in _MODES.items():
+        for mode in modes:
+            yield _ENVIRONMENTS.get(writer, "instrumentations"), writer, mode, _SOURCES.get(writer, "otlp")
 
 
 ROWS = list(_rows())

@@ -69,6 +69,8 @@ class Langfuse:
 
     rows: list[Row] = field(default_factory=list)
     scores: list[Row] = field(default_factory=list)
+    comments: list[Row] | None = None
+    """None: a server without them."""
     generation: str = "events"
     faults: Faults = lambda _number, _path, _query: None
     pause: float = 0.0
@@ -102,6 +104,8 @@ class Langfuse:
             scores: self._older_scores,
         }
         endpoint = (newer if events else older).get(path)
+        if path == "/comments" and self.comments is not None:
+            endpoint = self._comments
         if endpoint is not None:
             try:
                 return 200, endpoint(query)
@@ -135,6 +139,12 @@ class Langfuse:
             rows = [row for row in rows if trace_of(row) in query["traceId"][-1].split(",")]
         rows, meta = _after_cursor(rows, query, "timestamp", 100)
         return {"data": rows, "meta": {"limit": _limit(query, 100), **meta}}
+
+    def _comments(self, query: Query) -> Row:
+        _check(query, {"page", "limit", "objectType"})
+        return _numbered(
+            [row for row in self.comments or () if row["objectType"] in query["objectType"]], query
+        )
 
     def _traces(self, query: Query) -> Row:
         known = {"page", "limit", "fromTimestamp", "toTimestamp", "orderBy", "userId", "name", "release"}

@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from replaydiff.importers import fields
 from replaydiff.importers.base import Query, ShowStatus
 from replaydiff.importers.http import HttpError, JsonClient, Params
 from replaydiff.importers.sources.langfuse.answers import FetchedRows, Others
@@ -44,6 +45,7 @@ SCORE_LIMITS = (100, 20, 5, 1)
 _AHEAD = timedelta(days=1)
 """Clocks of those who send scores may be ahead."""
 _ENDPOINT = "endpoint of scores"
+_COMMENTS = "/comments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,41 @@ class Ratings(Fetching):
                 self._answers.mark(_ENDPOINT, str(older))
 
 
+class Comments(Fetching):
+    """Asks for what people wrote about a query's traces, and keeps it."""
+
+    def fetch(self) -> None:
+        """Ask for the comments of all traces: they cannot be asked for by time.
+
+        Where updates are wanted, traces that got one since the start are wanted whole. Servers without
+        comments have none.
+
+        Raises:
+            CredentialsError, HttpError: the server refuses.
+        """
+
+        def ask(_window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:
+            return numbered_page(self._http, _COMMENTS, {"objectType": "TRACE"}, after, limit, attempts)
+
+        def keep(rows: Iterable[Json]) -> None:
+            for row in rows:
+                new = self._query.updates and self._is_new(row)
+                if new:
+                    self._answers.keep([row], _COMMENTS, Others.WANT)
+                # Its trace is completed afterwards; the comment is not asked for again.
+                self._answers.keep([row], _COMMENTS, Others.KEEP if new else Others.LEAVE)
+
+        try:
+            fetch_pages(self._answers, "comments", self._span, SCORE_LIMITS, ask, keep, whole=True)
+        except HttpError as error:
+            if error.status not in GONE:
+                raise
+
+    def _is_new(self, row: Json) -> bool:
+        at = fields.time(row, "updatedAt", "createdAt") if isinstance(row, dict) else None
+        return at is not None and at >= self._span.start
+
+
 V2_OBSERVATIONS = "/v2/observations"
 FIELDS = "core,basic,time,io,metadata,model,usage,metrics,trace_context"
 LIMITS = (1000, 200, 50, 10, 1)
@@ -183,6 +220,10 @@ class _Traces(Fetching, ABC):
     @cached_property
     def _ratings(self) -> Ratings:
         return Ratings(self._http, self._answers, self._query, self._span, self._show_status)
+
+    @cached_property
+    def _comments(self) -> Comments:
+        return Comments(self._http, self._answers, self._query, self._span, self._show_status)
 
     def _whole_traces(self) -> None:
         left = self._answers.wanted_left()
@@ -216,6 +257,7 @@ class Events(_Traces):
             self._edges()
         self._whole_traces()
         self._ratings.fetch()
+        self._comments.fetch()
         self._whole_traces()
         self._ratings.fetch_older()
 
@@ -358,6 +400,7 @@ class Tables(_Traces):
             self._answers.unless_done("listed", self._answers.want_listed)
         self._whole_traces()
         self._ratings.fetch()
+        self._comments.fetch()
         self._whole_traces()
 
     def _traces(self, window: TimeRange, after: str | None, limit: int, attempts: int) -> Page:

@@ -56,6 +56,7 @@ class Sort(StrEnum):
     OBSERVATION = "observation"
     TRACE = "trace"
     SCORE = "score"
+    COMMENT = "comment"
     MANIFEST = "manifest"
 
 
@@ -96,7 +97,7 @@ def read_row(values: JsonObject) -> Row:
     """Name a row's sort and ids.
 
     Raises:
-        RecordError: it is none of the four, or lacks the ids that say which trace it belongs to.
+        RecordError: it is none of the five, or lacks the ids that say which trace it belongs to.
     """
     row: JsonObject = {key: value for key, value in camel_keys(values).items() if value not in (None, "")}
     sort = sort_of(row)
@@ -107,6 +108,9 @@ def read_row(values: JsonObject) -> Row:
         return Row(sort, "", "", {})
     own_id = row.get("id")
     trace_id = own_id if sort is Sort.TRACE else _trace_of(row)
+    if sort is Sort.COMMENT:
+        # Of observations, sessions and prompts there are comments, too.
+        trace_id = row["objectId"] if row["objectType"] == "TRACE" else ""
     if not isinstance(own_id, str) or not isinstance(trace_id, str):
         missing = "id" if not isinstance(own_id, str) else "traceId"
         if sort is Sort.SCORE and missing == "traceId":
@@ -121,6 +125,8 @@ def sort_of(row: Mapping[str, Any]) -> Sort | None:
     """What a row in camelCase is, by its fields."""
     if {"tables", "files", "window"} <= row.keys():
         return Sort.MANIFEST
+    if {"objectType", "objectId", "content"} <= row.keys():
+        return Sort.COMMENT
     if "dataType" in row and "name" in row:
         return Sort.SCORE
     if str(row.get("type", "")).upper() in TYPES and ("startTime" in row or "traceId" in row):
@@ -168,6 +174,7 @@ class TraceRows:
     observations: list[JsonObject]
     traces: list[JsonObject]
     scores: list[JsonObject]
+    comments: list[JsonObject]
 
 
 def keep_row(rows: Spool, row: Row, file: int = 0, line: int = 0) -> None:
@@ -178,10 +185,11 @@ def keep_row(rows: Spool, row: Row, file: int = 0, line: int = 0) -> None:
 
 def trace_rows(found: Group) -> TraceRows:
     """The rows of one trace by their sort."""
-    observations, traces, scores = (
-        cast("list[JsonObject]", found.of(sort)) for sort in (Sort.OBSERVATION, Sort.TRACE, Sort.SCORE)
+    observations, traces, scores, comments = (
+        cast("list[JsonObject]", found.of(sort))
+        for sort in (Sort.OBSERVATION, Sort.TRACE, Sort.SCORE, Sort.COMMENT)
     )
-    return TraceRows(found.key, found.file, found.line, observations, traces, scores)
+    return TraceRows(found.key, found.file, found.line, observations, traces, scores, comments)
 
 
 def _moment(row: JsonObject) -> str:

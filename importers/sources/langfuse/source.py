@@ -97,7 +97,7 @@ def _kept(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
     if row.sort is Sort.MANIFEST:
         yield Skipped("manifests of a blob export")
     elif not row.trace_id:
-        yield Skipped("scores of a session or dataset run, which belong to no trace")
+        yield Skipped("scores and comments of sessions, dataset runs and the like, which belong to no trace")
     else:
         keep_row(spool, row, number, record.line)
 
@@ -109,7 +109,7 @@ def _grouped(group: TraceRows, files: Sequence[InputFile]) -> Iterator[Imported]
         yield Skipped(f"traces of evaluations and experiments (environment {name})")
         return
     if not group.observations and not group.traces:
-        yield Skipped("scores of traces that are not in these files; import them together")
+        yield Skipped("scores and comments of traces that are not in these files; import them together")
         return
     record = Record(group.line, (group.observations or group.traces)[0])
     yield from guarded(NAME, files[group.file], record, lambda _value, _file: items(group, NAME))

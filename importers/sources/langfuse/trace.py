@@ -90,6 +90,8 @@ def trace(group: TraceRows, source: str) -> Trace:
     corrected = correction(group, {one.id for one in roots})
     if corrected is not None:
         metadata[CORRECTION] = corrected
+    if group.comments:
+        metadata["comments"] = _comments(group.comments)
     if definitions.KEY not in metadata and (tools := _tools(found)):
         metadata[definitions.KEY] = tools
     question, answered = _input(own, tops, given), _final_response(own, tops, found, produced)
@@ -166,8 +168,15 @@ def _never_ended(roots: Sequence[Observation], ended_at: datetime | None) -> boo
 
 def _updated(group: TraceRows) -> datetime | None:
     """When anything of the trace last changed."""
-    rows = (*group.observations, *group.traces, *score_rows(group))
+    rows = (*group.observations, *group.traces, *score_rows(group), *group.comments)
     return max((at for row in rows if (at := fields.time(row, "updatedAt"))), default=None)
+
+
+def _comments(rows: Sequence[JsonObject]) -> list[Json]:
+    """What people wrote about the trace, oldest first."""
+    ordered = sorted(rows, key=lambda row: str(row.get("createdAt", "")))
+    names = {"content": "text", "authorUserId": "author", "createdAt": "at"}
+    return [{new: row[old] for old, new in names.items() if old in row} for row in ordered]
 
 
 def _first_text(rows: Sequence[JsonObject], key: str) -> str | None:

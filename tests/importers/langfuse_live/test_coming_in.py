@@ -57,6 +57,44 @@ def test_a_month_comes_in_whole(generation: str, tmp_path: Path) -> None:
     assert list((tmp_path / ".replay" / "imports").iterdir()) == []
 
 
+def _comment(number: int, trace_id: str, text: str, day: int, kind: str = "TRACE") -> Row:
+    at = f"{on(day):%Y-%m-%dT%H:%M:%S}.000Z"
+    return {
+        "id": f"comment{number}",
+        "projectId": "p",
+        "objectType": kind,
+        "objectId": trace_id,
+        "content": text,
+        "authorUserId": "ada" if number else None,
+        "createdAt": at,
+        "updatedAt": at,
+    }
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_comments_of_traces_come_in_late_ones_too(generation: str, tmp_path: Path) -> None:
+    rows = [row for day in (3, 4) for row in observations(f"t{day}", on(day))]
+    comments = [_comment(number, "t3", f"Note {number}", 5 + number % 9) for number in range(130)]
+    others = [_comment(200, "t3-1", "Of a span", 5, "OBSERVATION"), _comment(201, "gone", "Lost", 5)]
+    with reading(rows=rows, comments=[*reversed(comments), *others], generation=generation) as stand_in:
+        ask(tmp_path, stand_in, *OCTOBER)
+        found = stored(tmp_path)
+        texts = [one["text"] for one in found["t3"].metadata["comments"]]  # type: ignore[index, union-attr, call-overload]
+        assert (len(texts), texts[0], sorted(texts)) == (
+            130,
+            "Note 126",
+            sorted(f"Note {n}" for n in range(130)),
+        )
+        assert "comments" not in found["t4"].metadata
+        assert stand_in.comments is not None
+        late = _comment(300, "t4", "Wrong!", 20)
+        stand_in.comments.append({**late, "updatedAt": "2099-01-01T00:00:00.000Z"})
+        done = ask(tmp_path, stand_in, "--since", "last")
+    assert "1 updated" in done.out
+    (only,) = stored(tmp_path)["t4"].metadata["comments"]  # type: ignore[misc]
+    assert only == {"text": "Wrong!", "author": "ada", "at": "2026-10-20T12:00:00.000Z"}
+
+
 @pytest.mark.parametrize("generation", ["events", "tables"])
 def test_experiments_are_counted_and_left_out_unless_they_are_asked_for(
     generation: str, tmp_path: Path
@@ -235,7 +273,7 @@ def test_questions_are_those_of_the_vendors_own_client(tmp_path: Path) -> None:
     from langfuse.api import LangfuseAPI
 
     rows, scores = observations("t", on(2)), [score("t", "thumbs", 1, on(3))]
-    with reading(rows=rows, scores=scores) as stand_in, httpx.Client() as client:
+    with reading(rows=rows, scores=scores, comments=[]) as stand_in, httpx.Client() as client:
         api = LangfuseAPI(base_url=stand_in.url, username=PUBLIC, password=SECRET, httpx_client=client)
         api.observations.get_many(
             fields="core", expand_metadata="a", limit=1, cursor="dC0w", user_id="u1", trace_id="t",
@@ -245,6 +283,7 @@ def test_questions_are_those_of_the_vendors_own_client(tmp_path: Path) -> None:
             fields="subject", limit=1, cursor=b64encode(scores[0]["id"].encode()).decode(), trace_id="t",
             from_timestamp=on(1), to_timestamp=on(4),
         )  # fmt: skip
+        api.comments.get(page=1, limit=1, object_type="TRACE")
         known: dict[str, set[str]] = {}
         for one in stand_in.asked:
             known.setdefault(one.path, set()).update(one.query)
