@@ -72,6 +72,7 @@ def _run(result: DiffResult) -> dict[str, Any]:
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,
         "noise": result.noise.value,
         "looks": [_fields(look) for look in run.looks],
+        "simulated_usd": run.settings.get("simulated_usd"),
     }
 
 

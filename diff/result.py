@@ -180,6 +180,11 @@ class Cause:
     difference: float = 0.0
     """How far the shares of trials lie apart, from 0 to 1."""
 
+    def names(self, *, everything: bool = False) -> list[str]:
+        """Return the ids of its example items; of `everything` then those of all other items that show it."""
+        examples = [one.item for one in self.examples]
+        return [*examples, *sorted(self.item_ids - set(examples))] if everything else examples
+
     @property
     def counts(self) -> str:
         """`new 10 of 150 trials, old 1, old2 2`; lanes of another size say theirs."""

@@ -58,6 +58,7 @@ def propose_examples(
     golden: Path,
     reviewer: str,
     completed: Mapping[str, tuple[Item, Trial]] | None = None,
+    everything: bool = False,
 ) -> ExampleCases:
     """Propose a case for each example item: of an accepted cause with the new version's calls.
 
@@ -71,9 +72,10 @@ def propose_examples(
         reviewer: who decides.
         completed: items whose trial was stopped in the run, with the recording and the trial that
             completed it.
+        everything: for each item that shows a cause, not only for its examples.
     """
     items = {one.item.id: one for one in result.items}
-    chosen = dict.fromkeys(example.item for cause in causes for example in cause.examples)
+    chosen = dict.fromkeys(name for cause in causes for name in cause.names(everything=everything))
     expect = str(Lane.NEW) if state is CauseState.ACCEPTED else RECORDING
     proposals, refused = [], []
     for name in chosen if state is not CauseState.OPEN else ():

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.model import Mode
-from replaydiff.replay.settings import RunSection, Settings, override
+from replaydiff.replay.settings import RunSection, Settings, UserSection, override
 
 
 class RunOptions(TypedDict, total=False):
@@ -44,6 +44,8 @@ class RunOptions(TypedDict, total=False):
     on_miss: str | None
     """`stop`, `error` or `simulate`: what happens at a tool call that was never recorded."""
     no_network: bool | None
+    no_user: bool | None
+    """Simulate no user, whatever [user] says: the recorded turns go on."""
     sandbox: bool | None
     """Run agents without any network but the model gateway (Linux)."""
     record: bool | None
@@ -78,6 +80,8 @@ def settings_with(base: Settings, options: RunOptions) -> Settings:
     given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
     run = {name: value for name, value in given.items() if name in _RUN_FIELDS}
     judge = {name: value for name, value in given.items() if name in _JUDGE_FIELDS}
+    if given.get("no_user"):
+        base = replace(base, user=UserSection(), given=base.given - {"user"})
     return replace(base, run=override(base.run, **run), judge=override(base.judge, **judge))
 
 

@@ -759,6 +759,7 @@ class Project:
         run: str | None = None,
         lane: str | None = None,
         promote: bool = False,
+        everything: bool = False,
         undo: bool = False,
         rerun: bool = False,
         results: Mapping[str, Json] | None = None,
@@ -773,8 +774,9 @@ class Project:
             run: default the latest run.
             lane: of several new versions the one to decide on; default the one that ranks first.
             promote: add the causes' example items to the golden set, expecting the new version's calls.
+            everything: with `promote`: every item that shows a cause, not only its examples.
             undo: take an earlier decision back instead.
-            rerun: with `promote`: run the new version again on examples that it was stopped in; other traces
+            rerun: with `promote`: run the new version again on items that it was stopped in; other traces
                 answer what was never recorded, or with `on_miss="simulate"` a model.
             results: the same, with what tools answer to calls that were never recorded: tool → result.
             options: of these replays: `on_miss`, budget, time-out, …
@@ -784,8 +786,10 @@ class Project:
         """
         from replaydiff.replay.api import reviewing
 
-        if (rerun or results or options) and (undo or not promote):
-            raise SettingsError("another run completes examples for the golden set; add promote (--promote)")
+        if (rerun or results or options or everything) and (undo or not promote):
+            raise SettingsError(
+                "more items, and another run, are for the golden set; add promote (--promote)"
+            )
         if options.get("on_miss") == "error":
             raise SettingsError("a case needs the answers of its tools; --on-miss is stop or simulate here")
         if rerun or results:
@@ -799,6 +803,7 @@ class Project:
             promote=promote,
             rerun=options if rerun or results else None,
             results=results,
+            everything=everything,
         )
 
     aaccept = in_thread(accept)
@@ -809,6 +814,7 @@ class Project:
         run: str | None = None,
         lane: str | None = None,
         promote: bool = False,
+        everything: bool = False,
         undo: bool = False,
     ) -> CauseReview:
         """Reject causes as regressions: the answer is HOLD.
@@ -820,6 +826,7 @@ class Project:
             run: default the latest run.
             lane: of several new versions the one to decide on; default the one that ranks first.
             promote: add the causes' example items to the golden set, expecting the recorded calls.
+            everything: with `promote`: every item that shows a cause, not only its examples.
             undo: take an earlier decision back instead.
 
         Raises:
@@ -827,8 +834,16 @@ class Project:
         """
         from replaydiff.replay.api import reviewing
 
+        if everything and (undo or not promote):
+            raise SettingsError("more items are for the golden set; add promote (--promote)")
         return reviewing.decide_causes(
-            self, causes, "open" if undo else "rejected", run=run, lane=lane, promote=promote
+            self,
+            causes,
+            "open" if undo else "rejected",
+            run=run,
+            lane=lane,
+            promote=promote,
+            everything=everything,
         )
 
     areject = in_thread(reject)

@@ -288,6 +288,7 @@ def decide_causes(
     promote: bool,
     rerun: RunOptions | None = None,
     results: Mapping[str, Json] | None = None,
+    everything: bool = False,
 ) -> CauseReview:
     """Decide on causes of a run, keep the decisions beside the golden set, and compute the answer again.
 
@@ -300,6 +301,7 @@ def decide_causes(
         promote: add the causes' example items to the golden set; not for `open`.
         rerun: run the new version again on examples that it was stopped in, with these options.
         results: then tool → what it answers to calls that were never recorded.
+        everything: promote each item that shows a cause, not only its examples.
 
     Raises:
         UnknownNameError: the run has no such cause.
@@ -313,8 +315,8 @@ def decide_causes(
 
     before = project.diff(run, lane=lane)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]
-    names_of_examples = {example.item for cause in chosen for example in cause.examples}
-    stopped = unfinished_items(before.result, names_of_examples)
+    wanted = {name for cause in chosen for name in cause.names(everything=everything)}
+    stopped = unfinished_items(before.result, wanted)
     completed: dict[str, tuple[Item, Trial]] = {}
     if promote and rerun is not None:
         completed = complete(
@@ -327,7 +329,13 @@ def decide_causes(
     if promote:
         reviewer = Decisions(project.store, project.settings.golden_path, by)
         found = propose_examples(
-            before.result, chosen, state, golden=reviewer.golden, reviewer=by, completed=completed
+            before.result,
+            chosen,
+            state,
+            golden=reviewer.golden,
+            reviewer=by,
+            completed=completed,
+            everything=everything,
         )
         refused += found.refused
         for item, proposal in found.proposals:

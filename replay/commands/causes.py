@@ -27,6 +27,7 @@ class _Decision(TypedDict):
     run_id: str | None
     lane: str | None
     promote: bool
+    everything: bool
     undo: bool
     as_json: bool
 
@@ -42,6 +43,12 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
             ),
             candidate_option,
             click.option("--promote", is_flag=True, help=promote_help),
+            click.option(
+                "--all",
+                "everything",
+                is_flag=True,
+                help="With --promote: every item that shows the cause, not only its examples.",
+            ),
             click.option("--undo", is_flag=True, help="Take an earlier decision back."),
             json_option,
         )
@@ -57,7 +64,7 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
 @click.option(
     "--rerun",
     is_flag=True,
-    help="With --promote: run the new version again on examples that it was stopped in. Other traces answer "
+    help="With --promote: run the new version again on items that it was stopped in. Other traces answer "
     "what was never recorded.",
 )
 @click.option(
@@ -83,6 +90,7 @@ def accept(
     Examples:
       replay accept c3f9a21b0
       replay accept c3f9a21b0 --run 20261120-221305-ab12 --promote
+      replay accept c3f9a21b0 --promote --all --rerun
       replay accept c3f9a21b0 --promote --result 'search_kb={"articles": []}'
     """
     rerun = rerun or options.get("on_miss") is not None
@@ -129,6 +137,7 @@ def _decide(decide: Callable[..., CauseReview], decision: _Decision) -> None:
         run=decision["run_id"],
         lane=decision["lane"],
         promote=decision["promote"],
+        everything=decision["everything"],
         undo=decision["undo"],
     )
     _show(review, as_json=decision["as_json"])

@@ -96,6 +96,12 @@ _OPTIONS = (
         help="Refuse a Python agent's connections to hosts other than its model's.",
     ),
     click.option(
+        "--no-user",
+        is_flag=True,
+        default=None,
+        help="Simulate no user, whatever [user] says: the recorded turns go on.",
+    ),
+    click.option(
         "--sandbox",
         is_flag=True,
         default=None,

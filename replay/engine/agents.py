@@ -153,8 +153,8 @@ def check_mode(mode: Mode, rules: Rules) -> None:
     """
     if mode is Mode.STEP and rules.user is not None:
         raise SettingsError(
-            "--mode step repeats recorded decisions and has no further turns for a simulated user; take "
-            "[user] out of replay.toml, or leave --mode out"
+            "--mode step repeats recorded decisions and has no further turns for a simulated user; add "
+            "--no-user, or leave --mode out"
         )
 
 
@@ -351,8 +351,8 @@ def _check_turns(lane_agents: LaneAgents) -> None:
             raise VersionError(
                 f"version {lane_agents.lanes[lane].name!r} takes only the user's text, and a simulated user "
                 "needs an agent that takes the whole conversation; give its entrypoint a parameter "
-                "`messages` (or its request template `{{ messages | tojson }}`), or take [user] out of "
-                "replay.toml"
+                "`messages` (or its request template `{{ messages | tojson }}`), or add "
+                "--no-user"
             )
 
 

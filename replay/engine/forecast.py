@@ -4,16 +4,18 @@ versions' models.
 A trial is taken to read and write as many tokens as its trace did. Where the version asks the model that
 production asked, the cost that was recorded counts; elsewhere the tokens at the price of the version's model.
 Trials of items without recorded tokens are taken to be like the mean of the others. What has no known price
-is named and never counted as free.
+is named and never counted as free. A simulated user is counted at the most it can say, since nobody knows how
+many trials leave the recording.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.engine.conversation import EXTRA_TURNS
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import is_loopback
 from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Usage, Version, VersionKind
@@ -39,6 +41,8 @@ JUDGE_TOKENS = 700
 VOTE_TOKENS = 150
 """What a vote writes."""
 LETTERS_A_TOKEN = 4
+USER_TOKENS = 500
+"""What a simulated user reads beside both conversations."""
 _READ = 5000
 
 _read_usage = sql.reader(Usage)
@@ -66,6 +70,10 @@ class Forecast:
     """None without a judge, and where the price of its model is not known."""
     judge_model: str | None = None
     """None without a judge."""
+    user_turns: int = 0
+    """What a simulated user will say, at most."""
+    user_usd: float | None = None
+    """What that costs, at most; None without a simulated user, and where its model's price is not known."""
 
     def document(self) -> JsonObject:
         """For `--json`."""
@@ -78,6 +86,8 @@ class Forecast:
             "unpriced_models": list(self.models),
             "judge_votes": self.votes,
             "judge_usd": self.judge_usd,
+            "user_turns": self.user_turns,
+            "user_usd": self.user_usd,
         }
 
     def sentence(self) -> str:
@@ -87,6 +97,8 @@ class Forecast:
             parts.append(f"agents {_dollars(self.cost_usd)}{self._tokens_text()}")
         if self.judge_model is not None and self.votes:
             parts.append(f"judge {_dollars(self.judge_usd)} for {self.votes:,} votes")
+        if self.user_turns:
+            parts.append(f"simulated user at most {_dollars(self.user_usd)} for {self.user_turns:,} turns")
         line = f"likely cost: {', '.join(parts)}"
         if self.unpriced:
             why = (
@@ -143,20 +155,34 @@ def forecast(
     counts = {lane: _Count() for lane in replayed}
     model = settings.judge.model if judged else None
     votes, judge_usd = 0, 0.0 if model is not None else None
+    user = run.settings.get("user")
+    user_turns, user_usd = 0, 0.0 if isinstance(user, str) else None
+    turns_of = (
+        "len(list_filter(json_extract_string(i.item, '$.messages[*].role'), lambda role: role = 'user'))"
+        if isinstance(user, str)
+        else "0"
+    )
     a_trace = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
     rows = con.cursor().execute(
         f"SELECT i.item_id, length(i.item), t.usage, t.input_tokens, t.output_tokens, t.cost_usd, t.model,"
-        f" {a_trace} FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id WHERE i.run_id = ?",
+        f" {a_trace}, {turns_of} FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id"
+        " WHERE i.run_id = ?",
         [run.id],
     )
     while batch := rows.fetchmany(_READ):
-        for item_id, letters, usage, read, written, cost_usd, recorded, parts in batch:
+        for item_id, letters, usage, read, written, cost_usd, recorded, parts, turns in batch:
             took = _took(usage, read, written, parts)
             paid = None if cost_usd is None else cost_usd / parts
             for lane, count in counts.items():
                 missing = run.trials - done.get((item_id, lane), 0)
                 if missing > 0:
                     _add(count, missing, run.lanes[lane], took, paid, recorded, settings)
+                if missing > 0 and isinstance(user, str):
+                    # The first turn is the recorded one.
+                    most = missing * (max(turns, 1) - 1 + EXTRA_TURNS)
+                    user_turns += most
+                    price = _reply_cost(user, letters, settings)
+                    user_usd = None if user_usd is None or price is None else user_usd + most * price
             if model is not None:
                 questions = len(run.lanes) * run.trials * settings.judge.votes
                 votes += questions
@@ -165,7 +191,8 @@ def forecast(
                 )
                 price = _vote_cost(model, vote, settings)
                 judge_usd = None if judge_usd is None or price is None else judge_usd + questions * price
-    return _sum(counts.values(), votes, judge_usd, model)
+    found = _sum(counts.values(), votes, judge_usd, model)
+    return replace(found, user_turns=user_turns, user_usd=user_usd)
 
 
 def _sum(
@@ -250,6 +277,14 @@ def _vote_cost(model: str, vote: Usage, settings: Settings) -> float | None:
     if is_loopback(settings.judge.base_url):
         return 0.0
     return prices.cost(model, vote, settings.prices)
+
+
+def _reply_cost(model: str, letters: int, settings: Settings) -> float | None:
+    """Return the price of one turn of a simulated user, who reads two conversations."""
+    if is_loopback(settings.user.base_url):
+        return 0.0
+    tokens = 2 * letters // LETTERS_A_TOKEN + USER_TOKENS
+    return prices.cost(model, Usage(input_tokens=tokens, output_tokens=VOTE_TOKENS), settings.prices)
 
 
 def _dollars(usd: float | None) -> str:

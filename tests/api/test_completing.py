@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,32 @@ def test_hand_written_results_complete_what_was_stopped(replayed: tuple[rd.Proje
     assert [call.result for call in case.tape] == ["shipped", {"to": "Ada"}, "kept"]
     assert project.check(new="v2").passed
     assert not project.check(new="v1").passed
+
+
+def test_every_item_of_a_cause_is_promoted_also_in_a_run_with_several_new_versions(tmp_path: Path) -> None:
+    make(tmp_path, traces=12)
+    (tmp_path / "replay.toml").write_text(TOOLS)
+    (tmp_path / "v1" / "agent.py").write_text(NOTIFY + V1)
+    again = '    notify(order_id=order)\n    return f"order'
+    (tmp_path / "v2" / "agent.py").write_text(NOTIFY + V1.replace('    return f"order', again))
+    project = rd.open(tmp_path)
+    project.import_(tmp_path / "traces.jsonl")
+    run = project.run(project.sample(size=12), old="v1", new=["v1", "v2"], trials=1).id
+    [cause] = project.diff(run, lane="new2").causes
+    assert cause.items == 12 > len(cause.examples)
+    with pytest.raises(SettingsError, match="add promote"):
+        project.accept(cause.id, everything=True, run=run, lane="new2")
+    done = project.accept(
+        cause.id, promote=True, everything=True, run=run, lane="new2", results={"notify": "sent"}
+    )
+    assert done.unfinished == ()
+    assert len(done.promoted) + len(done.not_promoted) == 12
+    cases = read_golden(project.settings.golden_path)
+    assert len(cases) == len(done.promoted) > 0
+    assert all(
+        [call.name for call in case.expectation.tool_calls or ()] == ["look_up", "notify"] for case in cases
+    )
+    assert project.check(new="v2").passed
 
 
 def test_the_command_takes_results_and_names_what_is_missing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,7 @@ def test_every_report_marks_simulated_turns(replay: Replay, project: Project) ->
         assert run(replay, "--old", ".", "--new", "careful", "--trials", "1") == 0
     mark = "simulated user, turn 3"
     document = json.loads(replay("diff", "--json").out)
+    assert document["run"]["simulated_usd"] is None, "the stand-in is free"
     [case] = document["cases"]
     [trial] = case["lanes"]["new"]["trials"]
     assert trial["simulated_user"] == [{"turn": 3, "text": "yes, please"}]
@@ -223,8 +225,23 @@ def test_what_simulated_users_cost_counts_against_the_budget(
     assert asked == 2
     finished = project.trials()
     assert 0 < len(finished) < len(traces)
-    assert project.run().settings["simulated_usd"] > 1
+    spent = project.run().settings["simulated_usd"]
+    assert spent > 1
+    assert json.loads(replay("diff", "--json").out)["run"]["simulated_usd"] == spent
+    # Three items, each with four turns at most: two that follow the first one, and two more than were recorded.
+    assert re.search(r"simulated user at most \$\d+\.\d\d for 12 turns", done.err), done.err
     assert "agents $" in done.out + done.err
+
+
+def test_a_run_without_its_simulated_user_goes_on_with_the_recorded_turns(
+    replay: Replay, project: Project
+) -> None:
+    prepare(replay, project, "http://127.0.0.1:9")
+    done = replay("run", "--sample", "talks", "--no-aa", "--new", "careful", "--trials", "1", "--no-user")
+    assert done.code == 0, done.err
+    assert "simulated user" not in done.err
+    [trial] = project.trials()
+    assert (trial.simulated_turns, [turn.number for turn in trial.turns]) == ((), [1, 2, 3])
 
 
 def test_text_of_a_trace_cannot_leave_the_data(replay: Replay, project: Project) -> None:

@@ -330,6 +330,50 @@ def _found(folder: Path) -> Any:
     return unfinished, trials
 
 
+_TALKING = """
+def run_agent(messages):
+    said = messages[-1]["content"]
+    return f"Do you mean {said}?" if len(messages) < 6 else f"Done: {said}"
+"""
+
+
+@contextmanager
+def simulating(folder: Path) -> Iterator[Bench]:
+    """Conversations in which a simulated user replies, four at once."""
+    paid: Counter[str] = Counter()
+
+    def answer(request: Request) -> tuple[int, Any]:
+        question = json.dumps(request.body["messages"])
+        paid[question] += 1
+        time.sleep(ANSWER_S)
+        return 200, _message(json.dumps({"message": f"the {_number_of(question)}", "ends": False}))
+
+    with serving(answer) as server:
+        (folder / "app").mkdir(parents=True)
+        (folder / "app" / "agent.py").write_text(_TALKING)
+        (folder / "replay.toml").write_text(
+            '[agent]\nentrypoint = "app.agent:run_agent"\ntools = []\n[match]\ntrust = true\n'
+            f"[run]\nconcurrency = {AT_ONCE}\ntrials = 1\naa = false\n"
+            f'[user]\nmodel = "claude-haiku-4-5"\nbase_url = "{server.url}"\n'
+        )
+        tape = [{"name": "look_up", "args": {"id": "7"}, "result": "here"}]
+        cases = [
+            {"id": f"c{n}", "input": f"order {n}", "expected_tool_calls": tape, "tape": tape}
+            for n in range(20)
+        ]
+        (folder / "golden.jsonl").write_text("\n".join(map(json.dumps, cases)))
+        yield Bench(folder, lambda: Counter(paid))
+
+
+def _conversations(folder: Path) -> Any:
+    """The turns of each trial, and how the run ended."""
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        columns = "item_id, lane, index, status, final_response, turns"
+        trials = con.execute(f"SELECT {columns} FROM trials ORDER BY ALL").fetchall()
+        unfinished = con.execute("SELECT count(*) FROM runs WHERE finished_at IS NULL").fetchall()
+    return unfinished, trials
+
+
 _RESUME = ("run", "--resume", RUN)
 _SEARCH = ("--concurrency", str(AT_ONCE))
 JOBS = {
@@ -342,6 +386,13 @@ JOBS = {
         ("run", "--resume", "RUN"),
         _recorded,
         2 * AT_ONCE,
+    ),
+    "simulating": Job(
+        simulating,
+        ("run", "--cases", "golden.jsonl", "--new", "."),
+        ("run", "--resume", "RUN"),
+        _conversations,
+        AT_ONCE,
     ),
     "bisecting": Job(
         bisecting,

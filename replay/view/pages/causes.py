@@ -64,7 +64,8 @@ def decide(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
             promote=fields.get("promote") == "1",
             undo=decision == "open",
         )
-    counts = f"{len(review.promoted)}-{len(review.not_promoted)}"
+    stopped = len(review.unfinished) if fields.get("promote") == "1" and decision == "accept" else 0
+    counts = f"{len(review.promoted)}-{len(review.not_promoted) - stopped}-{stopped}"
     address = causes_address(review.diff.run_id, None, done=f"{decision}-{counts}")
     return RedirectResponse(address, status_code=303)
 
@@ -88,14 +89,20 @@ def decision_sentence(done: str | None) -> str | None:
     """Return what a form did as a sentence; None for anything else."""
     decision, _, counts = (done or "").partition("-")
     words = {"accept": "Accepted.", "reject": "Rejected.", "open": "Open again."}
-    promoted, _, refused = counts.partition("-")
-    if decision not in words or not (promoted.isdecimal() and refused.isdecimal()):
+    numbers = counts.split("-")
+    if decision not in words or len(numbers) != 3 or not all(map(str.isdecimal, numbers)):
         return None
+    promoted, refused, stopped = numbers
     parts = [words[decision]]
     if promoted != "0":
         parts.append(f"Cases added: {promoted}.")
     if refused != "0":
         parts.append(f"Examples without such calls, or cases already: {refused}.")
+    if stopped != "0":
+        parts.append(
+            f"Examples in which the new version was stopped: {stopped}; `replay accept ID --promote --rerun` "
+            "at the terminal runs it on."
+        )
     return " ".join(parts)
 
 
