@@ -353,6 +353,7 @@ _VALUE = re.compile(
     # A number, a date, an id: A-1003, 2026-10-07, 42.50.
     r"|(?<![\w.])(?:[A-Z]{1,5}-?)?\d[\w.,:/-]*\d(?!\w)"
 )
+_SAME_CALL = re.compile(r"expected (?P<call>[^\s()]+\([^()]*\)), got (?P=call)(?![^\s;,])")
 _MOST = 2000
 """Characters looked at: a reason is a sentence."""
 
@@ -362,6 +363,7 @@ def normalise_reason(reason: str) -> str:
 
     `missing call 1: get_order_status(order_id='77511')` and the same with another order are one class,
     `missing call 1: get_order_status(order_id=…)`: values of arguments, quoted texts, and numbers, dates and
-    ids of two digits or more become `…`. Names of tools and arguments, and places (`call 1`), stay.
+    ids of two digits or more become `…`; two calls that differ only in these become one `with other values`. Names of tools and arguments, and places (`call 1`), stay.
     """
-    return _VALUE.sub(lambda match: "=…" if match[0].startswith("=") else "…", reason[:_MOST])
+    text = _VALUE.sub(lambda match: "=…" if match[0].startswith("=") else "…", reason[:_MOST])
+    return _SAME_CALL.sub(r"\g<call> with other values", text)

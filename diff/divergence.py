@@ -173,7 +173,7 @@ def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -
             continue
         if witness.diverged / witness.trials >= DIVERGED_WARNING:
             most = witness.missed[0] if witness.missed else None
-            example = f", most often {most.tool} ({most.kind})" if most else ""
+            example = f", most often {most.tool} ({most.kind.words})" if most else ""
             yield (
                 f"{witness.diverged} of {witness.trials} {lane} trials made a tool call that was never "
                 f"recorded{example} and were stopped there: their responses are not graded"

@@ -299,6 +299,15 @@ class MissKind(StrEnum):
     AGAIN = "once more"
     """The same call was recorded, less often."""
 
+    @property
+    def words(self) -> str:
+        """How reports describe it."""
+        return {
+            MissKind.TOOL: "the recording has no call of this tool",
+            MissKind.ARGS: "other arguments than recorded",
+            MissKind.AGAIN: "more often than recorded",
+        }[self]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageDelta:

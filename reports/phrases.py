@@ -300,7 +300,7 @@ def ranking_caption(result: DiffResult) -> str:
     shown = next(candidate for candidate in result.ranking if candidate.shown)
     return (
         f"The intervals hold for all {len(result.ranking)} together with {fmt.share(result.confidence)}; "
-        f"p is corrected for as many. What follows is of {shown.lane}, called new."
+        f"p is corrected for as many. The figures below are for {shown.lane}, shown as new."
     )
 
 
@@ -309,7 +309,7 @@ def against_first(result: DiffResult) -> list[str]:
     return [
         f"{candidate.lane} against {result.ranking[0].lane}: {one_line(name, 60)} "
         f"{fmt.change(-metric.behind)} {fmt.interval(_negated(metric.behind_ci))}"
-        + ("" if differs_from_first(metric) else ", not told apart")
+        + ("" if differs_from_first(metric) else ", not distinguishable")
         for candidate in result.ranking[1:]
         for name, metric in main_metrics(candidate)[:1]
         if metric.behind is not None
@@ -325,15 +325,17 @@ def slices_caption(result: DiffResult) -> str:
     """What the slices' p-values mean, and how many of them are more than chance."""
     beyond = sum(part.p is not None and part.p <= 1 - result.confidence for part in result.slices)
     found = f"{fmt.plural(beyond, 'slice')} changed beyond chance" if beyond else "none is beyond chance"
-    return f"{found}; p is corrected for all {len(result.slices)}, and fewer than {FEWEST} items are no slice"
+    return (
+        f"{found}; p is corrected for all {len(result.slices)}; slices of fewer than {FEWEST} items are left out"
+    )
 
 
 def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:
-    """By lane, which calls were never recorded: `3 × get_order_status (other arguments)`."""
+    """By lane, which calls were never recorded: `3 × get_order_status (other arguments than recorded)`."""
     calls_by_lane = []
     for lane in lanes:
         misses = result.lanes[lane].misses
-        parts = [f"{miss.calls} × {one_line(miss.tool, 40)} ({miss.kind})" for miss in misses[:_MISSES]]
+        parts = [f"{miss.calls} × {one_line(miss.tool, 40)} ({miss.kind.words})" for miss in misses[:_MISSES]]
         if len(misses) > _MISSES:
             parts.append(f"{len(misses) - _MISSES} more kinds")
         if parts:

@@ -416,7 +416,7 @@ _METRIC = 30
 def _changed_items(result: DiffResult, width: int) -> Iterable[RenderableType]:
     """What changed most, and what is inconclusive; nothing where neither is."""
     heading = "what failed" if phrases.is_check(result) else "what changed most"
-    for title, verdicts in ((heading, phrases.CHANGED), ("what cannot be told", (Verdict.INCONCLUSIVE,))):
+    for title, verdicts in ((heading, phrases.CHANGED), ("inconclusive items", (Verdict.INCONCLUSIVE,))):
         listed = {verdict: [item for item in result.items if item.verdict is verdict] for verdict in verdicts}
         if any(listed.values()):
             yield Padding(Text(title, style="bold"), (1, 0, 0, 0))

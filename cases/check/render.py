@@ -124,7 +124,7 @@ def _against(checked: CheckResult) -> Iterator[str]:
     for item, before in changed_outcomes(checked):
         ways.setdefault(f"{before} → {outcome_name(item)}", []).append(one_line(item.item.id, 60))
     if not ways:
-        yield "no case ended otherwise than with the old version"
+        yield "no case ended differently than with the old version"
     for way, names in sorted(ways.items()):
         yield f"{way} since the old version: {', '.join(names)}"
 

@@ -234,7 +234,7 @@ def _changed_tools(
             raise _UnknownEffectError(f"the agent itself changed in {shown}")
         if path.suffix != ".py":
             raise _UnknownEffectError(
-                f"{shown} changed, and what it bears on cannot be told; [cases] unrelated names files that "
+                f"{shown} changed, and which cases it affects is unknown; [cases] unrelated names files that "
                 "bear on no case"
             )
         concerned = [point for point in points if path in imports.closure(point[0], leave_out=set())]

@@ -116,7 +116,7 @@ def fork(
     try:
         return run_sync(work())
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; the trials so far are kept, start the fork anew") from None
+        raise Interrupted("interrupted; the trials so far are kept, start the fork again") from None
 
 
 def _origin(store: Path, request: ForkRequest) -> tuple[RunRecord, Item, Trial]:

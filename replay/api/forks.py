@@ -70,11 +70,11 @@ class ForkedFact:
     def counts(self) -> str:
         """How many trials acted otherwise with the edit and without it."""
         text = (
-            f"{self.changed} of {self.reached} forks act otherwise from there on, "
+            f"{self.changed} of {self.reached} forks act differently from there on, "
             f"{self.repeated_changed} of {self.repeated} without the edit"
         )
         short = self.trials - self.reached
-        return f"{text}; {short} did other things before it" if short else text
+        return f"{text}; {short} did something else before it" if short else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

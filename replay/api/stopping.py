@@ -53,7 +53,7 @@ def continued_run(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRe
         run = get_run(con, run_id)
     if plan_of(run) is None:
         raise InputError(
-            f"run {run.id} was not begun with --until-known, so it left no error; leave --continue out"
+            f"run {run.id} was not started with --until-known, so it left no error; leave --continue out"
         )
     compared, now = ({k: v for k, v in found.items() if k != Lane.OLD2} for found in (run.lanes, lanes))
     if compared.keys() != now.keys() or any(changes(compared[lane], now[lane]) for lane in now):

@@ -131,7 +131,7 @@ class Search:
         named = tuple(group)
         if probability >= self.confidence:
             reason = (
-                f"the change is in one of {len(group)} commits that cannot be told apart, since "
+                f"the change is in one of {len(group)} commits that the trials cannot distinguish, since "
                 f"{len(set(self.skipped))} could not be tested"
             )
         elif self.made >= self.max_trials:

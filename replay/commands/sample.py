@@ -63,7 +63,7 @@ def sample(
     kept for the largest kinds that would have no trace otherwise. Kinds too rare for that are pooled, by
     their set of tools, then as {other}. The same seed over the same traces draws the same sample, and a
     larger --size only adds to it. Each drawn trace carries a weight: how many traces it stands for. The
-    effective size is how many traces of equal weight would tell as much.
+    effective size is how many traces of equal weight would say as much.
 
     \b
     Examples:

@@ -143,7 +143,7 @@ class AdaptiveRun:
                     raise VersionError(
                         f"version {known.name!r} is not what run {self.run.id} tried ({', '.join(differing)} "
                         "changed)",
-                        hint="put it back to resume, or start anew",
+                        hint="put it back to resume, or start again",
                     )
                 return lane
         return None

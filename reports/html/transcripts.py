@@ -293,7 +293,7 @@ def _facts(item: Item, limit: int) -> list[list[str]]:
         ("case", item.case_id),
         ("session", item.session_id),
         ("stratum", item.stratum if item.stratum != "-" else None),
-        ("stands for", fmt.score(item.weight) + " traces" if item.weight != 1 else None),
+        ("represents", fmt.score(item.weight) + " traces" if item.weight != 1 else None),
         ("tags", ", ".join(item.tags) or None),
         ("category", item.category),
         ("difficulty", item.difficulty),

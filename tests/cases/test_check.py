@@ -162,7 +162,7 @@ def test_a_report_made_later_says_what_the_check_said(shop: Path, replay: Replay
             "def polite(text):\n    return text\n",
             "all, since the agent itself changed in helper.py",
         ),
-        ("prompt.md", "Be polite.", "all, since prompt.md changed, and what it bears on cannot be told"),
+        ("prompt.md", "Be polite.", "all, since prompt.md changed, and which cases it affects is unknown"),
         ("test_shop.py", "def test():\n    pass\n", "0 of 3 cases: no tool and no case changed since main"),
         ("docs.txt", "unrelated", "0 of 3 cases: no tool and no case changed since main"),
     ],

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 PICTURE = ROOT / "docs" / "images" / "terminal.svg"
 WIDTH = 96
-ENDS = "what cannot be told"
+ENDS = "inconclusive items"
 """The line that is below the picture."""
 # No font from elsewhere: a picture loads nothing.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(

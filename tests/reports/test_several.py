@@ -50,10 +50,10 @@ def test_the_terminal_shows_the_ranking_before_all_figures(result: DiffResult, w
     assert all(len(line) <= width for line in text.splitlines())
     ranking, _, rest = text.partition(f"\nrun {RUN_ID}")
     assert ranking.index("\nnew2 ") < ranking.index("\nnew ")
-    assert "What follows is of new, called new." in " ".join(ranking.split())
+    assert "The figures below are for new, shown as new." in " ".join(ranking.split())
     assert "new against new2: tool_calls −0.40" in " ".join(ranking.split())
     flat = " ".join(rest.split())
-    assert "never recorded, new: 8 × cancel_order (once more)" in flat
+    assert "never recorded, new: 8 × cancel_order (more often than recorded)" in flat
     assert "cost of a trial $0.010 → $0.020 +$0.010" in flat
     assert "tokens in 1,000 → 1,000 0" in flat
 
