@@ -363,7 +363,8 @@ def normalise_reason(reason: str) -> str:
 
     `missing call 1: get_order_status(order_id='77511')` and the same with another order are one class,
     `missing call 1: get_order_status(order_id=…)`: values of arguments, quoted texts, and numbers, dates and
-    ids of two digits or more become `…`; two calls that differ only in these become one `with other values`. Names of tools and arguments, and places (`call 1`), stay.
+    ids of two digits or more become `…`; two calls that differ only in these become one `with other values`.
+    Names of tools and arguments, and places (`call 1`), stay.
     """
     text = _VALUE.sub(lambda match: "=…" if match[0].startswith("=") else "…", reason[:_MOST])
     return _SAME_CALL.sub(r"\g<call> with other values", text)

@@ -325,9 +325,7 @@ def slices_caption(result: DiffResult) -> str:
     """What the slices' p-values mean, and how many of them are more than chance."""
     beyond = sum(part.p is not None and part.p <= 1 - result.confidence for part in result.slices)
     found = f"{fmt.plural(beyond, 'slice')} changed beyond chance" if beyond else "none is beyond chance"
-    return (
-        f"{found}; p is corrected for all {len(result.slices)}; slices of fewer than {FEWEST} items are left out"
-    )
+    return f"{found}; p is corrected for all {len(result.slices)}; slices under {FEWEST} items are left out"
 
 
 def unrecorded_calls(result: DiffResult, lanes: list[Lane]) -> list[tuple[Lane, str]]:

@@ -55,7 +55,7 @@ class StandIn(Model):
         return ModelResponse(output=[output], usage=usage, response_id=None)
 
     def stream_response(self, *args: Any, **kwargs: Any) -> Any:
-        """Never called: `Runner.run` asks for whole responses, and only `Runner.run_streamed` streams them."""
+        """Never called: `Runner.run`, which the agent uses, does not stream."""
         raise NotImplementedError
 
 

@@ -70,7 +70,7 @@ class ForkedFact:
     def counts(self) -> str:
         """How many trials acted otherwise with the edit and without it."""
         text = (
-            f"{self.changed} of {self.reached} forks act differently from there on, "
+            f"{self.changed} of {self.reached} forks act differently after it, "
             f"{self.repeated_changed} of {self.repeated} without the edit"
         )
         short = self.trials - self.reached

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @command("check")
 @click.option("--cases", "path", metavar="PATH", help="The golden set; default cases/golden.jsonl.")
 @click.option("--new", metavar="VERSION", help="The version to check; default the working tree, `.`.")
-@click.option("--old", metavar="VERSION", help="Also check this one, and list the cases that ended differently.")
+@click.option(
+    "--old", metavar="VERSION", help="Also check this one, and list the cases that ended differently."
+)
 @click.option("--threshold", type=float, metavar="SHARE", help="What must pass; default 0.8.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with this tag (repeatable).")
 @click.option(

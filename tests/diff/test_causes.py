@@ -374,6 +374,11 @@ def test_the_stratified_test_keeps_its_level_with_many_items() -> None:
             "2 of 3 criteria hold, and it doesn't say it's done",
         ),
         ("", ""),
+        (
+            "call 1: expected f(id='51'), got f(id='51 008')",
+            "call 1: f(id=…) with other values",
+        ),
+        ("call 1: expected f(id='51'), got f(x='51')", "call 1: expected f(id=…), got f(x=…)"),
     ],
 )
 def test_what_is_one_items_own_is_left_out(reason: str, cause: str) -> None:

@@ -99,7 +99,10 @@ def test_calls_that_were_never_recorded_are_counted_by_tool_and_kind(tmp_path: P
     ]
     assert (lane.diverged, lane.agreement) == (1.0, 0.0)
     assert (result.lanes[Lane.OLD].diverged, result.lanes[Lane.OLD].agreement) == (0.0, 1.0)
-    assert any("never recorded, most often refund (the recording has no call of this tool)" in said for said in result.warnings)
+    assert any(
+        "never recorded, most often refund (the recording has no call of this tool)" in said
+        for said in result.warnings
+    )
 
 
 def test_items_are_cut_by_what_production_said_of_them_and_by_fields_of_the_user(tmp_path: Path) -> None:
