@@ -58,6 +58,8 @@ def test_tokens_of_the_traces_at_the_price_of_each_versions_model(replay: Replay
         "unpriced_models": [],
         "judge_votes": 0,
         "judge_usd": None,
+        "user_turns": 0,
+        "user_usd": None,
     }
     assert line(done.err) == f"likely cost: agents ${cost:.4f} for 80,000 tokens"
 
