@@ -167,6 +167,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
     zone = os.environ.get("TZ")
     os.environ.clear()
     os.environ.update(request["env"])
+    # `tests/__init__.py` turned it off, to keep what was imported up to here.
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     if zone != os.environ.get("TZ"):
         time.tzset()
     os.chdir(request["cwd"])
