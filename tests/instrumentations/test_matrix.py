@@ -95,17 +95,16 @@ ROWS = list(_rows())
 @pytest.fixture(scope="module")
 def model() -> Iterator[str]:
     """The address of a model that does what prompts plan."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.instrumentations.model"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-    )
-    assert process.stdout is not None
-    yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-    process.kill()
-    process.wait()
+    ) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.kill()
 
 
 @pytest.mark.parametrize(
