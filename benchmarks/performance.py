@@ -273,7 +273,8 @@ def main() -> None:
         python = None if row.peer is None else peer_python(row.peer, asked.peers.resolve())
         lines.append(line(measure(row, asked.rounds, python, versions)))
         print(lines[-1], flush=True)
-    asked.output.write_text(page(lines, asked.rounds, versions), encoding="utf-8")
+        # After each row: what was measured is not lost where the next one fails.
+        asked.output.write_text(page(lines, asked.rounds, versions), encoding="utf-8")
 
 
 if __name__ == "__main__":
