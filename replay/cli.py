@@ -179,7 +179,9 @@ def _explained(error: BaseException) -> ReplayError:
     """Return the error that a person is shown for whatever ended a command."""
     if isinstance(error, ReplayError):
         return error
-    if isinstance(error, click.Abort | KeyboardInterrupt):
+    # DuckDB takes the signal that arrives during a query, and raises an error of its own.
+    is_query = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    if is_query or isinstance(error, click.Abort | KeyboardInterrupt):
         return Interrupted("interrupted")
     if isinstance(error, OSError):
         return refused_by_system(error)

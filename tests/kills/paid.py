@@ -2,7 +2,8 @@
 
     .venv/bin/python -m tests.kills.paid [KILLS] [--only JOB] [--seed 7]
 
-A job is judging, batching, recording through the gateway, or bisecting. Each is ended KILLS (25) times by
+A job is judging, batching, recording through the gateway, asking a service, importing over an API, pushing, or
+bisecting. Each is ended KILLS (25) times by
 `kill -9` and as often by SIGTERM, at moments drawn at random, and repeated until it finishes; then it starts
 again in a new project, until there were that many ends. Servers on loopback count what was paid for. An
 answer that was on its way when a process ended is paid again, and no other: the most that may be is what a
@@ -28,15 +29,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from replaydiff.replay.model import Lane, VersionKind
 from replaydiff.replay.store.connection import open_store
+from tests.diff import build
 from tests.diff_judge.records import RUN, item, store, trial
 from tests.engine.project import Project, order
+from tests.stand_ins import langfuse
+from tests.stand_ins import langfuse_read as read
 from tests.stand_ins.batches import BatchServer
 from tests.stand_ins.batches import serving as batches
+from tests.stand_ins.langfuse_read import reading
+from tests.stand_ins.langfuse_rows import observations
 from tests.stand_ins.loopback import Request, serving
 from tests.stand_ins.processes import PATIENCE_S, start
 
@@ -52,6 +59,8 @@ class Bench:
     folder: Path
     paid: Callable[[], Counter[str]]
     environment: dict[str, str] = field(default_factory=dict)
+    sent: Callable[[], Any] = lambda: None
+    """What the job wrote elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ def disturbed(
     with job.bench(home / "undisturbed") as bench:
         code, err = _run(job, bench, None, number)
         assert code == 0, err
-        wanted, paid = job.figures(bench.folder), bench.paid()
+        wanted, paid = (job.figures(bench.folder), bench.sent()), bench.paid()
     seconds = time.monotonic() - begun
     outcome = Outcome()
     while outcome.ends < kills:
@@ -114,7 +123,7 @@ def disturbed(
             outcome.finished += 1
             outcome.twice += (here - paid).total()
             outcome.lost += (paid - here).total()
-            outcome.different += job.figures(bench.folder) != wanted
+            outcome.different += (job.figures(bench.folder), bench.sent()) != wanted
         shutil.rmtree(folder)
     return outcome, paid
 
@@ -247,6 +256,59 @@ def recording(folder: Path) -> Iterator[Bench]:
         )
 
 
+@contextmanager
+def asking_a_service(folder: Path) -> Iterator[Bench]:
+    """20 trials of an agent behind a URL, four at once."""
+    paid: Counter[str] = Counter()
+
+    def answer(request: Request) -> tuple[int, Any]:
+        paid[request.body["input"]] += 1
+        time.sleep(ANSWER_S)
+        return 200, {"text": f"answer {_number_of(request.body['input'])}"}
+
+    with serving(answer) as server:
+        project = Project(folder)
+        project.settings(
+            f'[versions.service]\nurl = "{server.url}/agent"\ntools = []\n[run]\nconcurrency = {AT_ONCE}\n'
+        )
+        project.sample(20)
+        yield Bench(folder, lambda: Counter(paid))
+
+
+@contextmanager
+def importing(folder: Path) -> Iterator[Bench]:
+    """A month of Langfuse over its API, in pages of days."""
+    rows = [
+        row
+        for day in range(1, 31)
+        for number in range(4)
+        for row in observations(f"t{day}-{number}", datetime(2026, 10, day, 12))
+    ]
+    with reading(rows=rows, pause=ANSWER_S) as there:
+        folder.mkdir(parents=True)
+        (folder / "replay.toml").touch()
+        keys = {"LANGFUSE_PUBLIC_KEY": read.PUBLIC, "LANGFUSE_SECRET_KEY": read.SECRET}
+        yield Bench(folder, Counter, {**keys, "LANGFUSE_BASE_URL": there.url})
+
+
+@contextmanager
+def pushing(folder: Path) -> Iterator[Bench]:
+    """A run of 30 items to Langfuse: items of a dataset, traces and scores; each is written once or replaced."""
+    with langfuse.serving() as there:
+        (folder / "shop" / ".replay").mkdir(parents=True)
+        (folder / "shop" / "replay.toml").touch()
+        items = [build.case(f"c{number:02}") for number in range(30)]
+        done = [one for item in items for one in build.trials(item, old="1", new="0")]
+        build.store(folder / "shop" / ".replay", items, done)
+        keys = {"LANGFUSE_PUBLIC_KEY": langfuse.PUBLIC, "LANGFUSE_SECRET_KEY": langfuse.SECRET}
+
+        def sent() -> Any:
+            parts = (there.datasets, there.items, there.spans, there.scores)
+            return [sorted(map(str, part)) for part in parts]
+
+        yield Bench(folder / "shop", Counter, {**keys, "LANGFUSE_BASE_URL": there.url}, sent)
+
+
 SEARCHED = """
 import os, time
 
@@ -320,6 +382,13 @@ def _recorded(folder: Path) -> Any:
     return unfinished, trials, calls, [path.name for path in (folder / ".replay").glob("journal/2*")]
 
 
+def _imported(folder: Path) -> Any:
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        traces = con.execute("SELECT trace_id, input, final_response FROM traces ORDER BY ALL").fetchall()
+        calls = con.execute("SELECT trace_id, name, args FROM tool_calls ORDER BY ALL").fetchall()
+    return traces, calls, sorted(path.name for path in (folder / ".replay" / "imports").glob("*"))
+
+
 def _found(folder: Path) -> Any:
     """What a search found: the trials of each commit, and how the run ended."""
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
@@ -375,6 +444,8 @@ def _conversations(folder: Path) -> Any:
 
 
 _RESUME = ("run", "--resume", RUN)
+_IMPORT = ("import", "langfuse", "--month", "2026-10")
+_PUSH = ("push", "langfuse", build.RUN_ID)
 _SEARCH = ("--concurrency", str(AT_ONCE))
 JOBS = {
     "judging": Job(judging, _RESUME, _RESUME, _grades, AT_ONCE),
@@ -394,6 +465,15 @@ JOBS = {
         _conversations,
         AT_ONCE,
     ),
+    "a service (`url`)": Job(
+        asking_a_service,
+        ("run", "--new", "service", "--old", "observed"),
+        ("run", "--resume", "RUN"),
+        _recorded,
+        AT_ONCE,
+    ),
+    "live import": Job(importing, _IMPORT, _IMPORT, _imported, 0),
+    "pushing": Job(pushing, _PUSH, _PUSH, lambda _: None, 0),
     "bisecting": Job(
         bisecting,
         ("bisect", "--good", "c0", "--bad", "c8", "--cases", "golden.jsonl", *_SEARCH),
