@@ -75,8 +75,8 @@ def complete(
     if not names:
         return {}
     settings = settings_with(base, options)
-    lane = next((one.lane for one in result.ranking if one.shown), Lane.NEW)
-    version = version_as_replayed(result.run, lane, settings)
+    # Of several new versions, the result is about one, as the lane `new`.
+    version = version_as_replayed(result.run, Lane.NEW, settings)
     waiting = []
     for one in result.items:
         if one.item.id in names:

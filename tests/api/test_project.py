@@ -88,6 +88,7 @@ def test_every_blocking_method_has_an_asynchronous_twin() -> None:
         "label_sheet",
         "start_version",
         "golden_set",
+        "require_graders",
         "store_file",
     }
     methods = {

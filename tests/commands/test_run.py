@@ -113,6 +113,8 @@ def test_the_document_is_all_that_is_on_stdout(replay: Replay, project: Project)
             "unpriced_models": [],
             "judge_votes": 0,
             "judge_usd": None,
+            "user_turns": 0,
+            "user_usd": None,
         },
         "paid_usd": pytest.approx(0.08),
         "tokens": 0,

@@ -141,10 +141,9 @@ def test_the_population_decides_and_tells_what_its_weights_cost(tmp_path: Path) 
     drawn = SampleRecord(
         name="oct", created_at=WHEN, month="2026-10", where=None, by=(), size=40, seed=7, population=12_000
     )
-    with open_store(tmp_path / "replay.duckdb") as con:
-        write_sample(con, drawn, [])
     path = store(tmp_path, items, done, sample="oct", golden_path=None)
-    with open_store(path, read_only=True) as con:
+    with open_store(path) as con:
+        write_sample(con, drawn, [])
         metric = compute(con, RUN_ID, settings(tmp_path)).metrics["tool_calls"]
     assert metric.sample_delta == -0.25
     assert metric.delta == pytest.approx(-0.75)

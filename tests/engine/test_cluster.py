@@ -148,7 +148,8 @@ def test_outcomes_are_those_of_the_local_executor() -> None:
 def test_the_trials_of_a_lost_host_are_repeated_and_no_other() -> None:
     def prepare(backend: InThisProcess) -> None:
         def lose(handle: LocalHandle, method: str) -> None:
-            if method == "run" and handle is backend.handles[0] and handle.runs == 2:
+            # Whichever host replays the third trial, so that it does not matter which is faster.
+            if method == "run" and sum(one.runs for one in backend.handles) == 3:
                 handle.is_lost.set()
 
         backend.on_call = lose
