@@ -6,6 +6,7 @@ A number where text is wanted is taken (ids are often numbers); anything that wo
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -50,7 +51,15 @@ def number(record: Mapping[str, Any], key: str) -> float | None:
             raise RecordError(f"{key} must be a number, not {value[:40]!r}") from None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(f"{key} must be a number, not {kind(value)}")
-    return float(value)
+    return as_float(value)
+
+
+def as_float(value: float) -> float:
+    """Return a number of JSON as a float; an integer beyond all floats is infinite, as `1e999` is."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def count(record: Mapping[str, Any], *keys: str) -> int:
@@ -89,13 +98,14 @@ def tags(record: Mapping[str, Any], key: str = "tags") -> tuple[str, ...]:
 
 
 def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
-    """Scores by name; null ones are left out."""
+    """Scores by name; null, infinite and undefined (NaN) ones are left out."""
     found: dict[str, Score] = {}
     for name, value in mapping(record, key).items():
-        if isinstance(value, int) and not isinstance(value, bool):
-            found[name] = float(value)
-        elif isinstance(value, bool | float | str):
+        if isinstance(value, bool | str):
             found[name] = value
+        elif isinstance(value, int | float):
+            if math.isfinite(score := as_float(value)):
+                found[name] = score
         elif value is not None:
             raise RecordError(f"{key}.{name} must be a number, text or true/false, not {kind(value)}")
     return found

@@ -166,9 +166,9 @@ def _about(root: JsonObject, rows: Sequence[JsonObject]) -> About:
     scores: dict[str, Score] = {}
     for row in (*rows, root):
         scores |= {
-            name: float(value)
+            name: number
             for name, value in fields.mapping(row, "scores").items()
-            if isinstance(value, int | float) and math.isfinite(value)
+            if isinstance(value, int | float) and math.isfinite(number := fields.as_float(value))
         }
     return About(
         name=fields.text(fields.mapping(root, "span_attributes"), "name"),

@@ -189,8 +189,8 @@ def _scores(scorers: JsonObject) -> tuple[dict[str, Score], bool]:
                 found[name] = one
             elif isinstance(one, str) and one:
                 found[name] = _VALUES.get(one, one)
-            elif isinstance(one, int | float) and math.isfinite(one):
-                found[name] = float(one)
+            elif isinstance(one, int | float) and math.isfinite(number := fields.as_float(one)):
+                found[name] = number
             has_lists = has_lists or isinstance(one, list | dict)
     return found, has_lists
 

@@ -199,5 +199,5 @@ def _take_feedback(feedback: JsonObject, scores: dict[str, Score], notes: list[J
     for key, one in named.items():
         if isinstance(one, bool) or (isinstance(one, str) and one):
             scores[key] = one
-        elif isinstance(one, int | float) and math.isfinite(one):
-            scores[key] = float(one)
+        elif isinstance(one, int | float) and math.isfinite(number := fields.as_float(one)):
+            scores[key] = number
