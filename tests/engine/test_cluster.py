@@ -108,7 +108,12 @@ def on_cluster(
     async def all_of_them() -> list[Outcome]:
         executor = RayExecutor(RaySection(**{"trials_per_cpu": 2, **section}), connect)
         agent = executor.build(version, rules)
-        return await _replayed(agent, items)
+        try:
+            return await _replayed(agent, items)
+        finally:
+            # Those of a lost host end with its process, and here there is none.
+            for handle in backends[0].handles if backends else ():
+                await handle.host.close()
 
     return asyncio.run(all_of_them()), backends[0]
 
