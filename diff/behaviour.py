@@ -15,7 +15,6 @@ texts differ between trials of one version on several items. It does not count i
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from replaydiff.diff.result import Block, GradedTrial, Kind
 from replaydiff.diff.statistics import paired
 from replaydiff.replay.model import CORRECTION, Item, Lane, Trial
 from replaydiff.replay.settings import Settings, ToolSection
+from replaydiff.replay.settings.toml import toml_key
 
 RECORDING = "recording"
 """Name of the agreement metric where `tool_calls` is about the items that somebody vouches for."""
@@ -95,7 +95,6 @@ def regraded(read: RunData, vouching: Vouching, settings: Settings) -> RunData:
     return replace(read, blocks=blocks)
 
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SEVERAL = 3
 """On so many items an argument's texts must differ within a version …"""
 _LONG = 40
@@ -114,10 +113,7 @@ class FreeText:
     @property
     def rule(self) -> str:
         """The setting that takes it out of every comparison: a table of replay.toml, and its line."""
-        tool, argument = (
-            name if _BARE.fullmatch(name) else f'"{name}"' for name in (self.tool, self.argument)
-        )
-        return f'[tools.{tool}.match.paths] {argument} = "ignore"'
+        return f'[tools.{toml_key(self.tool)}.match.paths] {toml_key(self.argument)} = "ignore"'
 
 
 def free_text(blocks: Sequence[Block], settings: Settings) -> tuple[FreeText, ...]:

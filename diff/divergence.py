@@ -13,8 +13,6 @@ tools and arguments count, wording does not, and of each lane what it does in mo
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.engine.reuse import reuse_sentences
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replaydiff.replay.model.run import RunRecord
+from replaydiff.replay.settings.toml import toml_key, toml_text
 from replaydiff.replay.tape import arguments_apart
 from replaydiff.replay.turns import actions_by_turn, most_done, simulated_turns
 
@@ -30,7 +29,6 @@ LEAST_FIDELITY = 0.8
 """Below it more than one tool call in five of the old version was not answered from its own recording."""
 LEAST_AGREEMENT = 0.5
 """Below it the old version, replayed, took another tool path than recorded in most trials."""
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 DIVERGED_WARNING = 0.1
 """From this share of a lane's trials on, divergence is warned of."""
 
@@ -149,12 +147,9 @@ def _one_argument_apart(witness: ReplayFidelity) -> str:
     missed = witness.misses.total()
     if calls <= missed / 2:
         return ""
-    # JSON's strings are basic strings of TOML, quotes and all.
-    name, ignored = (json.dumps(text, ensure_ascii=False) for text in (tool, argument))
-    table = tool if _BARE_KEY.fullmatch(tool) else name
     return (
         f"; {calls} of {missed} unanswered calls differ from the recording only in {argument} of {tool}: if "
-        f"its value does not matter, write [tools.{table}] ignore_args = [{ignored}]"
+        f"its value does not matter, write [tools.{toml_key(tool)}] ignore_args = [{toml_text(argument)}]"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal
 from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.settings.toml import toml_key, toml_text
 from replaydiff.replay.terminal.text import one_line
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -105,10 +106,10 @@ def _agent(proposal: SetupProposal) -> str:
     if proposal.tools is None:
         lines.append('# tools = ["app.agent:_exec"]')
     else:
-        points = ", ".join(map(_quoted, proposal.tools))
+        points = ", ".join(map(toml_text, proposal.tools))
         lines.append(f"tools = [{points}]{_comment(proposal.tools_place)}")
     if proposal.path != ".":
-        lines.append(f"path = {_quoted(proposal.path)}")
+        lines.append(f"path = {toml_text(proposal.path)}")
     lines += [
         "# Arguments that are ignored when calls are compared.",
         '# ignore_args = ["request_id"]',
@@ -116,7 +117,7 @@ def _agent(proposal: SetupProposal) -> str:
         "# read: another trace that recorded the same call may answer. write: only the item's own recording.",
     ]
     for name, effect in proposal.effects.items():
-        lines.append(f"[tools.{_key(name)}]")
+        lines.append(f"[tools.{toml_key(name)}]")
         lines.append(f'effect = "{effect}"' if effect else '# effect = "write"               # please decide')
     if not proposal.effects:
         lines += ["# [tools.cancel_order]", '# effect = "write"']
@@ -126,28 +127,17 @@ def _agent(proposal: SetupProposal) -> str:
 def _entrypoint(proposal: SetupProposal) -> Iterator[str]:
     if proposal.entrypoints:
         best, *others = proposal.entrypoints
-        yield f"entrypoint = {_quoted(best.value)}{_comment(best.place)}"
-        yield from (f"# entrypoint = {_quoted(one.value)}{_comment(one.place)}" for one in others)
+        yield f"entrypoint = {toml_text(best.value)}{_comment(best.place)}"
+        yield from (f"# entrypoint = {toml_text(one.value)}{_comment(one.place)}" for one in others)
     else:
         yield '# entrypoint = "app.agent:run_agent"'
     for service in proposal.services:
         yield f"# The endpoint in {one_line(service.place)}; its tools must ask the tape (docs/versions.md):"
-        yield f"# url = {_quoted('http://localhost:8000' + service.path)}"
+        yield f"# url = {toml_text('http://localhost:8000' + service.path)}"
         if service.request:
             yield f"# request = '{service.request}'"
         if service.response:
-            yield f"# response = {_quoted(service.response)}"
-
-
-def _key(name: str) -> str:
-    """Return a key of TOML."""
-    is_bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if is_bare else _quoted(name)
-
-
-def _quoted(text: str) -> str:
-    """Return a basic string of TOML, which allows no control character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+            yield f"# response = {toml_text(service.response)}"
 
 
 def _comment(place: str | None) -> str:
