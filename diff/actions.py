@@ -38,6 +38,8 @@ _NAME, _REASON = 60, 160
 _READ = 600
 """Characters of an answer in which a refusal is looked for."""
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}")
+_READABLE, _FEWEST_READABLE = re.compile(r"[^\W\d_]{3,}"), 2
+"""Words of three letters or more, and how many of them make a reason worth reading."""
 _CALLS_METRICS = frozenset({tool_calls.NAME, RECORDING, tool_calls.TOOLS_NAME})
 _REFUSAL = re.compile(
     r"\b(?:i|we)(?:['’]m| am|['’]re| are)? (?:sorry, but (?:i|we) )?"
@@ -93,8 +95,11 @@ class Behaviour:
     @property
     def text(self) -> str:
         """What the agent does, on one line: `calls cancel_order without calling get_order first`."""
+        # Without its values a reason may have nothing left to read: `0.99 is not 1.0` is `… is not …`.
+        is_empty = self.kind == "failed" and len(_READABLE.findall(self.parts[1])) < _FEWEST_READABLE
         limit = _REASON if self.kind == "failed" else _NAME
-        return _SENTENCES[self.kind].format(*(one_line(part, limit) or "''" for part in self.parts))
+        sentence = _SENTENCES["low" if is_empty else self.kind]
+        return sentence.format(*(one_line(part, limit) or "''" for part in self.parts))
 
     @property
     def rank(self) -> int:

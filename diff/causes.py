@@ -18,7 +18,7 @@ Behaviours that describe nearly the same trials are one cause, named by the one 
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -242,7 +242,7 @@ class _Counted:
         has_repeat = Lane.OLD2 in self.comparison.run.lanes
         return Cause(
             id=first.behaviour.named(more=first.more),
-            text=_sentence(first) + self._lengths(first.behaviour),
+            text=_sentence(first) + self._lengths(first),
             items=len({place for place, _ in first.trials}),
             trials={
                 lane: lanes[at]
@@ -258,13 +258,13 @@ class _Counted:
             difference=abs(difference),
         )
 
-    def _lengths(self, behaviour: Behaviour) -> str:
-        """Of answers that got longer or shorter, by how much."""
-        if behaviour.kind not in ("shorter", "longer"):
+    def _lengths(self, tested: _Tested) -> str:
+        """Of answers that got longer or shorter, by how much in the items that show it."""
+        if tested.behaviour.kind not in ("shorter", "longer"):
             return ""
         lengths: dict[bool, list[int]] = {True: [], False: []}
-        for block in self.blocks:
-            for lane, graded in block.lanes.items():
+        for place in {place for place, _ in tested.trials}:
+            for lane, graded in self.blocks[place].lanes.items():
                 lengths[lane.is_new] += [
                     len(one.trial.final_response or "") for one in graded if one.trial.status is Status.OK
                 ]
@@ -276,7 +276,10 @@ class _Counted:
         sign = 1 if tested.more else -1
         clear, others = {}, {}
         for place in {place for place, _ in tested.trials}:
-            others[place] = len(frozenset[Behaviour]().union(*self.done[place].get(Lane.NEW, ())))
+            others[place] = sum(
+                len(frozenset[Behaviour]().union(*self.done[place].get(lane, ())))
+                for lane in (Lane.OLD, Lane.NEW)
+            )
             old, again, new = self.by_item[tested.behaviour][place]
             sizes = self.sizes[place]
             clear[place] = sign * (new / max(1, sizes[2]) - (old + again) / max(1, sizes[0] + sizes[1]))
@@ -293,15 +296,20 @@ class _Counted:
         )
 
     def _index(self, place: int, lane: Lane, tested: _Tested, *, shows: bool) -> int | None:
-        """The index of the first trial of a lane that shows the behaviour or does not, else of the first."""
+        """The index of a typical trial of a lane that shows the behaviour or does not, else of the first.
+
+        Typical is what most such trials of the lane did; of those the first.
+        """
         counted = [one.trial for one in self.blocks[place].lanes.get(lane, ()) if counts(one.trial)]
-        acted = self.done[place].get(lane, ())
-        wanted = (
-            trial.index
-            for trial, did in zip(counted, acted, strict=False)
+        wanted = [
+            (did, trial.index)
+            for trial, did in zip(counted, self.done[place].get(lane, ()), strict=False)
             if (tested.behaviour in did) is shows
-        )
-        return next(wanted, counted[0].index if counted else None)
+        ]
+        if not wanted:
+            return counted[0].index if counted else None
+        typical = Counter(did for did, _ in wanted).most_common(1)[0][0]
+        return next(index for did, index in wanted if did == typical)
 
 
 def _sentence(tested: _Tested) -> str:

@@ -134,7 +134,7 @@ def compute(
     )
     new = [found for found in run.lanes if found.is_new]
     if candidate is not None and candidate not in new:
-        raise UnknownNameError("new lane", str(candidate), map(str, new), f"in run {run.id}")
+        raise UnknownNameError("new lane", str(candidate), map(str, new), where=f"run {run.id}")
     if new in ([], [Lane.NEW]):
         return _result(inputs, run, read)
     results = {

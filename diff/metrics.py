@@ -61,7 +61,7 @@ def metric_names(
                 lanes.setdefault(grader.name, set()).update(run.lanes)
     for name in requested:
         if name not in lanes and blocks:
-            raise UnknownNameError("metric", name, lanes, f"in run {run.id}")
+            raise UnknownNameError("metric", name, lanes, where=f"run {run.id}")
     if requested:
         return [name for name in dict.fromkeys((*requested, *settings.gate.metrics)) if name in lanes]
     order = {grader.name: place for place, grader in enumerate(known)}

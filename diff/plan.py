@@ -80,7 +80,7 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
         InputError: it compares nothing, or too little to plan from.
     """
     if metric not in result.metrics:
-        raise UnknownNameError("metric", metric, result.metrics, f"in run {result.run.id}")
+        raise UnknownNameError("metric", metric, result.metrics, where=f"run {result.run.id}")
     if not {Lane.OLD, Lane.NEW} <= result.run.lanes.keys():
         raise InputError(f"run {result.run.id} has one lane, so there is no change to plan from")
     scores = [

@@ -109,7 +109,7 @@ class UnknownNameError(ReplayError):
     where there are none.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "", where: str = "") -> None:
         names = sorted(known)
         self.kind, self.name, self.known = kind, name, names
         reason = f"there is no {kind} {name!r}"
@@ -119,7 +119,7 @@ class UnknownNameError(ReplayError):
         elif names:
             shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
             reason += f"; there are: {shown}"
-        super().__init__(reason, hint=hint)
+        super().__init__(reason, where=where, hint=hint)
 
 
 class StoreError(ReplayError):

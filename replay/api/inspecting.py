@@ -192,7 +192,7 @@ def plan(
     if wanted <= 0:
         raise InputError(f"--effect must be above 0, not {wanted:g}")
     with open_store(store, read_only=True) as con:
-        run = chosen_run(con, run).id
+        run = chosen_run(con, run, compared=True).id
         known = estimate_noise(compute(con, run, settings, metrics=(metric,)), metric)
     lanes, confidence = 1 + aa + candidates, simultaneous(settings.gate.confidence, candidates)
     given = tuple(sorted(set(trials))) or PLANNED_TRIALS

@@ -144,7 +144,12 @@ def _tools(found: CodeFindings) -> tuple[tuple[str, ...] | None, str | None, lis
         missing = [name for name in found.names if name not in found.functions]
         unsure = [f"no function was found for the tools {', '.join(missing)}"] if missing else []
         return tuple(guess.value for guess in own), own[0].place, unsure
-    return None, None, ["no tools were recognised: name where tool calls are made, or write tools = []"]
+    sentence = (
+        "no tools were recognised, and replays are refused until `tools` is set: name where tool calls are "
+        "made, write tools = [] if there are none, or answer tools that are made inside a function with an "
+        "adapter (docs/frameworks/adapter.md)"
+    )
+    return None, None, [sentence]
 
 
 def _traces(folder: Path) -> tuple[list[str], list[str]]:

@@ -251,9 +251,8 @@ class Diff:
         """
         found = [cause for cause in self.causes if name and cause.id.startswith(name)]
         if len(found) != 1:
-            raise UnknownNameError(
-                "cause", name, [cause.id for cause in self.causes], f"in run {self.run_id}"
-            )
+            run, hint = f"run {self.run_id}", "" if self.causes else "it shows none"
+            raise UnknownNameError("cause", name, [cause.id for cause in self.causes], hint, where=run)
         return found[0]
 
     @property
@@ -365,8 +364,9 @@ def diff_of(
     metrics: Sequence[str] = (),
     gate: Sequence[str] = (),
     lane: str | None = None,
+    compared: bool = False,
 ) -> Diff:
-    """Compute what changed in a run of a store; see `Project.diff`."""
+    """Compute what changed in a run of a store; see `Project.diff`, and `chosen_run` for `compared`."""
     from replaydiff.diff.compute import compute
     from replaydiff.diff.gate import check_form
     from replaydiff.replay.api.forks import refuse_fork
@@ -377,7 +377,7 @@ def diff_of(
     check_form(gate)
     candidate = None if lane is None else Lane.parse(lane)
     with open_store(store, read_only=True) as con:
-        chosen = chosen_run(con, run)
+        chosen = chosen_run(con, run, compared=compared)
         refuse_fork(chosen)
         given, conditions = tuple(metrics), tuple(gate) or None
         return Diff(compute(con, chosen.id, settings, metrics=given, gate=conditions, candidate=candidate))

@@ -296,7 +296,7 @@ def decide_causes(
         project: the project of the run.
         names: ids of causes, or unique beginnings of them.
         decision: `accepted`, `rejected` or `open`.
-        run: default the latest run.
+        run: default the latest comparison.
         lane: of several new versions the one to decide on.
         promote: add the causes' example items to the golden set; not for `open`.
         rerun: run the new version again on examples that it was stopped in, with these options.
@@ -312,8 +312,9 @@ def decide_causes(
     from replaydiff.diff.cause_decisions import decisions_path, write_decisions
     from replaydiff.diff.result import CauseState
     from replaydiff.replay.api.completing import complete, unfinished_items
+    from replaydiff.replay.api.results import diff_of
 
-    before = project.diff(run, lane=lane)
+    before = diff_of(project.store, project.settings, run, lane=lane, compared=True)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]
     wanted = {name for cause in chosen for name in cause.names(everything=everything)}
     stopped = unfinished_items(before.result, wanted)

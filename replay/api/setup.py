@@ -19,8 +19,6 @@ from replaydiff.replay.terminal.text import one_line
 TEMPLATES = Path(__file__).parent / "templates"
 GITIGNORE = (".replay/", "replay-report*")
 SKILL = Path(".claude", "skills", "replay-check", "SKILL.md")
-REPOSITORY = "git+https://github.com/replaydiff/replaydiff"
-"""Where pip finds the package as long as its name is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +102,9 @@ def _agent(proposal: SetupProposal) -> str:
         "# a table of them, or a framework. Required: a tool that is not listed runs for real.",
     ]
     if proposal.tools is None:
+        lines.append(
+            "# Not recognised in your code. Replays are refused until it is set; `tools = []` if it has none."
+        )
         lines.append('# tools = ["app.agent:_exec"]')
     else:
         points = ", ".join(map(toml_text, proposal.tools))
@@ -146,12 +147,13 @@ def _comment(place: str | None) -> str:
 
 
 def _workflow(folder: Path, proposal: SetupProposal) -> str:
-    packages = "".join(f"      - run: {command}\n" for command in _packages(folder))
+    packages = "".join(f"          {command}\n" for command in _packages(folder))
+    source = install_source()
     names = list(dict.fromkeys(proposal.environment or ("ANTHROPIC_API_KEY",)))
     variables = "".join(f"          {name}: ${{{{ secrets.{name} || vars.{name} }}}}\n" for name in names)
     return (
         _template("workflow.yml")
-        .replace("@INSTALL@", install_source())
+        .replace("@INSTALL@", "vars.REPLAYDIFF" + (f" || '{source}'" if source else ""))
         .replace("@PACKAGES@", packages)
         .replace("@ENVIRONMENT@", f"        env:\n{variables}")
     )
@@ -172,24 +174,23 @@ def _text(file: Path) -> str:
         return ""
 
 
-def install_source() -> str:
-    """Return what pip can install this release from on another machine.
+def install_source() -> str | None:
+    """Return what pip can install this release from on another machine; None where that is unknown.
 
     A wheel from an index is named by its version, a git URL by its commit. A local folder is of no use there,
-    so its `origin` takes its place, and without one the project's repository.
+    so the address of its `origin` takes its place.
     """
     try:
         distribution = metadata.distribution("replaydiff")
         described = json.loads(distribution.read_text("direct_url.json") or "null")
     except (metadata.PackageNotFoundError, ValueError):
-        return REPOSITORY
+        return None
     if described is None:
         return f"replaydiff=={distribution.version}"
     url = str(described.get("url", ""))
     if "vcs_info" in described:
         return f"git+{url}@{described['vcs_info'].get('commit_id', 'HEAD')}"
-    origin = _origin(Path(url.removeprefix("file://"))) if url.startswith("file://") else url
-    return origin or REPOSITORY
+    return _origin(Path(url.removeprefix("file://"))) if url.startswith("file://") else url
 
 
 def _origin(clone: Path) -> str | None:

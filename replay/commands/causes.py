@@ -39,7 +39,10 @@ def _decision_options(promote_help: str) -> Callable[[Callable[..., Any]], Calla
         options = (
             click.argument("causes", nargs=-1, required=True, metavar="CAUSE..."),
             click.option(
-                "--run", "run_id", metavar="RUN", help="The run that shows them; default the latest."
+                "--run",
+                "run_id",
+                metavar="RUN",
+                help="The run that shows them; default the latest comparison.",
             ),
             candidate_option,
             click.option("--promote", is_flag=True, help=promote_help),

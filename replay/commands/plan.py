@@ -53,7 +53,8 @@ def plan(
 ) -> None:
     """Report how many items and trials detect a change, at what price.
 
-    It uses the noise and the prices of RUN (a run's id or a unique beginning of it; default: the latest run):
+    It uses the noise and the prices of RUN (a run's id or a unique beginning of it; default: the latest
+    comparison):
     a small run with --trials 3 is a good pilot for a large one.
 
     \b

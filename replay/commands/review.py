@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -114,13 +116,15 @@ def promote(
     for one in promoted:
         calls = one.case.expectation.tool_calls or ()
         path_text = " > ".join(call.name for call in calls) or "no call"
+        is_recording = one.expected_from == "recording"
+        source = "from the recording" if is_recording else f"as the {one.expected_from} version answers"
         corrected = ", and the corrected answer" if one.case.expectation.answer else ""
-        click.echo(f"promoted {one.case.id}: expects {path_text} (from the {one.expected_from}){corrected}")
+        click.echo(f"promoted {one.case.id}: expects {path_text} ({source}){corrected}")
         for draft in one.drafts:
             show(f"  draft: {one_line(draft)}")
     if draft_traits:
         click.echo("drafts do not count yet: move the right ones to expected_response_traits")
-    click.echo(f"next: git diff {golden}, then replay check")
+    click.echo(f"next: git diff {shlex.quote(os.path.relpath(golden))}, then replay check")
 
 
 @command("dismiss")

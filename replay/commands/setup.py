@@ -90,11 +90,17 @@ def _show_proposal(proposal: SetupProposal) -> None:
         click.echo(f"unsure       {one_line(sentence)}")
 
 
+NO_TOOLS = "none"
+"""The answer to the question for tools that states that there are none."""
+
+
 def _ask(proposal: SetupProposal) -> SetupProposal:
     """Return the proposal as the person at the terminal corrects it."""
     entrypoint = click.prompt("Entrypoint", default=proposal.entrypoint or "", show_default=True)
     tools = click.prompt(
-        "Tools, separated by commas", default=", ".join(proposal.tools or ()), show_default=True
+        f"Tools, separated by commas ({NO_TOOLS}: the agent has no tools)",
+        default=", ".join(proposal.tools or ()),
+        show_default=True,
     )
     effects = dict(proposal.effects)
     for name, effect in effects.items():
@@ -102,7 +108,8 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
             kind = click.Choice(["read", "write", "skip"])
             chosen = click.prompt(f"Does {one_line(name)} read or write", type=kind, default="skip")
             effects[name] = "read" if chosen == "read" else "write" if chosen == "write" else None
-    points = tuple(point.strip() for point in tools.split(",") if point.strip())
+    has_none = tools.strip().lower() == NO_TOOLS
+    points = () if has_none else tuple(point.strip() for point in tools.split(",") if point.strip())
     known = [guess for guess in proposal.entrypoints if guess.value == entrypoint]
     named = [
         *known,
@@ -112,7 +119,7 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
     return replace(
         proposal,
         entrypoints=tuple(named),
-        tools=points or None,
+        tools=points if points or has_none else None,
         tools_place=proposal.tools_place if is_same else None,
         effects=effects,
     )
@@ -122,9 +129,11 @@ def _show_end(proposal: SetupProposal, diagnosis: Diagnosis) -> None:
     for finding in diagnosis.findings:
         if finding.name in ("agent", "entrypoint", "tools", "start", "recorded", "settings"):
             click.echo(f"{finding.state:<8} {finding.name:<12} {one_line(finding.text)}")
-    first = []
-    if proposal.entrypoint is None or proposal.tools is None:
-        first = ["name your agent's entrypoint and tools in replay.toml"]
+    missing = [
+        *(["entrypoint"] if proposal.entrypoint is None else []),
+        *(["tools"] if proposal.tools is None else []),
+    ]
+    first = [f"name your agent's {' and '.join(missing)} in replay.toml"] if missing else []
     source = " ".join(map(shlex.quote, proposal.traces)) or "traces.jsonl"
     commands = (
         "replay doctor --probe",

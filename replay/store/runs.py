@@ -110,20 +110,31 @@ def get_run(con: DuckDBPyConnection, run_id: str) -> RunRecord:
 
 
 def latest_run(
-    con: DuckDBPyConnection, *, unfinished: bool = False, experiment: str | None = None
+    con: DuckDBPyConnection,
+    *,
+    unfinished: bool = False,
+    compared: bool = False,
+    experiment: str | None = None,
 ) -> RunRecord | None:
-    """Return the newest run, or the newest unfinished one; None if there is none.
+    """Return the newest run, or the newest that is unfinished or compares versions; None if there is none.
 
     The runs of a bisection or a fork are experiments, and only looked at where one is named.
     """
     kind = f"settings->>'$.{EXPERIMENT}.kind'"
-    where = f"WHERE {kind} IS NOT DISTINCT FROM ?" + (" AND finished_at IS NULL" if unfinished else "")
+    where = f"WHERE {kind} IS NOT DISTINCT FROM ?"
+    where += " AND finished_at IS NULL" if unfinished else ""
+    where += " AND json_exists(lanes, '$.old') AND json_exists(lanes, '$.new')" if compared else ""
     found = _runs(con, f"{where} ORDER BY created_at DESC, run_id DESC LIMIT 1", [experiment])
     return found[0] if found else None
 
 
-def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> RunRecord:
+def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = False) -> RunRecord:
     """The run that a command is about: by its id or a unique beginning of it, else the newest.
+
+    Args:
+        con: the store.
+        run_id: None for the newest.
+        compared: prefer the newest that compares two versions to a check of one.
 
     Raises:
         UnknownNameError: there is none of that id.
@@ -131,7 +142,7 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None) -> RunRecord:
     """
     if run_id:
         return get_run(con, run_id)
-    latest = latest_run(con)
+    latest = (latest_run(con, compared=True) if compared else None) or latest_run(con)
     if latest is None:
         raise InputError(
             "there is no run in the store", hint="start one with `replay run` or `replay compare`"

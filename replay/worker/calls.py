@@ -278,7 +278,8 @@ class Tools(Asking):
         if trial is None and not self._has_begun:
             raise RuntimeError(
                 f"{name} was called before the first trial, while the agent was being made; a function that "
-                "makes the agent's tools is not a tool itself: name the tools that it makes"
+                "makes the agent's tools is not a tool itself: name the tools that it makes, or answer them "
+                "with an adapter"
             )
         if trial is None:
             raise RuntimeError(f"{name} was called from a thread that belongs to no trial")

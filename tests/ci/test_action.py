@@ -219,7 +219,10 @@ def test_reports_follow_no_link_of_the_repository(tmp_path: Path) -> None:
 def test_other_actions_are_pinned_to_commits_and_the_own_tag_is_installed() -> None:
     steps = yaml.safe_load(ACTION)["runs"]["steps"]
     pins = [step["uses"].partition("@")[2] for step in steps if "uses" in step]
-    assert len(pins) == 3
+    assert len(pins) == 4
+    kept = next(step for step in steps if step.get("name") == "keep the store")
+    assert kept["if"] == "always() && inputs.cache == 'true'", "a gate that fails the job keeps the store"
+    assert [step.get("name") for step in steps].index("keep the store") < len(steps) - 1
     assert all(len(pin) == 40 and int(pin, 16) for pin in pins)
     [install] = [step for step in steps if step.get("name") == "install"]
     assert install["env"]["REPLAY_INSTALL"] == "${{ inputs.install || github.action_path }}"

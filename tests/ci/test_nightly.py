@@ -66,13 +66,16 @@ class Night(Runner):
     def night(self) -> None:
         (self.folder / "out").write_text("")
         self._script("replay")
-        self._script("issue", GOLDEN=self.outputs["golden"], TRACES=self.outputs["traces"])
+        self._script("issue", DRIFTED=self.outputs["drifted"])
 
     def _script(self, name: str, **env: str) -> None:
         done = subprocess.run(
             ["bash", "-eo", "pipefail", "-c", _step(name)],
             cwd=self.folder, capture_output=True, text=True, check=False,
-            env={**os.environ, "PATH": self.path, "GITHUB_OUTPUT": str(self.folder / "out"), **env},
+            env={
+                **os.environ, "PATH": self.path, "GITHUB_OUTPUT": str(self.folder / "out"), "GITHUB_RUN_ID": "5",
+                **env,
+            },
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
@@ -95,3 +98,50 @@ def test_one_issue_is_opened_updated_and_closed(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(AGENT)
     night.night()
     assert night.issue["open"] is False
+
+
+REPLAY = """#!/bin/sh
+case "$1" in
+  check) [ {check} = 75 ] || echo "<!-- replaydiff -->" > golden.md; exit {check} ;;
+  compare) exit {compare} ;;
+  traces) echo '{traces}' ;;
+  sample) [ '{traces}' != '[]' ] || exit 2 ;;
+esac
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the runner's `date` is GNU's")
+@pytest.mark.parametrize(
+    ("check", "compare", "traces", "ends", "drifted"),
+    [
+        (0, 0, "[{}]", 0, "false"),
+        (0, 0, "[]", 0, "false"),
+        (1, 0, "[]", 0, "true"),
+        (0, 4, "[{}]", 0, "true"),
+        (3, 0, "[{}]", 0, "true"),
+        (75, 0, "[{}]", 75, None),
+        (0, 75, "[{}]", 75, None),
+        (2, 0, "[]", 2, None),
+        (None, 0, "[]", 0, "false"),
+    ],
+)
+def test_a_quiet_night_is_no_drift_and_an_outage_fails_the_job(
+    check: int | None, compare: int, traces: str, ends: int, drifted: str | None, tmp_path: Path
+) -> None:
+    runner = Runner(tmp_path)
+    if check is None:
+        (tmp_path / "cases" / "golden.jsonl").write_text("\n")
+    command = tmp_path / "bin" / "replay"
+    command.unlink()
+    command.write_text(REPLAY.format(check=check or 0, compare=compare, traces=traces))
+    command.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", _step("replay")],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={
+            **os.environ, "PATH": runner.path, "GITHUB_OUTPUT": str(tmp_path / "out"), "GITHUB_RUN_ID": "5",
+        },
+    )  # fmt: skip
+    assert done.returncode == ends, done.stderr
+    written = (tmp_path / "out").read_text() if (tmp_path / "out").exists() else ""
+    assert written == (f"drifted={drifted}\n" if drifted else "")

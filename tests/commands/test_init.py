@@ -288,27 +288,47 @@ def workflow(folder: Path) -> dict[str, Any]:
 
 def test_the_workflow_is_green_on_the_first_pull_request(tmp_path: Path) -> None:
     init(str(write(tmp_path, PLAIN)))
-    steps = workflow(tmp_path)["jobs"]["check"]["steps"]
-    [check] = [step for step in steps if step.get("name") == "check"]
+    job = workflow(tmp_path)["jobs"]["check"]
+    assert job["if"] == "github.event.pull_request.head.repo.full_name == github.repository", (
+        "forks get no secrets"
+    )
+    cases, install, check = (
+        next(step for step in job["steps"] if step.get("name") == name)
+        for name in ("cases", "install", "check")
+    )
     assert set(check["env"]) == {"ANTHROPIC_API_KEY", "BILLING_DB", "PARTNER_API_KEY"}
     assert check["env"]["BILLING_DB"] == "${{ secrets.BILLING_DB || vars.BILLING_DB }}"
-    # The step itself, with a `replay` that would fail: an empty golden set never calls it.
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "replay").write_text("#!/bin/sh\nexit 9\n")
-    (tmp_path / "bin" / "replay").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    assert install["if"] == check["if"] == "steps.cases.outputs.found"
+    output = tmp_path / "output"
 
-    def ends_with() -> int:
+    def ends_with(script: str, **more: str) -> int:
+        output.write_text("")
+        environment = {**os.environ, "GITHUB_OUTPUT": str(output), **more}
         return subprocess.run(
-            ["bash", "-e", "-c", check["run"]], cwd=tmp_path, env=environment, check=False
+            ["bash", "-e", "-c", script],
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+            stderr=subprocess.DEVNULL,
         ).returncode
 
-    assert ends_with() == 0
+    # An empty golden set installs and checks nothing.
+    assert ends_with(cases["run"]) == 0
+    assert output.read_text() == ""
     (tmp_path / "cases" / "golden.jsonl").write_text('{"id": "a", "input": "b"}\n')
-    assert ends_with() == 9
-    assert {"run": "pip install -r requirements.txt"} in steps
-    assert any(install_source() in json.dumps(step.get("env", {})) for step in steps)
-    assert install_source() != "replaydiff", "the name is not published"
+    assert ends_with(cases["run"]) == 0
+    assert output.read_text() == "found=true\n"
+    assert check["run"] == "replay check --junit replay-report.xml"
+    assert "pip install -r requirements.txt\n" in install["run"]
+    # Where this copy came from is known or not; a name that is not published is never installed.
+    source = install_source()
+    assert (
+        install["env"]["REPLAYDIFF"] == "${{ vars.REPLAYDIFF" + (f" || '{source}'" if source else "") + " }}"
+    )
+    assert source != "replaydiff"
+    only = install["run"].splitlines()[0]
+    assert ends_with(f"pip() {{ :; }}; {only}", REPLAYDIFF="") != 0
+    assert ends_with(f"pip() {{ :; }}; {only}", REPLAYDIFF="a place") == 0
 
 
 def test_questions_on_a_terminal_correct_the_proposal(
@@ -322,6 +342,11 @@ def test_questions_on_a_terminal_correct_the_proposal(
     assert corrected.entrypoint == "app.agent:other"
     assert corrected.tools == ("app.agent:_exec", "app.agent:more")
     assert corrected.effects["triage"] == "write"
+    answers = iter(["app.agent:other", "None", "skip"])
+    without = setup._ask(propose(tmp_path))
+    assert without.tools == ()
+    write_setup(tmp_path, without)
+    assert tomllib.loads((tmp_path / "replay.toml").read_text())["agent"]["tools"] == []
 
 
 @pytest.mark.parametrize(
