@@ -32,8 +32,18 @@ from replaydiff.replay.errors import ExitCode
 @click.option("--item", "items", multiple=True, metavar="ID", help="Only this item (repeatable).")
 @click.option("--metric", metavar="NAME", help="What an item must pass; default all that cost nothing.")
 @click.option("--hunks", is_flag=True, help="Then find which hunks of the commit reproduce the change.")
-@click.option("--settings", is_flag=True, help="Find which settings that differ between the versions do.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="When to name a commit.")
+@click.option(
+    "--settings",
+    is_flag=True,
+    help="Find which of the settings that differ between the versions make items worse.",
+)
+@click.option(
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="Name a commit from this probability on.",
+)
 @click.option("--max-trials", type=click.IntRange(min=1), metavar="N", help="Stop after N; default 600.")
 @run_options("concurrency", "timeout", "budget", "max_tokens", "retries", "on_miss", "no_network")
 @click.option(
@@ -67,7 +77,7 @@ def bisect(
     """Find the commit that made items worse, then its hunks.
 
     Items are replayed with recorded tools at commits between two revisions, each in a private checkout. An
-    agent that also fails by chance is no obstacle: trials are added where they say most, until one commit has
+    agent may also fail by chance: more trials run where they are most informative, until one commit has
     a probability of 95 %. A commit that does not start is skipped. Ends with 4 where that cannot be reached.
 
     \b

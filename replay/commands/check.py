@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Also write a report here (repeatable); .json, .csv, .html, .md, .xml or .txt says which.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Also say of each case what it took.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print the time, tokens and cost of each case.")
 @json_option
 def check(
     app: App,

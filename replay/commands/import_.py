@@ -131,7 +131,11 @@ def _live_options(function: Any) -> Any:
     "--strict", is_flag=True, help="Read everything first; a record that cannot be imported stops it."
 )
 @click.option("--rejects", is_flag=True, help="List the records that were rejected, with the reasons.")
-@click.option("--retry", is_flag=True, help="Import those again, after an upgrade or a corrected setting.")
+@click.option(
+    "--retry",
+    is_flag=True,
+    help="Import the rejected records again, after an upgrade or a corrected setting.",
+)
 @json_option
 def import_(
     app: App,

@@ -19,6 +19,26 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_INT64 = 2**63
+
+
+class Seed(click.ParamType[int]):
+    """An integer that the store can keep. Not an `IntRange`, whose help would show nothing but its limits."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the seed.
+
+        Args:
+            value: what was given.
+            param: the option.
+            ctx: of the command.
+        """
+        number: int = click.INT.convert(value, param, ctx)
+        if not -_INT64 <= number < _INT64:
+            self.fail(f"{number} is not between {-_INT64} and {_INT64 - 1}", param, ctx)
+        return number
 
 
 @dataclass

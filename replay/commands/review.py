@@ -64,7 +64,10 @@ def triage(app: App, run: str | None, as_list: bool, everything: bool, again: bo
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag of the case.")
 @click.option("--id", "case_id", metavar="CASE", help="The case's id, for a single item.")
 @click.option(
-    "--cases", "path", type=click.Path(dir_okay=False, path_type=Path), help="Default [cases] path."
+    "--cases",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The golden set to add to; default [cases] path.",
 )
 @click.option("--force", is_flag=True, help="Add a case although one like it is there already.")
 @json_option

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from replaydiff.replay.api.options import RunOptions
-from replaydiff.replay.commands.options import App, command, json_option, log_option, print_json, say
+from replaydiff.replay.commands.options import (
+    App,
+    Seed,
+    command,
+    json_option,
+    log_option,
+    print_json,
+    say,
+)
 from replaydiff.replay.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
@@ -21,7 +29,6 @@ LATEST = ""
 """`--resume` without a run."""
 RECORDED = "latest"
 """`--replay-model` without a run."""
-_INT64 = 2**63
 
 _OPTIONS = (
     click.option("--old", metavar="VERSION", help="The version in use: a name, git:REF, `.`, observed …"),
@@ -79,7 +86,7 @@ _OPTIONS = (
     click.option("--timeout", type=float, metavar="SECONDS", help="Limit for one trial; default 120."),
     click.option(
         "--seed",
-        type=click.IntRange(-_INT64, _INT64 - 1),
+        type=Seed(),
         help="Another seed: another order (and sample).",
     ),
     click.option("--retries", type=int, metavar="N", help="Retries after infrastructure errors; default 3."),

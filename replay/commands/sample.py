@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from replaydiff.replay.api.sampling import LATEST
-from replaydiff.replay.commands.options import App, command, json_option, print_json, say
+from replaydiff.replay.commands.options import App, Seed, command, json_option, print_json, say
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.results import Sample
     from replaydiff.replay.model import SampleItem
 
 _SHOWN_STRATA = 12
-_INT64 = 2**63
 
 
 @command("sample")
@@ -35,7 +34,7 @@ _INT64 = 2**63
     metavar="FIELD",
     help="Field whose values make the strata: tool_path (default), model, metadata.plan; repeatable.",
 )
-@click.option("--seed", type=click.IntRange(-_INT64, _INT64 - 1), help="Another seed draws other traces.")
+@click.option("--seed", type=Seed(), help="Another seed draws other traces.")
 @click.option("--where", metavar="COND", help="Only traces that fit, like \"release = '2.1'\".")
 @click.option("--name", help="Name of the sample; default the month, or `all`.")
 @click.option("--new-only", is_flag=True, help="Leave out what is in the golden set or was triaged already.")

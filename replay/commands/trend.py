@@ -33,11 +33,11 @@ def trend(
 ) -> None:
     """Report a metric over runs, and which runs drifted.
 
-    The series is the runs of one golden set, or with --samples those of monthly samples; by default whichever
-    the latest run belongs to. Two runs of one version differ, too: by their trials, and by days on which all
-    cases go worse together. Both are learnt from the runs, and drift (◀) is what is left, in one run or added
-    up over several; about one run in two hundred drifts by chance. A change that is more than trials make,
-    and that days may make, has ◁.
+    The series is the runs of one golden set, or with --samples those of monthly samples; by default the
+    series of the latest run. Runs of the same version differ, too: trials vary, and on some days all cases
+    do worse together. Both are estimated from the runs. A ◀ marks drift: a change beyond both, in one run
+    or accumulated over several; about one run in two hundred has it by chance. A ◁ marks a change that
+    trials do not explain and a bad day may.
 
     \b
     Examples:
