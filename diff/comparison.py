@@ -304,16 +304,13 @@ class _Scores:
         if not self.changes:
             return None
         drawn = comparison.drawn if null is not None else 0.0
-        cautious = of_trials = 0.0
-        if null is not None:
-            spread = math.fsum(
-                1 / len(old) + 1 / len(new) for old, new in zip(self.old, self.new, strict=True)
-            )
-            width = math.sqrt(spread) / len(self.changes) * reach
-            of_trials = null.noise * width
-            cautious = math.sqrt(noise.cautious(null.noise**2, null.degrees)) * width
-        known = paired.smallest_effect(
-            cautious, 1 + (null.degrees if null else 0), confidence=comparison.confidence, reach=0.0
+        spread = math.fsum(1 / len(old) + 1 / len(new) for old, new in zip(self.old, self.new, strict=True))
+        of_trials = (null.noise if null else 0.0) * math.sqrt(spread) / len(self.changes) * reach
+        known = trials.smallest_fixed_effect(
+            of_trials,
+            min(sum(map(len, self.old)), sum(map(len, self.new))),
+            confidence=comparison.confidence,
+            reach=reach,
         )
         grouped = self.grouped
         sizes = grouped.sizes

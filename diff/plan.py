@@ -14,6 +14,9 @@ not promise more than it can.
 
 Where no version was tried twice σ² is not known: all of var(d) is then taken for τ², and more trials seem to
 help nothing.
+
+Of a golden set the items are fixed, so that only trials count, se² = 2σ²/(k·n), once there are two of an
+item; with one the spread over items stands in for their noise, as above.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from replaydiff.diff.statistics.distributions import normal_cdf_array, normal_qu
 from replaydiff.diff.statistics.lanes import provable_loss
 from replaydiff.diff.statistics.noise import pooled_within
 from replaydiff.diff.statistics.paired import POWER, smallest_effect
-from replaydiff.diff.statistics.trials import fixed_items
+from replaydiff.diff.statistics.trials import fixed_items, smallest_fixed_effect
 from replaydiff.diff.stopping import EARLIEST_FUTILITY, FUTILE, LookLevels, look_levels, new_plan
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Lane
@@ -54,6 +57,8 @@ class NoiseEstimate:
     """f: by how much sessions inflate the variance; 1 where each item stands alone."""
     reach: float
     """The largest change an item can show."""
+    fixed: bool
+    """Whether the items are a golden set, of which only the noise of trials counts."""
     trial_usd: float | None
     """Mean cost of one trial of either lane, with its grades; None where no trial had a price."""
 
@@ -114,6 +119,7 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
         noise=math.sqrt(variance) if degrees else None,
         design=max(1.0, (se / plain) ** 2) if se is not None and plain > 0 else 1.0,
         reach=max(1.0, *values) - min(0.0, *values),
+        fixed=result.run.sample is None,
         trial_usd=_price(result),
     )
 
@@ -122,17 +128,30 @@ def smallest_change(
     known: NoiseEstimate, items: int, trials: int, *, confidence: float, power: float = POWER
 ) -> float:
     """The smallest change that n items of k trials show."""
-    independent = items / known.design
     of_trials = 2 * (known.noise or 0.0) ** 2 / trials
-    found = smallest_effect(
-        math.sqrt((known.between**2 + of_trials) / independent),
-        independent,
-        trials_se=math.sqrt(of_trials / independent),
-        confidence=confidence,
-        reach=known.reach,
-        power=power,
-    )
+    if _only_trials_count(known, trials):
+        found = smallest_fixed_effect(
+            math.sqrt(of_trials / items),
+            items * trials,
+            confidence=confidence,
+            reach=known.reach,
+            power=power,
+        )
+    else:
+        independent = items / known.design
+        found = smallest_effect(
+            math.sqrt((known.between**2 + of_trials) / independent),
+            independent,
+            trials_se=math.sqrt(of_trials / independent),
+            confidence=confidence,
+            reach=known.reach,
+            power=power,
+        )
     return math.inf if found is None else found
+
+
+def _only_trials_count(known: NoiseEstimate, trials: int) -> bool:
+    return known.fixed and known.noise is not None and trials > 1
 
 
 def items_needed(
@@ -194,30 +213,40 @@ def expected_share(
     """
     plan = new_plan(items)
     levels = [look_levels(plan, plan.looks[:j], look, confidence) for j, look in enumerate(plan.looks)]
-    variance = known.design * (known.between**2 + 2 * (known.noise or 0.0) ** 2 / trials) / items
-    rng = np.random.default_rng(0)
-    part, drift, between = np.zeros(_PATHS), np.zeros(_PATHS), np.zeros(_PATHS)
     repeat = 2 * (known.noise or 0.0) ** 2 / trials / items
-    going = np.ones(_PATHS, dtype=bool)
-    before = 0.0
-    for look in levels:
-        drift += rng.standard_normal(_PATHS) * math.sqrt((look.part - before) * variance)
-        between += rng.standard_normal(_PATHS) * math.sqrt((look.part - before) * repeat)
-        before = look.part
-        found, se = -loss + drift / look.part, math.sqrt(variance / look.part)
+    changes, noise = known.between**2 * known.design / items, repeat * known.design
+    fixed = _only_trials_count(known, trials)
+    rng = np.random.default_rng(0)
+    steps = np.sqrt(np.diff([look.part for look in levels], prepend=0.0))[:, None]
+    drawn, tried, again = np.cumsum(rng.standard_normal((3, len(levels), _PATHS)) * steps, axis=1)
+    part, going = np.zeros(_PATHS), np.ones(_PATHS, dtype=bool)
+    for at, look in enumerate(levels):
+        # Once all items of a golden set are there, nothing depends on which of them were drawn first.
+        of_items = drawn[at] - look.part * drawn[-1] if fixed else drawn[at]
+        drift = math.sqrt(changes) * of_items + math.sqrt(noise) * tried[at]
+        found = -loss + drift / look.part
+        last = math.sqrt(noise if fixed else noise + changes)
+        se = math.sqrt(noise / look.part + changes * (1 / look.part - fixed))
         ship = found + normal_quantile(look.ship) * se >= -tolerance
         hold = (found - normal_quantile(look.hold) * se < 0) & (found < -tolerance)
         if aa:
-            gap, gap_se = between / look.part, math.sqrt(repeat / look.part)
+            gap, gap_se = math.sqrt(repeat) * again[at] / look.part, math.sqrt(repeat / look.part)
             hold &= found < -provable_loss(gap, gap_se, tolerance)
-        ends = going & (ship | hold | is_futile(found, se, look, tolerance) | (look.items == items))
+        ends = going & (ship | hold | _is_futile(found, se, last, look, tolerance) | (look.items == items))
         part[ends], going = look.part, going & ~ends
     return float(part.mean())
 
 
-def is_futile(found: np.ndarray, se: float, look: LookLevels, tolerance: float) -> np.ndarray:
-    """Return for each estimate whether a run would end at this look because no answer is likely."""
-    last = se * math.sqrt(look.part)
+def _is_futile(found: np.ndarray, se: float, last: float, look: LookLevels, tolerance: float) -> np.ndarray:
+    """Return for each estimate whether a run would end at this look because no answer is likely.
+
+    Args:
+        found: the estimates.
+        se: their standard error.
+        last: that which all planned items will leave.
+        look: the look.
+        tolerance: the loss that SHIP leaves open.
+    """
     spread = math.sqrt(max(se**2 - last**2, 1e-18))
     ship = normal_cdf_array((found + tolerance + normal_quantile(look.last_ship) * last) / spread)
     worst = max(-normal_quantile(look.last_hold) * last, tolerance)

@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from replaydiff.diff.statistics.paired import RESAMPLES, Clusters
+from replaydiff.diff.statistics.paired import POWER, RESAMPLES, Clusters, smallest_effect
 
 Trials = Sequence[float]
 """The scores of one item in one version."""
@@ -75,6 +75,26 @@ def _strayed(own: Trials, other: Trials) -> list[float]:
     mean, count = _mean(source), len(source)
     factor = 1 / math.sqrt(count * (count - 1)) if source is own else 1 / math.sqrt(count - 1)
     return [(value - mean) * factor for value in source]
+
+
+def smallest_fixed_effect(
+    trials_se: float, trials: int, *, confidence: float, reach: float, power: float = POWER
+) -> float | None:
+    """Return the smallest mean change over fixed items that is found with this power; see `smallest_effect`.
+
+    Where items fall wholly, their trials show it without noise. Where each falls by δ, each new trial of an
+    item that never failed now fails with the chance δ, which is the variance δ(reach − δ) of single items
+    over so many trials in place of items.
+
+    Args:
+        trials_se: standard error of the mean change, by the noise of trials as seen.
+        trials: of the version that has fewer, over all items.
+        confidence: of the interval.
+        reach: the largest change an item can show.
+        power: the chance of finding it.
+    """
+    se = math.hypot(trials_se, _UNSEEN * reach / trials)
+    return smallest_effect(se, trials, trials_se=se, confidence=confidence, reach=reach, power=power)
 
 
 def permutation(

@@ -89,6 +89,7 @@ def _text(plan: Plan, width: int) -> str:
             if known.design > 1.05
             else []
         ),
+        *(["  a golden set: with several trials an item, only their noise counts"] if known.fixed else []),
         "",
         f"the smallest change detected in {plan.power:.0%} of comparisons"
         + (f", and the price of {plan.lanes} lanes" if known.trial_usd else ""),

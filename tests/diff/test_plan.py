@@ -36,11 +36,16 @@ def _seen(folder: Path, items: list[Item], done: list[Trial], metric: str = "too
         return estimate_noise(compute(con, "20261120-221305-ab12", settings(folder)), metric)
 
 
-def _known(
-    between: float, noise: float | None, design: float = 1.0, price: float | None = None
-) -> NoiseEstimate:
+def _known(between: float, noise: float | None, design: float = 1.0, *, fixed: bool = False) -> NoiseEstimate:
     return NoiseEstimate(
-        metric="m", items=50, between=between, noise=noise, design=design, reach=1.0, trial_usd=price
+        metric="m",
+        items=50,
+        between=between,
+        noise=noise,
+        design=design,
+        reach=1.0,
+        fixed=fixed,
+        trial_usd=None,
     )
 
 
@@ -83,26 +88,37 @@ def test_the_power_it_promises_is_the_power_there_is() -> None:
     assert found.mean() == pytest.approx(power, abs=0.03)
 
 
-@given(SPREADS, SPREADS, st.floats(0.01, 0.5), st.integers(1, 9))
+@given(SPREADS, SPREADS, st.floats(0.01, 0.5), st.integers(1, 9), st.booleans())
 def test_the_items_it_names_are_the_fewest_that_do(
-    between: float, noise: float, wanted: float, trials: int
+    between: float, noise: float, wanted: float, trials: int, fixed: bool
 ) -> None:
-    known = _known(between, noise)
+    known = _known(between, noise, fixed=fixed)
     needed = items_needed(known, wanted, trials, confidence=0.95, power=0.8)
     assert needed is not None
     assert smallest_change(known, needed, trials, confidence=0.95) <= wanted
     assert needed == 2 or smallest_change(known, needed - 1, trials, confidence=0.95) > wanted
 
 
-@given(SPREADS, SPREADS, st.integers(2, 500), st.integers(1, 9))
+@given(SPREADS, SPREADS, st.integers(5, 500), st.integers(1, 9), st.booleans())
 def test_more_items_and_more_trials_never_see_less(
-    between: float, noise: float, items: int, trials: int
+    between: float, noise: float, items: int, trials: int, fixed: bool
 ) -> None:
-    known = _known(between, noise)
+    known = _known(between, noise, fixed=fixed)
     here = smallest_change(known, items, trials, confidence=0.95)
     assert smallest_change(known, items + 1, trials, confidence=0.95) < here
     assert smallest_change(known, items, trials + 1, confidence=0.95) <= here
     assert smallest_change(known, items, trials, confidence=0.95, power=0.9) > here
+
+
+@given(SPREADS, SPREADS, st.integers(5, 500), st.integers(2, 9))
+def test_fixed_items_show_no_less_than_drawn_ones(
+    between: float, noise: float, items: int, trials: int
+) -> None:
+    drawn, fixed = (
+        smallest_change(_known(between, noise, fixed=one), items, trials, confidence=0.95)
+        for one in (False, True)
+    )
+    assert fixed <= drawn
 
 
 def test_the_command_prints_the_table_and_the_price(
@@ -121,8 +137,9 @@ def test_the_command_prints_the_table_and_the_price(
     assert _run("--db", str(path), "plan", "--effect", "0.1", "--trials", "3", "--no-aa") == 0
     text = capsys.readouterr().out
     assert "tool_calls in run 20261120-221305-ab12, 20 items" in text
-    assert "   50   0.17 $3.00\n" in text
-    assert "to detect a change of 0.10\n  3 trials: 134 items, about $8.04" in text
+    assert "a golden set: with several trials an item, only their noise counts" in text
+    assert "   50   0.06 $3.00\n" in text
+    assert "to detect a change of 0.10\n  3 trials: 31 items, about $1.86" in text
     assert _run("--db", str(path), "plan", "--effect", "0.1", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert [one["trials"] for one in document["needed"]] == [1, 3, 5]
