@@ -32,6 +32,7 @@ from replaydiff.importers.base import (
 from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces, records
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
+from replaydiff.replay.model.light import light_dataclass
 
 Convert = Callable[[Json, InputFile], Iterable[Imported]]
 
@@ -181,7 +182,7 @@ def _json(value: Json) -> str | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@light_dataclass(frozen=True, slots=True)
 class SpooledRow:
     """One row: what sort of thing it is, and its values."""
 

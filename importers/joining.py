@@ -26,13 +26,14 @@ from datetime import datetime
 from replaydiff.importers.fields import elapsed_ms
 from replaydiff.replay.messages import RAW, canonical_args, decode, join_results, read_args, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Witness
+from replaydiff.replay.model.light import light_dataclass
 
 UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
 ORPHANS = "tool results that answer no recorded call are no calls of the trace"
 INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and no calls of the trace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRun:
     """A tool that ran."""
 
@@ -47,7 +48,7 @@ class ToolRun:
     ended_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTurn:
     """A model call: when it was made, the messages that it was given, and those that it produced."""
 

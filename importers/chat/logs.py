@@ -288,9 +288,14 @@ def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversa
         scores = {**scores, **fields.scores({"scores": {"reward": record["reward"]}})}
     if "object" not in record and record.get("type") != "message":
         # It is a record of somebody's own around the messages, and no object of the API.
-        for key in record.keys() - _READ - metadata.keys():
-            if isinstance(record[key], str | int | float) and record[key] != "":
-                metadata[key] = record[key]
+        for key, value in record.items():
+            if (
+                key not in _READ
+                and key not in metadata
+                and isinstance(value, str | int | float)
+                and value != ""
+            ):
+                metadata[key] = value
     if definitions.KEY not in metadata and (tools := definitions.definitions(request, record)):
         metadata[definitions.KEY] = tools
     return Trace(

@@ -17,6 +17,7 @@ from typing import IO, cast
 
 from replaydiff.importers.base import EXCERPT_CHARACTERS, KEPT_CHARACTERS, InputFile
 from replaydiff.replay.model import Json
+from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.store.sql import clean_text
 
 RECORD_BYTES = 100_000_000
@@ -28,7 +29,7 @@ class TooLargeError(ValueError):
     """A record is longer than `RECORD_BYTES`."""
 
 
-@dataclass(frozen=True, slots=True)
+@light_dataclass(frozen=True, slots=True)
 class Record:
     """One value of a file."""
 

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from replaydiff.replay.model import Json, Message, ToolCall, Witness
+from replaydiff.replay.model.light import light_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """What `conversation` made of a list of messages."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from replaydiff.replay.model.json import Json, JsonObject
+from replaydiff.replay.model.light import light_dataclass
 
 NO_TOOLS = "-"
 """The tool path of a run that called no tool."""
@@ -16,7 +17,7 @@ CORRECTION = "corrected_response"
 """Key of `Trace.metadata`: the final response as a person corrected it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of a run. `input_tokens` counts everything the model read, cached tokens included."""
 
@@ -56,7 +57,7 @@ class Witness(StrEnum):
     """Only the tool's name: several calls of it were open, and their results were taken in order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One tool call, in the order in which the model made it."""
 
@@ -85,7 +86,7 @@ class ToolCall:
     """What contradicts that pairing; None where nothing does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message of a conversation, whatever format it was recorded in."""
 
@@ -114,7 +115,7 @@ class StepKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One span of a trace."""
 
@@ -157,7 +158,7 @@ _MASKED = re.compile(
 _LONGEST_MASK = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
     """One recorded production run of an agent. All times are naive UTC."""
 

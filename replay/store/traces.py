@@ -34,17 +34,13 @@ _CALLS = f"[{json_type(CALL_COLUMNS)}]"
 _INSERT = f"""
 INSERT INTO traces BY NAME
 SELECT * EXCLUDE (short), unnest(json_transform(short, '{_SHORT}'))
-FROM (SELECT unnest($ids::VARCHAR[]) AS trace_id, unnest($sources::VARCHAR[]) AS source,
-    unnest($source_ids::VARCHAR[]) AS source_id, unnest($digests::VARCHAR[]) AS content_hash,
-    $now::TIMESTAMP AS imported_at, unnest($updated::TIMESTAMP[]) AS updated_at,
-    unnest($short::VARCHAR[]) AS short, unnest($metadata::VARCHAR[]) AS metadata,
-    unnest($messages::VARCHAR[]) AS messages, unnest($steps::VARCHAR[]) AS steps)
+FROM (SELECT trace_id, source, source_id, content_hash, $now::TIMESTAMP AS imported_at,
+    nullif(updated_at, '')::TIMESTAMP AS updated_at, short, metadata, messages, steps FROM new_traces)
 """
 _INSERT_CALLS = f"""
 INSERT INTO tool_calls BY NAME
 SELECT trace_id, unnest(call)
-FROM (SELECT trace_id, unnest(json_transform(calls, '{_CALLS}')) AS call
-    FROM (SELECT unnest($ids::VARCHAR[]) AS trace_id, unnest($calls::VARCHAR[]) AS calls))
+FROM (SELECT trace_id, unnest(json_transform(calls, '{_CALLS}')) AS call FROM new_traces WHERE calls != '')
 """
 _READ_BATCH = 200
 _HINT = "see `replay traces`"
@@ -114,25 +110,23 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
 
 def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:
     """Insert rows under these ids."""
-    if rows:
-        con.execute(
-            _INSERT,
-            {
-                "now": utc_now(),
-                "ids": [trace_id for trace_id, _ in rows],
-                "sources": [row.source for _, row in rows],
-                "source_ids": [row.source_id for _, row in rows],
-                "digests": [row.digest for _, row in rows],
-                "updated": [row.updated_at for _, row in rows],
-                "short": [row.columns for _, row in rows],
-                "metadata": [row.metadata for _, row in rows],
-                "messages": [row.messages for _, row in rows],
-                "steps": [row.steps for _, row in rows],
-            },
-        )
-    calls = [(trace_id, row.calls) for trace_id, row in rows if row.calls]
-    if calls:
-        con.execute(_INSERT_CALLS, {"ids": [one for one, _ in calls], "calls": [text for _, text in calls]})
+    if not rows:
+        return
+    columns = {
+        "trace_id": [trace_id for trace_id, _ in rows],
+        "source": [row.source for _, row in rows],
+        "source_id": [row.source_id for _, row in rows],
+        "content_hash": [row.digest for _, row in rows],
+        "updated_at": [row.updated_at.isoformat() if row.updated_at else "" for _, row in rows],
+        "short": [row.columns for _, row in rows],
+        "metadata": [row.metadata for _, row in rows],
+        "messages": [row.messages for _, row in rows],
+        "steps": [row.steps for _, row in rows],
+        "calls": [row.calls for _, row in rows],
+    }
+    with sql.as_table(con, "new_traces", columns):
+        con.execute(_INSERT, {"now": utc_now()})
+        con.execute(_INSERT_CALLS)
 
 
 def is_older(one: datetime | None, other: datetime | None) -> bool:

@@ -81,3 +81,13 @@ def test_a_tau_bench_run(tmp_path: Path) -> None:
     record = {"task_id": 3, "trial": 1, "reward": 1.0, "traj": CHAT, "info": {}}
     (trace,) = traces("openai", _file(tmp_path / "f.json", [record]))
     assert (trace.scores, trace.metadata) == ({"reward": 1.0}, {"task_id": 3, "trial": 1})
+
+
+def test_fields_of_somebodys_own_are_metadata_in_their_order(tmp_path: Path) -> None:
+    """In any other order the same record would count as updated in the next process."""
+    names = [f"field_{number}" for number in range(40)]
+    record = {"id": "t1", "messages": [{"role": "user", "content": "Hello"}], **dict.fromkeys(names, "x")}
+    file = tmp_path / "f.jsonl"
+    file.write_text(json.dumps(record))
+    (trace,) = traces("openai", file)
+    assert list(trace.metadata) == names

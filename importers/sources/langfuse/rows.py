@@ -30,6 +30,7 @@ from replaydiff.importers.fields import kind as kind_of
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject
+from replaydiff.replay.model.light import light_dataclass
 
 TYPES = frozenset(
     (
@@ -60,7 +61,7 @@ class Sort(StrEnum):
     MANIFEST = "manifest"
 
 
-@dataclass(frozen=True, slots=True)
+@light_dataclass(frozen=True, slots=True)
 class Row:
     """One row, its fields in camelCase whatever the file called them, empty ones left out."""
 
