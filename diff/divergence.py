@@ -21,7 +21,7 @@ from replaydiff.diff.result import Divergence, Miss, MissKind
 from replaydiff.replay.engine.reuse import reuse_sentences
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replaydiff.replay.model.run import RunRecord
-from replaydiff.replay.settings.toml import toml_key, toml_text
+from replaydiff.replay.settings.toml import toml_text, tool_table
 from replaydiff.replay.tape import arguments_apart
 from replaydiff.replay.turns import actions_by_turn, most_done, simulated_turns
 
@@ -149,7 +149,7 @@ def _one_argument_apart(witness: ReplayFidelity) -> str:
         return ""
     return (
         f"; {calls} of {missed} unanswered calls differ from the recording only in {argument} of {tool}: if "
-        f"its value does not matter, write [tools.{toml_key(tool)}] ignore_args = [{toml_text(argument)}]"
+        f"its value does not matter, write {tool_table(tool)} ignore_args = [{toml_text(argument)}]"
     )
 
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.model import Expectation, Item, JsonObject, Match, Message, ServedCall, ToolCall
 from replaydiff.replay.settings import ToolSection
+from replaydiff.replay.settings.toml import tool_table
 
 V = TypeVar("V")
 
@@ -49,8 +50,8 @@ class Renames:
                 continue
             if earlier in tools:
                 raise SettingsError(
-                    f"[tools.{name}] has renamed_from = {earlier!r}, which has a table [tools.{earlier}] of "
-                    "its own; remove that table, or the rename"
+                    f"{tool_table(name)} has renamed_from = {earlier!r}, which has a table "
+                    f"{tool_table(earlier)} of its own; remove that table, or the rename"
                 )
             if earlier in names:
                 raise SettingsError(
@@ -62,7 +63,7 @@ class Renames:
             twice = len(set(tool.renamed_args.values())) < len(tool.renamed_args)
             if both or twice:
                 what = f"{both[0]!r} is both an earlier and a present name" if both else "two have one name"
-                raise SettingsError(f"renamed_args of [tools.{name}]: {what}; map each argument once")
+                raise SettingsError(f"renamed_args of {tool_table(name)}: {what}; map each argument once")
         return cls(names, {name: tool.renamed_args for name, tool in tools.items() if tool.renamed_args})
 
     def __bool__(self) -> bool:

@@ -31,6 +31,7 @@ import msgspec
 from replaydiff.replay.messages import canonical_args, decode
 from replaydiff.replay.messages.decode import as_json
 from replaydiff.replay.model import Json, JsonObject, Rule, ToolCall
+from replaydiff.replay.settings.toml import tool_table
 
 ResultForm = Literal["text", "json"]
 """What a tool returns: text, or an object or list."""
@@ -65,8 +66,8 @@ def unclear_results(names: Sequence[str]) -> str:
     listed = ", ".join(names[:SHOWN_TOOLS]) + (", …" if len(names) > SHOWN_TOOLS else "")
     return (
         f"recorded results of {listed} are JSON text, and nothing recorded shows whether the tool returns "
-        f'text or an object; they are answered as text unless [tools.{names[0]}] sets result = "json" or the '
-        "function's return annotation says so"
+        f"text or an object; they are answered as text unless {tool_table(names[0])} sets "
+        'result = "json" or the function\'s return annotation says so'
     )
 
 
@@ -99,7 +100,7 @@ def explain_form(reason: str, answered: Sequence[ToolCall]) -> str:
         return reason
     return (
         f"{reason}; {name} was answered with {what}, as recorded: if the tool returns {returned}, "
-        f'set result = "{form}" in [tools.{name}]'
+        f'set result = "{form}" in {tool_table(name)}'
     )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal
 from replaydiff.replay.errors import ReplayError
-from replaydiff.replay.settings.toml import toml_key, toml_text
+from replaydiff.replay.settings.toml import toml_text, tool_table
 from replaydiff.replay.terminal.text import one_line
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -118,7 +118,7 @@ def _agent(proposal: SetupProposal) -> str:
         "# read: another trace that recorded the same call may answer. write: only the item's own recording.",
     ]
     for name, effect in proposal.effects.items():
-        lines.append(f"[tools.{toml_key(name)}]")
+        lines.append(tool_table(name))
         lines.append(f'effect = "{effect}"' if effect else '# effect = "write"               # please decide')
     if not proposal.effects:
         lines += ["# [tools.cancel_order]", '# effect = "write"']

@@ -15,6 +15,15 @@ def toml_key(name: str) -> str:
     return name if is_bare else toml_text(name)
 
 
+def tool_table(name: str) -> str:
+    """Return the head of a tool's table in replay.toml.
+
+    Args:
+        name: of the tool.
+    """
+    return f"[tools.{toml_key(name)}]"
+
+
 def toml_text(text: str) -> str:
     """Return a basic string of TOML, which allows no control character.
 

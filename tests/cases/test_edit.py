@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import stat
-from datetime import UTC, datetime
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from tests.commands.conftest import Replay, replay
 
 __all__ = ["replay"]
-TODAY = datetime.now(UTC).date().isoformat()
+TODAY = "2026-11-30"
 YAML = """\
 # The golden set of the shop.
 
@@ -33,6 +33,11 @@ LINES = (
     '{"id": "a", "input": "x", "expected_tools": ["t"], "metadata": {"last_reviewed": "2026-01-01"}}\n'
     '{"input": "y \u2028 z", "id": "c",   "expected_tools": ["t"]}\n'
 )
+
+
+@pytest.fixture(autouse=True)
+def _today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replaydiff.replay.api.golden.utc_today", lambda: date.fromisoformat(TODAY))
 
 
 @pytest.fixture
