@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from replaydiff.replay.agents import build
+from replaydiff.replay.agents import Rules, build
 from replaydiff.replay.model import Item, Status, ToolCall, Version, VersionKind
 
 AGENT = """
@@ -47,7 +47,7 @@ async def measure(entrypoint: str, folder: str, trials: int, concurrency: int) -
     version = Version(
         name="bench", kind=VersionKind.PYTHON, entrypoint=entrypoint, path=folder, tools=("agent:call",)
     )
-    agent = build(version, timeout_s=60, concurrency=concurrency)
+    agent = build(version, Rules(timeout_s=60, concurrency=concurrency))
     await agent.start()
     numbers = iter(range(trials))
 

@@ -80,9 +80,10 @@ class Discovery:
 
     def point(self, owner: Any, attribute: str, value: Any, path: str, name: str | None = None) -> bool:
         """Find the tools of what a patch point names: an attribute of a module, class or object."""
-        raw = inspect.getattr_static(owner, attribute, None)
-        if inspect.isclass(owner) and kinds.is_of_class(raw):
-            return self.class_method(owner, attribute, raw, path, name)
+        if inspect.isclass(owner):
+            raw = inspect.getattr_static(owner, attribute, None)
+            if kinds.is_of_class(raw):
+                return self.class_method(owner, attribute, raw, path, name)
         return self.add(value, name, path, attribute)
 
     def add(self, value: Any, name: str | None, path: str, known: str | None = None) -> bool:

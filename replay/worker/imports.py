@@ -164,7 +164,13 @@ def _bytes(file: str) -> bytes:
 
 def real_path(file: Any) -> str:
     """Return the path of a source file without links; empty for what is none."""
-    return os.path.realpath(file) if isinstance(file, str) and file.endswith((".py", ".pyc")) else ""
+    return _without_links(file) if isinstance(file, str) and file.endswith((".py", ".pyc")) else ""
+
+
+@functools.lru_cache(maxsize=None)
+def _without_links(file: str) -> str:
+    # A system call for each folder of the path, and the files of tools are looked at before every trial.
+    return os.path.realpath(file)
 
 
 def file_of(module: str) -> str:
