@@ -1,8 +1,8 @@
 """Processes and all that they start: begun, watched, and ended for certain.
 
 A process leads a session and process group of its own, so that ending it ends what it started. Processes
-that left the group are found by a mark in their environment (on Linux). A `WorkerProcess` has two channels
-besides, and a pipe by which it ends with its parent.
+that left the group are found among those that were left to this process (on Linux). A worker's `Process` has
+two channels besides, and a pipe by which it ends with its parent.
 """
 
 from __future__ import annotations
@@ -15,40 +15,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from replaydiff.replay.agents.descendants import ADOPTION, collect, held_mb
 from replaydiff.replay.agents.sandbox import Sandbox
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject
 from replaydiff.replay.serving import Server
-
-_PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-def held_mb(pid: int) -> float:
-    """Return the resident memory of a process and all its descendants, in megabytes."""
-    return sum(_resident(one) for one in _family(pid)) / 2**20
-
-
-def _family(pid: int) -> Iterator[int]:
-    yield pid
-    try:
-        for thread in os.scandir(f"/proc/{pid}/task"):
-            for child in Path(thread.path, "children").read_text().split():
-                yield from _family(int(child))
-    except OSError:
-        # It has ended meanwhile.
-        return
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    except (OSError, IndexError):
-        return 0
-
 
 MARK = "REPLAY_WORKER"
 """Environment variable by which a process and its children are known."""
@@ -57,7 +32,9 @@ TAIL_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
 """How much is read at a time of what a process answers."""
 STRAY_ROUNDS = 20
-"""How often processes that left the group are looked for."""
+"""How often what a process left behind is looked for."""
+STRAY_PAUSE_S = 0.01
+"""Seconds that it has to end before it is looked for again."""
 WEIGH_S = 0.25
 """Seconds between two looks at how much memory a process holds."""
 LAST_WORDS_S = 1.0
@@ -136,6 +113,7 @@ class Child:
             pass_fds=pass_fds if sandbox is None else (*pass_fds, sandbox.descriptor),
             start_new_session=True,
         )
+        ADOPTION.add(popen.pid)
         child = cls(popen, mark)
         child._sandbox = sandbox
         loop = asyncio.get_running_loop()
@@ -171,6 +149,7 @@ class Child:
         finally:
             self._kill_process()
             self.code = self._popen.wait()
+            ADOPTION.remove(self.pid)
             self.ending = self._too_heavy or _describe_exit(self.code, self.killed)
             if self._weighing is not None:
                 self._weighing.cancel()
@@ -194,18 +173,20 @@ class Child:
                 os.killpg(self._popen.pid, signal.SIGKILL)
 
     async def _kill_strays(self) -> None:
-        """What it started and what outlived it: in its group, or carrying its mark."""
+        """What it started and what outlived it: in its group, in its session, or carrying its mark."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
-        # One that forks while it is looked for is only found the next time.
+        mark, dying = f"{MARK}={self._mark}".encode(), set[int]()
+        # One that forks while it is looked for, and what was left to one that is ended, is found later.
         for _ in range(STRAY_ROUNDS):
-            strays = _marked(f"{MARK}={self._mark}".encode()) if sys.platform == "linux" else []
+            strays = {*ADOPTION.left_by(self.pid, mark), *dying}
             if not strays:
                 return
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            await asyncio.sleep(0.01)
+            dying = collect(strays)
+            await asyncio.sleep(STRAY_PAUSE_S)
 
 
 class Lines(asyncio.BufferedProtocol):
@@ -286,17 +267,6 @@ def _describe_exit(code: int, expected: bool) -> str:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"killed by signal {-code}"
-
-
-def _marked(mark: bytes) -> list[int]:
-    """Processes with this in the environment they were started with."""
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
 
 
 WORKER = Path(__file__).resolve().parent.parent / "worker" / "main.py"

@@ -167,7 +167,7 @@ def real_path(file: Any) -> str:
     return _without_links(file) if isinstance(file, str) and file.endswith((".py", ".pyc")) else ""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _without_links(file: str) -> str:
     # A system call for each folder of the path, and the files of tools are looked at before every trial.
     return os.path.realpath(file)

@@ -1,0 +1,145 @@
+"""What a process started: the memory of all of it, and what outlives the process.
+
+A process that ends leaves its children to the nearest *subreaper* above it (Linux, prctl(2)). While processes
+of agents run, this process is one, so whatever outlives an agent's process is among its own children. What a
+process left behind is known by its session, or by a mark in the environment it was started with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+def held_mb(pid: int) -> float:
+    """Return the resident memory of a process and all its descendants, in megabytes."""
+    return sum(_resident(one) for one in _family(pid)) / 2**20
+
+
+def _family(pid: int) -> Iterator[int]:
+    yield pid
+    # What has ended meanwhile has none.
+    with contextlib.suppress(OSError):
+        for child in _children(pid):
+            yield from _family(child)
+
+
+def _children(pid: int | str) -> list[int]:
+    """Return the children of a process.
+
+    Raises:
+        OSError: it has ended, or this kernel does not list them.
+    """
+    return [
+        int(child)
+        for thread in os.scandir(f"/proc/{pid}/task")
+        for child in Path(thread.path, "children").read_text().split()
+    ]
+
+
+def _resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+class Adoption:
+    """The agents' processes that run now, and what others of them left to this process."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: a forked process has none of its parent's processes, and is no subreaper."""
+        self._lock = threading.Lock()
+        self._running: set[int] = set()
+        self._was_adopting = self._is_adopting = False
+
+    def add(self, pid: int) -> None:
+        """Take in a process that was just started: it leads a session of its own."""
+        with self._lock:
+            if not self._running and sys.platform == "linux":
+                self._was_adopting = _is_subreaper()
+                self._is_adopting = _set_subreaper(True)
+            self._running.add(pid)
+
+    def remove(self, pid: int) -> None:
+        """Let go of a process that has ended, and of which nothing is left."""
+        with self._lock:
+            self._running.discard(pid)
+            if not self._running and self._is_adopting:
+                _set_subreaper(self._was_adopting)
+                self._is_adopting = False
+
+    def left_by(self, pid: int, mark: bytes) -> list[int]:
+        """Return what has outlived an ended process, as far as it can be found now.
+
+        Args:
+            pid: the process, which leads its session.
+            mark: `NAME=value` in the environment of all that it started.
+        """
+        if sys.platform != "linux":
+            return []
+        return [
+            one for one in self._candidates() - self._running if _session(one) == pid or _carries(one, mark)
+        ]
+
+    def _candidates(self) -> set[int]:
+        if self._is_adopting:
+            with contextlib.suppress(OSError):
+                return set(_children("self"))
+        # A kernel that has no subreapers, or does not list children, leaves only the list of all processes.
+        return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
+
+
+def collect(pids: Iterable[int]) -> set[int]:
+    """Collect those processes that have ended; return the others. One that is not ours counts as ended."""
+    left = set()
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                left.add(pid)
+    return left
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _is_subreaper() -> bool:
+    import ctypes
+
+    found = ctypes.c_int()
+    failed = ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(found), 0, 0, 0)
+    return not failed and bool(found.value)
+
+
+def _set_subreaper(on: bool) -> bool:
+    """Return whether the kernel took it."""
+    import ctypes
+
+    return not ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0)
+
+
+ADOPTION = Adoption()
+"""Of this process."""
+os.register_at_fork(after_in_child=ADOPTION.reset)
