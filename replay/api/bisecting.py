@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.api.bisection import ALL, Bisection, read_history
+from replaydiff.replay.api.bisection import ALL, Bisection, differing_settings, read_history
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.options import RunOptions, resumed_settings, settings_with
 from replaydiff.replay.errors import InputError, Interrupted, ReplayError, SettingsError, UnknownNameError
@@ -105,7 +105,9 @@ def bisect(
     if request.max_trials < 1:
         raise SettingsError(f"--max-trials must be at least 1, not {request.max_trials}")
     good, bad = revision_of(request.good, settings), revision_of(request.bad, settings)
-    if not request.settings:
+    if request.settings:
+        differing_settings(request.good, request.bad, good, settings)
+    else:
         read_history(settings, good, bad)
     searched = None if chosen.cause is None else cause_of_run(store, base, chosen.run, chosen.cause)
     items = _items(store, base, chosen, searched)
@@ -296,7 +298,8 @@ def _metric(name: str | None, items: Sequence[Item], settings: Settings) -> str:
             raise InputError("no metric applies to these items: they expect nothing and record no tool call")
         return ALL
     if name not in {one.name for one in known}:
-        raise UnknownNameError("metric of these items", name, [ALL, *(one.name for one in known)])
+        metrics = [ALL, *(one.name for one in known)]
+        raise UnknownNameError("metric", name, metrics, where="the items to search with")
     return name
 
 

@@ -297,17 +297,11 @@ class Bisection:
         from replaydiff.replay.bisect.history import Commit, History
         from replaydiff.replay.bisect.minimise import minimise
         from replaydiff.replay.bisect.result import TestedSetting
-        from replaydiff.replay.engine.versions import at_commit
 
-        facts, settings = self._facts, self._settings
-        good = at_commit(facts["good_spec"], facts["good"], settings)
-        bad = at_commit(facts["bad_spec"], facts["good"], settings)
-        differing = _differing(good, bad)
-        if not differing:
-            raise InputError(
-                f"no setting differs between {facts['good_spec']} and {facts['bad_spec']}",
-                hint="name two versions of [versions] whose args, model or env differ",
-            )
+        facts = self._facts
+        good, bad, differing = differing_settings(
+            facts["good_spec"], facts["bad_spec"], facts["good"], self._settings
+        )
 
         def crossed(chosen: Collection[int]) -> Version:
             names = [differing[place] for place in sorted(chosen)]
@@ -409,6 +403,32 @@ def _rates(search: Search, commit: int) -> tuple[Floats, Floats]:
 
 def _numbers(chosen: Collection[int]) -> str:
     return ", ".join(str(place + 1) for place in sorted(chosen))
+
+
+def differing_settings(
+    good: str, bad: str, commit: str, settings: Settings
+) -> tuple[Version, Version, list[str]]:
+    """Return two versions on the same code, and the names of the settings in which they differ.
+
+    Args:
+        good: the version in which items pass.
+        bad: the one in which they fail.
+        commit: whose code both get.
+        settings: with [versions].
+
+    Raises:
+        InputError: they differ in none.
+    """
+    from replaydiff.replay.engine.versions import at_commit
+
+    one, other = at_commit(good, commit, settings), at_commit(bad, commit, settings)
+    differing = _differing(one, other)
+    if not differing:
+        raise InputError(
+            f"no setting differs between {good} and {bad}",
+            hint="name two versions of [versions] whose args, model or env differ",
+        )
+    return one, other, differing
 
 
 def _differing(good: Version, bad: Version) -> list[str]:

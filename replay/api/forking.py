@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.forks import KIND, ForkResult, compare_fork, fork_id, repeated_id
+from replaydiff.replay.api.forks import ABLATED, KIND, ForkResult, compare_fork, fork_id, repeated_id
 from replaydiff.replay.api.options import RunOptions, settings_with
 from replaydiff.replay.errors import InputError, Interrupted, SettingsError, VersionError
 from replaydiff.replay.settings import Settings
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import Item, Json, Lane, RunRecord, ServedCall, Trial, Version
 
 DEFAULT_TRIALS = 5
-ABLATED = "this tool has no answer"
-"""The error that takes the place of a tool's result when facts are left out in turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,8 @@ def fork(
                     experiment.discard_if_empty()
                     raise
                 channel.message(
-                    f"run {started.id}: {len(forks)} forks and the trial as it was, {number} times"
+                    f"run {started.id}: {len(forks)} {'fork' if len(forks) == 1 else 'forks'} "
+                    f"and the trial as it was, {number} times each"
                 )
                 for _ in range(number):
                     if not experiment.is_spent:
@@ -180,6 +179,17 @@ def _version(run: RunRecord, origin: Trial, settings: Settings, request: ForkReq
 def _forks(item: Item, origin: Trial, request: ForkRequest) -> list[tuple[Item, int, str]]:
     """Return each fork: its item, the call from which it is compared, and the edit in words."""
     served = origin.served
+    edited = {
+        "--result": request.result is not None,
+        "--message": request.message is not None,
+        "--system": request.system is not None,
+        "--ablate": request.ablate,
+    }
+    given = [name for name, is_given in edited.items() if is_given]
+    if len(given) > 1:
+        raise SettingsError(
+            f"{' and '.join(given)} are given, and a fork has one edit", hint="give one of them"
+        )
     if request.ablate:
         if not served:
             raise InputError(f"the trial of item {item.id} made no tool call, so no result can be left out")
@@ -187,8 +197,8 @@ def _forks(item: Item, origin: Trial, request: ForkRequest) -> list[tuple[Item, 
         edits = [(at, _without(served, at), f"without the result of call {at}") for at in places]
         return [_forked(item, served, at, tape, edit) for at, tape, edit in edits]
     if request.message is not None:
-        edited = _with_message(item, request.message)
-        return [_forked(edited, served, 0, tuple(served), f"message: {request.message}")]
+        asked = _with_message(item, request.message)
+        return [_forked(asked, served, 0, tuple(served), f"message: {request.message}")]
     if request.system is not None:
         return [_forked(item, served, 0, tuple(served), f"system prompt: {request.system}")]
     if request.at is None or request.result is None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.model import RunRecord, ServedCall, Trial
 
 KIND = "fork"
+ABLATED = "this tool has no answer"
+"""The error that takes the place of a tool's result when facts are left out in turn."""
 MATTERS = 0.05
 """From this p-value on an edit is known to matter."""
 _FEWEST = 3
@@ -37,7 +39,10 @@ class ForkedFact:
     """The tool call from which on trials are compared; 0 for all of them."""
     trials: int
     reached: int
-    """Trials that made the same calls up to there."""
+    """Trials that made the same calls up to there, and did not end in the error of the tool itself."""
+    escaped: int
+    """Trials that ended in the error put in place of a result: the agent does not handle errors of that
+    tool, so they do not tell whether the fact matters."""
     changed: int
     """Of these, those that acted otherwise after it than the repeated trial mostly did."""
     repeated_changed: int
@@ -69,12 +74,25 @@ class ForkedFact:
     @property
     def counts(self) -> str:
         """How many trials acted otherwise with the edit and without it."""
-        text = (
+        parts = [
             f"{self.changed} of {self.reached} forks act differently after it, "
             f"{self.repeated_changed} of {self.repeated} without the edit"
-        )
-        short = self.trials - self.reached
-        return f"{text}; {short} did something else before it" if short else text
+        ]
+        if self.escaped:
+            error = (
+                f"{self.escaped} of {self.trials} ended in the tool's error, which the agent does not handle"
+            )
+            parts = [*parts, error] if self.reached else [error]
+        if short := self.trials - self.reached - self.escaped:
+            parts.append(f"{short} did something else before it")
+        return "; ".join(parts)
+
+    @property
+    def hint(self) -> str | None:
+        """What to do where the agent's trials cannot tell; None where nothing is known to help."""
+        if self.matters is None and self.escaped:
+            return f"give the call another result instead: --at {self.at} --result VALUE"
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +128,7 @@ class ForkResult:
                     "p": fact.p,
                     "trials": fact.trials,
                     "reached": fact.reached,
+                    "escaped": fact.escaped,
                     "changed": fact.changed,
                     "repeated": [fact.repeated_changed, fact.repeated],
                     "origin": list(fact.origin),
@@ -134,6 +153,7 @@ class ForkResult:
             parts += [
                 one_line(fact.edit, width),
                 f"  {fact.verdict}: {fact.counts}",
+                *([f"  {fact.hint}"] if fact.hint else []),
                 table(columns, rows, width),
                 "",
             ]
@@ -280,9 +300,11 @@ def compare_fork(
             if one.status not in _NOT_THE_AGENT and [_call(served) for served in one.served[:at]] == before
         ]
 
-    plain, edited = after(repeated), after(forked)
+    escaped = [one for one in forked if one.status.is_error and ABLATED in (one.reason or "")]
+    plain, edited = after(repeated), after([one for one in forked if one not in escaped])
     usual = max(set(plain), key=plain.count) if plain else ()
-    mostly = max(set(edited), key=edited.count) if edited else ()
+    ended = next((_behaviour(one, at) for one in escaped), ())
+    mostly = max(set(edited), key=edited.count) if edited else ended
     left, right = _example(repeated or [origin], usual, at), _example(forked, mostly, at)
     other, without = sum(one != usual for one in edited), sum(one != usual for one in plain)
     return ForkedFact(
@@ -290,6 +312,7 @@ def compare_fork(
         at=at,
         trials=len(forked),
         reached=len(edited),
+        escaped=len(escaped),
         changed=other,
         repeated_changed=without,
         repeated=len(plain),

@@ -237,7 +237,7 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
     ids = [str(row[0]) for row in found]
     if not ids:
         rows = con.execute(f"SELECT item_id FROM {table} ORDER BY 1 LIMIT 1000", {"run": run_id}).fetchall()
-        raise UnknownNameError(f"item of run {run_id}", item_id, [str(row[0]) for row in rows])
+        raise UnknownNameError("item", item_id, [str(row[0]) for row in rows], where=f"run {run_id}")
     if len(ids) > 1 and ids[0] != item_id:
         raise InputError(
             f"several items begin with {item_id!r}: {', '.join(ids)}", hint="type more of the id"

@@ -136,7 +136,7 @@ def test_items_by_the_beginning_of_their_id(con: DuckDBPyConnection) -> None:
     assert get_item(con, RUN, "abcdef12").id == "abcdef12"
     with pytest.raises(InputError, match="several items begin with 'abcdef'"):
         get_item(con, RUN, "abcdef")
-    with pytest.raises(UnknownNameError, match=f"there is no item of run {RUN} 'abcd'"):
+    with pytest.raises(UnknownNameError, match=f"run {RUN}: there is no item 'abcd'"):
         get_item(con, RUN, "abcd")
 
 
