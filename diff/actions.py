@@ -106,6 +106,11 @@ class Behaviour:
         """How much it explains, 0 the most."""
         return _ORDER[self.kind]
 
+    @property
+    def is_length(self) -> bool:
+        """Whether it is only that answers got longer or shorter."""
+        return self.kind in ("shorter", "longer")
+
     def concerns(self, metric: str) -> bool:
         """Whether a metric's grade can be due to it."""
         if self.kind in _OF_CALLS:

@@ -253,14 +253,19 @@ class _Counted:
             state=_state(group, decided),
             examples=self._examples(first),
             also=tuple(_sentence(one) for one in group[1 : 1 + _ALSO]),
-            covers=tuple(one.behaviour.named(more=one.more) for one in group),
+            # A length that goes along with a cause is not decided with it: alone, it may have any reason.
+            covers=tuple(
+                one.behaviour.named(more=one.more)
+                for one in group
+                if one is first or not one.behaviour.is_length
+            ),
             item_ids=frozenset(self.blocks[place].item.id for place, _ in first.trials),
             difference=abs(difference),
         )
 
     def _lengths(self, tested: _Tested) -> str:
         """Of answers that got longer or shorter, by how much in the items that show it."""
-        if tested.behaviour.kind not in ("shorter", "longer"):
+        if not tested.behaviour.is_length:
             return ""
         lengths: dict[bool, list[int]] = {True: [], False: []}
         for place in {place for place, _ in tested.trials}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import comb, prod
 from pathlib import Path
@@ -149,6 +150,48 @@ def test_a_cause_has_counts_of_every_lane_and_examples(tmp_path: Path) -> None:
     document = to_json(result)["causes"][0]
     assert document["trials"] == {"old": [1, 150], "old2": [1, 150], "new": [10, 150]}
     assert document["id"] == Behaviour("skipped", ("cancel_order", "get_order_status")).named(more=True)
+
+
+def test_a_reason_without_words_of_its_own_is_left_out() -> None:
+    assert Behaviour("failed", ("correctness", "… is not …")).text == "fails correctness"
+    assert (
+        Behaviour("failed", ("quality", "does not show price")).text == "fails quality: does not show price"
+    )
+
+
+def test_an_example_shows_what_the_old_version_usually_does(tmp_path: Path) -> None:
+    """Its first trial only looks; the others, and the recording, cancel as well."""
+    items = [item(f"t{n}") for n in range(12)]
+    done = [made for one in items for made in trials(one, old2="111", new="000")]
+    for one in items:
+        done += [trial(one, "old", index, calls=[LOOK] if index == 0 else CALLS) for index in range(3)]
+    (cause,) = diffed(tmp_path, items, done).causes
+    assert (cause.examples[0].old, cause.examples[0].new) == (1, 0)
+
+
+def test_a_length_is_measured_on_its_items_and_not_decided_with_another_cause(tmp_path: Path) -> None:
+    """6 of 30 items leave the look-up out and answer shorter, in the same trials."""
+    items = [item(f"t{n:02}") for n in range(30)]
+    done = []
+    for place, one in enumerate(items):
+        for lane in ("old", "old2", "new"):
+            worse = lane == "new" and place < 6
+            text = "x" * (20 if worse else 90 if place < 6 else 200)
+            done += [
+                trial(one, lane, index, calls=[CANCEL] if worse else CALLS, final_response=text)
+                for index in range(3)
+            ]
+    (cause,) = diffed(tmp_path, items, done).causes
+    assert any("at least 20 % shorter" in also for also in cause.also)
+    shorter = Behaviour("shorter").named(more=True)
+    assert cause.covers
+    assert shorter not in cause.covers
+    done = [replace(one, served=()) for one in done]
+    bare = [replace(one, tape=()) for one in items]
+    (tmp_path / "alone").mkdir()
+    (alone,) = diffed(tmp_path / "alone", bare, done).causes
+    assert alone.id == shorter
+    assert alone.text == "answers at least 20 % shorter than usual (median 90 → 20 characters)"
 
 
 def test_one_item_alone_is_no_cause(tmp_path: Path) -> None:
