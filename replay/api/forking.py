@@ -197,8 +197,8 @@ def _forks(item: Item, origin: Trial, request: ForkRequest) -> list[tuple[Item, 
         edits = [(at, _without(served, at), f"without the result of call {at}") for at in places]
         return [_forked(item, served, at, tape, edit) for at, tape, edit in edits]
     if request.message is not None:
-        asked = _with_message(item, request.message)
-        return [_forked(asked, served, 0, tuple(served), f"message: {request.message}")]
+        changed_item = _with_message(item, request.message)
+        return [_forked(changed_item, served, 0, tuple(served), f"message: {request.message}")]
     if request.system is not None:
         return [_forked(item, served, 0, tuple(served), f"system prompt: {request.system}")]
     if request.at is None or request.result is None:
