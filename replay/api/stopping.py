@@ -75,15 +75,17 @@ def look_with(
         channel: gets a sentence on each look.
         lane: the only lane that counts, as in a check; None for all.
     """
-    from replaydiff.diff.compute import compute
-    from replaydiff.diff.judge.grading import grade_run
-    from replaydiff.diff.judge.questions import spent
-    from replaydiff.diff.stopping import FUTILITY, plan_of, why_to_stop
-    from replaydiff.replay.engine.agents import SIMULATED_USD
-    from replaydiff.replay.model import Look
-    from replaydiff.replay.store.trials import spent_usd
 
     def look(con: DuckDBPyConnection, run: RunRecord, items: int) -> Look:
+        # Imported here: most runs take no look, and this is a fifth of the time in which a run starts.
+        from replaydiff.diff.compute import compute
+        from replaydiff.diff.judge.grading import grade_run
+        from replaydiff.diff.judge.questions import spent
+        from replaydiff.diff.stopping import FUTILITY, plan_of, why_to_stop
+        from replaydiff.replay.engine.agents import SIMULATED_USD
+        from replaydiff.replay.model import Look
+        from replaydiff.replay.store.trials import spent_usd
+
         if judge is not None:
             budget = run.budget_usd
             if budget is not None:

@@ -21,6 +21,7 @@ from replaydiff.diff.plan import (
     items_needed,
     smallest_change,
 )
+from replaydiff.replay.api.running import SURELY_ENOUGH
 from replaydiff.replay.cli import main
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.model import Item, Lane, Trial
@@ -188,6 +189,13 @@ def test_the_fewest_items_that_can_be_ship(trials: int, old: int, fixed: bool, f
     found = fewest_items(trials, old, 0.05, fixed=fixed, confidence=0.95)
     assert found == pytest.approx(fewest, abs=2)
     assert fewest_items(trials, old, 0.1, fixed=fixed, confidence=0.95) < found
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999, 0.9999999])
+@pytest.mark.parametrize("allowed", [0.2, 0.05])
+def test_a_run_of_surely_enough_items_needs_no_interval(allowed: float, confidence: float) -> None:
+    fewest = fewest_items(1, 2, allowed, fixed=False, confidence=confidence)
+    assert fewest * allowed < SURELY_ENOUGH
 
 
 @hypothesis_settings(max_examples=examples(6, 100))
