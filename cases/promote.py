@@ -66,7 +66,7 @@ class Proposal:
 def better(item: ItemVerdict) -> str:
     """Return whose tool calls to propose: the new lane's if it improved; if it regressed, the old lane's
     if these differ from the recording; else the recording's."""
-    if item.verdict is Verdict.IMPROVED:
+    if item.verdict is Verdict.IMPROVED and str(Lane.NEW) in possible(item):
         return str(Lane.NEW)
     if item.verdict is Verdict.REGRESSED:
         good = [one.trial for one in item.lanes.get(Lane.OLD, ()) if one.trial.status is Status.OK]
@@ -74,6 +74,18 @@ def better(item: ItemVerdict) -> str:
         if made is not None and made != [(call.name, call.args) for call in item.item.tape]:
             return str(Lane.OLD)
     return RECORDING
+
+
+def possible(item: ItemVerdict) -> list[str]:
+    """Return whose tool calls a case can expect: the recording's, and each lane's that has a good trial."""
+    return [
+        RECORDING,
+        *(
+            str(lane)
+            for lane in (Lane.OLD, Lane.NEW)
+            if any(graded.trial.status is Status.OK for graded in item.lanes.get(lane, ()))
+        ),
+    ]
 
 
 def propose(

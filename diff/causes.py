@@ -253,12 +253,7 @@ class _Counted:
             state=_state(group, decided),
             examples=self._examples(first),
             also=tuple(_sentence(one) for one in group[1 : 1 + _ALSO]),
-            # A length that goes along with a cause is not decided with it: alone, it may have any reason.
-            covers=tuple(
-                one.behaviour.named(more=one.more)
-                for one in group
-                if one is first or not one.behaviour.is_length
-            ),
+            covers=_decided_together(group),
             item_ids=frozenset(self.blocks[place].item.id for place, _ in first.trials),
             difference=abs(difference),
         )
@@ -318,10 +313,19 @@ class _Counted:
 
 
 def _sentence(tested: _Tested) -> str:
-    return tested.behaviour.text if tested.more else f"less often than before: {tested.behaviour.text}"
+    return tested.behaviour.text if tested.more else f"{tested.behaviour.text} (less often than before)"
+
+
+def _decided_together(group: Sequence[_Tested]) -> tuple[str, ...]:
+    """The ids of a cause's behaviours. A length beside others is left out: alone, it may have any reason."""
+    return tuple(
+        one.behaviour.named(more=one.more)
+        for place, one in enumerate(group)
+        if place == 0 or not one.behaviour.is_length
+    )
 
 
 def _state(group: Sequence[_Tested], decided: Mapping[str, CauseState]) -> CauseState:
     """What was decided; a rejected behaviour of the group rejects it."""
-    states = [decided.get(one.behaviour.named(more=one.more), CauseState.OPEN) for one in group]
+    states = [decided.get(name, CauseState.OPEN) for name in _decided_together(group)]
     return CauseState.REJECTED if CauseState.REJECTED in states else states[0]

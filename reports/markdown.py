@@ -114,7 +114,7 @@ def _causes(result: DiffResult) -> Iterator[str]:
     yield f"**{escape(causes.summary(result))}**"
     yield ""
     for cause in causes.shown(result, _CAUSES):
-        state = "" if cause.state == "open" else f" **{cause.state}**"
+        state = "" if cause.state == "open" else f" **{cause.state}:**"
         yield f"- {code(cause.id)}{state} {escape(cause.text, 600)}: {escape(cause.counts)}"
         if cause.item:
             yield f"  <br>{code(cause.item, 100)} {escape(cause.input, 160)}"

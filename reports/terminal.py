@@ -151,7 +151,7 @@ def _causes(result: DiffResult, width: int, limit: int) -> RenderableType:
     parts: list[RenderableType] = [Text(""), Text(causes.summary(result), style="bold")]
     for cause in causes.shown(result, limit):
         style = _STATE_STYLE[cause.state]
-        label = Text(f"{cause.id} " if cause.state == "open" else f"{cause.id} {cause.state} ", style=style)
+        label = Text(f"{cause.id} " if cause.state == "open" else f"{cause.id} {cause.state}: ", style=style)
         parts.append(hanging(label, Text(f"{cause.text}: {cause.counts}")))
         if cause.item and limit:
             rows = Table.grid(padding=(0, 1))

@@ -23,7 +23,7 @@ KEYS = "[a]ccept: intended  [r]eject: a regression  [s]kip  [?] keys  [q] to the
 HELP = """\
 a   accept: the new version may act so; the cause no longer counts
 r   reject: it is a regression; the answer is HOLD for as long as a run shows it
-    after a and r: y adds the examples to the golden set, any other key adds nothing
+    after a and r, y adds the examples to the golden set; any other key does not
 s   skip: the cause stays open
 q   go to the items; what was decided is kept
 """
@@ -149,10 +149,9 @@ def _wants_cases(cause: Cause, state: CauseState) -> bool:
         return False
     number = len(cause.examples)
     expected = "what the new version does" if state is CauseState.ACCEPTED else "what was recorded"
-    click.echo(
-        f"{state}; add its {number} example{'s' * (number > 1)} to the golden set, expecting {expected}? "
-        "[y]es  [n]o"
-    )
+    examples = f"its {number} example{'s' * (number > 1)}"
+    question = f"{state}; add {examples} to the golden set, expecting {expected}?  [y]es  [n]o"
+    show("\n".join(wrapped(question, terminal_width())))
     return read_key() == "y"
 
 

@@ -6,6 +6,8 @@ calibration go on the person's own sheet, which hides what the judge returned.
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +17,13 @@ import click
 
 from replaydiff.cases.edit import read_case, text_of
 from replaydiff.cases.golden import free_id
-from replaydiff.cases.promote import RECORDING, better, propose
+from replaydiff.cases.promote import RECORDING, better, possible, propose
 from replaydiff.cases.similarity import DuplicateError
 from replaydiff.cases.triage.causes import ReviewedCause, propose_examples, review_causes
 from replaydiff.cases.triage.decisions import Decisions
 from replaydiff.cases.triage.priority import Entry, Queue, alike, kind
 from replaydiff.diff.judge import labels
-from replaydiff.diff.result import CauseState, GradedTrial, ItemVerdict
+from replaydiff.diff.result import CauseState, GradedTrial
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.model import Action, Case, Lane, Trial
@@ -33,7 +35,7 @@ from replaydiff.replay.terminal.text import one_line, read_key, show, terminal_w
 
 KEYS = "[p]romote [e]dit/[y]aml [d]ismiss [l]abel [c]auses [s]kip [u]ndo [?] keys [q]uit"
 HELP = """\
-p      add a case to the golden set: whose tool calls it expects, what the response must show
+p      add a case to the golden set; asks whose tool calls it expects
 e, y   the same, after editing the case as JSON or YAML
 d      dismiss: no case is needed, with a reason
 l      label the responses of the run, for calibrating the judge
@@ -202,7 +204,7 @@ class Session:
             try:
                 action()
             except ReplayError as error:
-                click.echo(f"{error}")
+                _print(str(error))
         self._close()
 
     @property
@@ -246,7 +248,7 @@ class Session:
             try:
                 edited = read_case(text)
             except InputError as error:
-                click.echo(f"{error}")
+                _print(str(error))
                 if not click.confirm("edit again?", default=True):
                     return
             else:
@@ -256,9 +258,9 @@ class Session:
     def _proposed(self) -> Case | None:
         """Return the proposed case; None if the person cancels."""
         item, likely = self._entry.item, better(self._entry.item)
-        offered = {name: text for name, text in _EXPECT.items() if name == RECORDING or _has(item, name)}
+        offered = {name: _EXPECT[name] for name in possible(item)}
         keys = {text[1]: name for name, text in offered.items()} | dict.fromkeys("\r\n", likely)
-        click.echo(f"expect the tool calls of {', '.join(offered.values())}; Enter: {likely}; [c]ancel")
+        _print(f"expect the tool calls of {', '.join(offered.values())}; Enter: {likely}; [c]ancel")
         expect = _choice(keys)
         if expect is None:
             click.echo("nothing was added")
@@ -295,7 +297,7 @@ class Session:
         try:
             drafts = draft(judge, self._entry.item.item, trials, expect).traits
         except ReplayError as error:
-            click.echo(f"{error}")
+            _print(str(error))
             return []
         return [one for one in drafts if click.confirm(f"draft: {one_line(one)} - take it?", default=False)]
 
@@ -304,7 +306,7 @@ class Session:
         try:
             self._decisions.promote([(item, case)])
         except DuplicateError as error:
-            click.echo(error.reason)
+            _print(error.reason)
             if not click.confirm("add it all the same?", default=False):
                 click.echo("nothing was added")
                 return
@@ -329,7 +331,7 @@ class Session:
         left = label_blind(self._settings, self._decisions, self._run.id)
         if left is not None:
             self._show()
-            click.echo(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
+            _print(f"{left} have no label yet; once you are done: replay calibrate {self._run.id} --read")
             return
         trials = self._entry.item.lanes.get(Lane.NEW, ())
         if not trials:
@@ -427,7 +429,13 @@ class Session:
         if left:
             click.echo(f"{left} left: replay triage {self._run.id}")
         if counts[Action.PROMOTE]:
-            click.echo(f"next: git diff {self._decisions.golden}, then replay check")
+            golden = shlex.quote(os.path.relpath(self._decisions.golden))
+            _print(f"next: git diff {golden}, then replay check")
+
+
+def _print(text: str) -> None:
+    """Print a message in lines of the terminal's width."""
+    show("\n".join(wrapped(text, terminal_width())))
 
 
 def _choice(keys: Mapping[str, T]) -> T | None:
@@ -436,10 +444,6 @@ def _choice(keys: Mapping[str, T]) -> T | None:
         if key in _CANCEL:
             return None
     return keys[key]
-
-
-def _has(item: ItemVerdict, lane: str) -> bool:
-    return any(str(name) == lane and trials for name, trials in item.lanes.items())
 
 
 def _height() -> int:

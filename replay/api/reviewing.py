@@ -82,17 +82,9 @@ class Reviewer:
 
     def expectations(self, entry: Entry) -> list[str]:
         """Return what a case can expect: the recording, or a lane with a trial that ended well."""
-        from replaydiff.cases.promote import RECORDING
-        from replaydiff.replay.model import Lane, Status
+        from replaydiff.cases.promote import possible
 
-        return [
-            RECORDING,
-            *(
-                str(lane)
-                for lane in (Lane.OLD, Lane.NEW)
-                if any(graded.trial.status is Status.OK for graded in entry.item.lanes.get(lane, ()))
-            ),
-        ]
+        return possible(entry.item)
 
     def better_expectation(self, entry: Entry) -> str:
         """Return which of `expectations` to propose: the lane that did better, else the recording."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -77,7 +79,8 @@ def _text(metric: str, lane: str, of: str, points: Sequence[TrendPoint], width: 
         ]
         for point in points
     ]
-    lines = [f"{metric} of lane {lane}, {of}", "", table(columns, rows, width), ""]
+    series = os.path.relpath(of) if Path(of).is_relative_to(Path.cwd()) else of
+    lines = [f"{metric} of lane {lane}, {series}", "", table(columns, rows, width), ""]
     drifted = [point for point in points if point.drift]
     for point in drifted:
         against = (

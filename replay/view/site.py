@@ -48,6 +48,11 @@ class Site:
         )
         return HTMLResponse(text, status_code=status)
 
+    def near(self, place: str) -> str:
+        """Return a path below the project's folder relative to it; anything else as it is."""
+        root, path = self.project.settings.root, Path(place)
+        return str(path.relative_to(root)) if path.is_relative_to(root) else place
+
     def result(self, kind: str, run: str, make: Callable[[DiffResult], T]) -> Cached[T]:
         """Return what `make` makes of a run's result, kept under a kind; the run by a beginning of its id."""
         return self.cache.read(kind, run, lambda: make(self.project.diff(run).result))

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.model import Action
+from replaydiff.cases.promote import better, possible, propose
+from replaydiff.diff.compute import compute
+from replaydiff.replay.errors import InputError
+from replaydiff.replay.model import Action, Status
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import decisions
+from tests.diff import build
 from tests.stand_ins.loopback import serving
 from tests.stand_ins.processes import replay
 
@@ -253,3 +257,18 @@ def test_show_finds_traces_cases_and_items(shop: Path) -> None:
     unknown = _replay(shop, "show", "order-9")
     assert unknown.returncode == 2
     assert "there is no trace 'order-9'" in unknown.stderr
+
+
+def test_a_lane_without_a_good_trial_is_not_offered(tmp_path: Path) -> None:
+    """A dialog offers nothing that is then refused."""
+    item = build.item("t0")
+    done = [
+        *build.trials(item, old="111"),
+        *(build.trial(item, "new", n, status=Status.DIVERGED) for n in range(3)),
+    ]
+    with build.filled(tmp_path, [item], done) as con:
+        (found,) = compute(con, build.RUN_ID, build.settings(tmp_path)).items
+    assert possible(found) == ["recording", "old"]
+    assert better(found) in possible(found)
+    with pytest.raises(InputError, match="no trial of lane new that ended ok"):
+        propose(found.item, case_id="c", reviewer="Ada", at=build.WHEN, trials=tuple(done), expect="new")

@@ -65,7 +65,7 @@ def _shown(fact: ForkedFact) -> _Shown:
         edit=fact.edit,
         tone="unsure" if fact.matters else "unchanged",
         verdict=fact.verdict,
-        counts=fact.counts,
+        counts=f"{fact.counts}; {fact.hint}" if fact.hint else fact.counts,
         rows=tuple(_rows(left, right, fact.at)) if left and right else (),
         left=_end(left),
         right=_end(right),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -55,7 +54,7 @@ def row(site: Site, request: Request) -> Response:
         area="labels",
         run=run,
         by=by,
-        path=str(sheets.path_of(by)),
+        path=site.near(str(sheets.path_of(by))),
         size=max((one.total for one in people), default=_SIZE),
         total=len(rows),
         labelled=len(rows) - len(open_),
@@ -63,7 +62,7 @@ def row(site: Site, request: Request) -> Response:
         shown=_shown(rows[place]) if rows else None,
         labels=LABELS,
         people=people,
-        reads=" ".join(f"--read {_near(site, path)}" for path in sheets.paths().values()),
+        reads=" ".join(f"--read {site.near(str(path))}" for path in sheets.paths().values()),
         saved=f"/runs/{quote(run, safe='')}/labels/sheet?{urlencode({'by': by})}",
         address=address,
     )
@@ -135,11 +134,6 @@ def _shown(one: LabelRow) -> dict[str, Any]:
     return {"label": "" if one.label is None else str(one.label)} | {
         name: visible(getattr(one, name)) for name in texts
     }
-
-
-def _near(site: Site, path: Path) -> str:
-    root = site.project.settings.root
-    return str(path.relative_to(root) if path.is_relative_to(root) else path)
 
 
 def _address(run: str, by: str, key: str | None = None) -> str:

@@ -47,7 +47,7 @@ def listed(site: Site, request: Request) -> Response:
         "runs.html.j2",
         found,
         area="runs",
-        rows=[_row(summary) for summary in rows[first : first + _PAGE]],
+        rows=[_row(site, summary) for summary in rows[first : first + _PAGE]],
         total=len(rows),
         first=first,
         size=_PAGE,
@@ -118,11 +118,11 @@ def _file(result: DiffResult) -> tuple[str, str]:
     return result.run.id, render.render(result, width=0, color=False)
 
 
-def _row(summary: RunSummary) -> RunRow:
+def _row(site: Site, summary: RunSummary) -> RunRow:
     run = summary.record
     return RunRow(
         summary=summary,
-        source=run.sample or run.golden_path or "–",
+        source=run.sample or site.near(run.golden_path or "–"),
         versions=" → ".join(
             phrases.version_name({"name": run.lanes[lane].name, "commit": run.lanes[lane].commit})
             for lane in (Lane.OLD, Lane.NEW)
@@ -197,6 +197,7 @@ def trends(site: Site, request: Request) -> Response:
         found,
         area="trends",
         kinds=found.value.kinds,
+        near=site.near,
         of=found.value.of,
         metric=metric,
         metrics=list(dict.fromkeys([*found.value.metrics, metric])),
