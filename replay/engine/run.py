@@ -89,7 +89,7 @@ UNTIL_KNOWN = "until_known"
 FIRST_ITEMS = 10
 """The most items of which trials are replayed before the rest, to see that the lanes are contained."""
 _BATCH = 200
-"""Items that are read at a time while a run is written down."""
+"""Items whose observed trials are written at a time while a run is written down."""
 _SETTLE_AFTER = 5000
 """Items after which the store is made to let go of what it holds in memory."""
 
@@ -467,8 +467,9 @@ def _items(
     once all its items are there, so whoever sees it finds its observed lanes whole.
     """
     ids = order(source.ids(), run.seed)
-    for start in range(0, len(ids), _BATCH):
-        batch = ids[start : start + _BATCH]
+    step = _BATCH if pairings else _SETTLE_AFTER
+    for start in range(0, len(ids), step):
+        batch = ids[start : start + step]
         if start % _SETTLE_AFTER == 0 and start:
             settle(con)
         for lane, pairing in pairings.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import InputError, UnknownNameError
@@ -33,6 +32,9 @@ _ITEM = {
     "item": "VARCHAR",
 }
 _BATCH = 200
+_WRITE_BATCH = 2000
+"""Items that are written at a time, if they have no more than `_WRITE_BYTES` of text."""
+_WRITE_BYTES = 4 * 2**20
 EXPERIMENT = "experiment"
 """Key of the settings of a run whose lanes are not to be compared: those of a bisection or a fork."""
 _HINT = "start one with `replay run` or `replay compare`"
@@ -54,28 +56,30 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
     """
     lanes = {lane: masked_version(version) for lane, version in run.lanes.items()}
     seen: set[str] = set()
-    source = iter(items)
-    position = 0
-    while batch := list(islice(source, _BATCH)):
-        rows = []
-        for item in batch:
-            if item.id in seen:
-                raise InputError(f"two items of the run have the id {item.id!r}; ids must be unique")
-            seen.add(item.id)
-            rows.append(
-                (
-                    run.id,
-                    clean_text(item.id),
-                    position,
-                    item.trace_id,
-                    item.case_id,
-                    clean_text(item.stratum),
-                    item.weight,
-                    encode(item),
-                )
+    rows: list[tuple[Any, ...]] = []
+    length = 0
+    for position, item in enumerate(items):
+        if item.id in seen:
+            raise InputError(f"two items of the run have the id {item.id!r}; ids must be unique")
+        seen.add(item.id)
+        text = encode(item)
+        length += len(text)
+        rows.append(
+            (
+                run.id,
+                clean_text(item.id),
+                position,
+                item.trace_id,
+                item.case_id,
+                clean_text(item.stratum),
+                item.weight,
+                text,
             )
-            position += 1
-        sql.insert(con, "run_items", _ITEM, rows)
+        )
+        if len(rows) >= _WRITE_BATCH or length >= _WRITE_BYTES:
+            sql.insert(con, "run_items", _ITEM, rows)
+            rows, length = [], 0
+    sql.insert(con, "run_items", _ITEM, rows)
     if not seen:
         raise InputError("there is nothing to replay: the sample or golden set has no items")
     con.execute(

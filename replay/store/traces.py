@@ -43,6 +43,9 @@ SELECT trace_id, unnest(call)
 FROM (SELECT trace_id, unnest(json_transform(calls, '{_CALLS}')) AS call FROM new_traces WHERE calls != '')
 """
 _READ_BATCH = 200
+"""Traces that are read first. Each batch scans the tables, so later ones are larger, up to `_READ_BYTES`."""
+_READ_BYTES = 4 * 2**20
+"""About how much text a batch may hold."""
 _HINT = "see `replay traces`"
 
 _TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
@@ -153,8 +156,11 @@ def iter_traces(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> Iterator[T
     """
     cursor = con.cursor()
     ids = iter(trace_ids)
-    while batch := list(islice(ids, _READ_BATCH)):
-        found = {trace.trace_id: trace for trace in _read(cursor, batch)}
+    size = _READ_BATCH
+    while batch := list(islice(ids, size)):
+        traces, length = _read(cursor, batch)
+        found = {trace.trace_id: trace for trace in traces}
+        size = min(2 * size, _READ_BYTES * len(batch) // max(length, 1) + 1)
         for trace_id in batch:
             if trace_id not in found:
                 raise UnknownNameError("trace", trace_id, (), _HINT)
@@ -167,7 +173,7 @@ def read_traces(
     """The traces of these full ids, in their order, where it is known between which rows of the tables (both
     included) they and their tool calls lie. Many times faster than `iter_traces` over a whole store.
     """
-    found = {trace.trace_id: trace for trace in _read(con, trace_ids, rows, call_rows)}
+    found = {trace.trace_id: trace for trace in _read(con, trace_ids, rows, call_rows)[0]}
     return [found[trace_id] for trace_id in trace_ids]
 
 
@@ -293,24 +299,30 @@ def _read(
     ids: list[str],
     rows: tuple[int, int] = _ALL,
     call_rows: tuple[int, int] = _ALL,
-) -> Iterator[Trace]:
+) -> tuple[list[Trace], int]:
+    """Return traces in any order, and how many characters of text they were read from."""
     call_names = list(CALL_COLUMNS)
-    calls: dict[str, list[ToolCall]] = {}
-    for trace_id, *values in con.execute(
+    found_calls = con.execute(
         f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ? ORDER BY trace_id, index",
         [ids, *call_rows],
-    ).fetchall():
+    ).fetchall()
+    calls: dict[str, list[ToolCall]] = {}
+    for trace_id, *values in found_calls:
         calls.setdefault(trace_id, []).append(ToolCall(**_fields(call_names, values, _CALL_JSON)))
     names = [field.name for field in dataclasses.fields(Trace) if field.name != "tool_calls"]
-    for row in con.execute(
+    found = con.execute(
         f"SELECT {', '.join(names)} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
         [ids, *rows],
-    ).fetchall():
+    ).fetchall()
+    traces = []
+    for row in found:
         fields = _fields(names, row, _TRACE_JSON)
         fields["tags"] = tuple(fields["tags"])
-        yield Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields)
+        traces.append(Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields))
+    length = sum(len(value) for row in (*found, *found_calls) for value in row if isinstance(value, str))
+    return traces, length
 
 
 def _fields(names: Sequence[str], row: Sequence[Any], readers: Mapping[str, Any]) -> dict[str, Any]:
