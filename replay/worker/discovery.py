@@ -21,10 +21,11 @@ from collections.abc import Mapping, MutableMapping, Set
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import decorators, kinds, replies, shapes, trampoline
+    from replaydiff.replay.worker import decorators, kinds, remakes, replies, shapes, trampoline
 else:
     decorators = sys.modules["_replaydiff_worker_decorators"]
     kinds = sys.modules["_replaydiff_worker_kinds"]
+    remakes = sys.modules["_replaydiff_worker_remakes"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
     trampoline = sys.modules["_replaydiff_worker_trampoline"]
@@ -75,6 +76,8 @@ class Discovery:
         """Classes whose subclasses may override a tool: class, method, name of the tool."""
         self.aliases: list[tuple[Any, Any, Found]] = []
         """Table, key and function of a tool that the table also holds under another name."""
+        self.steps: list[tuple[Any, str]] = []
+        """Modules, classes and objects that lead to tools, each with the name by which it does."""
         self._named: dict[int, str | None] = {}
         self._open: set[int] = set()
 
@@ -167,6 +170,7 @@ class Discovery:
         return True
 
     def _keep(self, found: Found) -> None:
+        remakes.restore(found.function)
         self.found.append(found if found.family else dataclasses.replace(found, family=id(found.function)))
 
     def _method(self, value: types.MethodType, name: str | None, path: str, known: str | None) -> bool:
@@ -282,6 +286,7 @@ class Discovery:
 
     def class_method(self, owner: type, attribute: str, raw: Any, path: str, name: str | None) -> bool:
         """A method of every object of a class and of its subclasses."""
+        self.steps.append((owner, attribute))
         family = 0
         for cls in [owner, *kinds.subclasses(owner)]:
             raw = cls.__dict__.get(attribute) if cls is not owner else raw
@@ -346,6 +351,7 @@ class Discovery:
         fields = [(field, held) for field, held in kinds.fields(value) if callable(held)]
         for field, held in fields:
             start = len(self.found)
+            self.steps.append((value, field))
             self.add(held, name, f"{path}.{field}", field)
             self._mark(start, takes_input=field in kinds.INPUT_NAMES)
         methods = [
@@ -354,6 +360,7 @@ class Discovery:
             if kinds.has_code(kinds.code_of(raw))
         ]
         for attribute, raw in kinds.innermost(methods, [field for field, _ in fields]):
+            self.steps.append((value, attribute))
             found = Found(
                 kinds.code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
                 is_method=not isinstance(raw, staticmethod),

@@ -9,6 +9,7 @@ import collections
 import functools
 import gc
 import types
+from collections.abc import Mapping
 from typing import Any
 
 DEEPEST_HOLDER = 4
@@ -142,3 +143,17 @@ def _class_of(namespace: dict[Any, Any]) -> type | None:
         if isinstance(holder, type) and holder.__dict__.keys() == namespace.keys():
             return holder
     return None
+
+
+def others(function: types.FunctionType, owners: Mapping[int, Any]) -> dict[int, Any]:
+    """Objects that have this function as a method and are no tools, as far as they live now."""
+    classes = tuple(
+        {cls for owner, _ in owners.values() for cls in type(owner).__mro__ if _defines(cls, function)}
+    )
+    return {
+        id(one): one for one in gc.get_objects() if issubclass(type(one), classes) and id(one) not in owners
+    }
+
+
+def _defines(cls: type, function: types.FunctionType) -> bool:
+    return any(getattr(raw, "__func__", raw) is function for raw in cls.__dict__.values())

@@ -36,6 +36,7 @@ METHODS = (
     "forward", "aforward", "on_invoke_tool", "on_invoke", "handle", "perform", "apply", "process", "__call__",
 )  # fmt: skip
 """Methods by which tool objects and tool classes are called."""
+_FIELDS = tuple(dict.fromkeys((*FIELDS, *METHODS)))
 INPUT_NAMES = ("on_invoke_tool", "on_invoke", "run_json")
 """Of those, what takes the arguments as one JSON text or mapping, last."""
 SCHEMA_BASES = ("BaseModel", "Enum", "TypedDict", "BaseException", "Struct")
@@ -141,14 +142,14 @@ def own_methods(cls: type) -> list[str]:
     ]
 
 
-_bases_of = type.__dict__["__mro__"].__get__
-_namespace_of = type.__dict__["__dict__"].__get__
+bases_of = type.__dict__["__mro__"].__get__
+namespace_of = type.__dict__["__dict__"].__get__
 
 
 def methods(cls: type) -> Iterator[tuple[str, Any]]:
     """The methods that may run a tool, as classes hold them. Every tool is looked at around each trial, so
     this is `inspect.getattr_static` with one look at each base."""
-    namespaces = [_namespace_of(base) for base in (*_bases_of(cls), *_bases_of(type(cls)))]
+    namespaces = [namespace_of(base) for base in (*bases_of(cls), *bases_of(type(cls)))]
     for attribute in METHODS:
         raw = next((one[attribute] for one in namespaces if attribute in one), None)
         if raw is not None and not (attribute == "__call__" and cls is type):
@@ -156,10 +157,10 @@ def methods(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def fields(value: Any, *, every: bool = False) -> Iterator[tuple[str, Any]]:
-    """The attributes of an object itself that may hold a tool's function."""
+    """The attributes of an object itself that may hold a tool's function, also in a method's place."""
     own = getattr(value, "__dict__", None)
     slots = {name for cls in type(value).__mro__ for name in _slots(cls)}
-    for field in FIELDS if not every else [*(own or ()), *slots]:
+    for field in _FIELDS if not every else [*(own or ()), *slots]:
         if (isinstance(own, dict) and field in own) or field in slots:
             held = getattr(value, field, None)
             if held is not None:

@@ -91,6 +91,8 @@ else:
     network = _neighbour("network")
     decorators = _neighbour("decorators")
     kinds = _neighbour("kinds")
+    places = _neighbour("places")
+    remakes = _neighbour("remakes")
     discovery = _neighbour("discovery")
     classes = _neighbour("classes")
     tables = _neighbour("tables")
@@ -186,7 +188,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._began: set[int] = set()
-        self._watch = watch.Watch()
+        self._watch = watch.Watch(lambda code: self.patches.places.starts(code))
         self._sending = threading.Lock()
         self._has_failed = False
         """A trial of a sync agent has failed, and it is not known yet whether this process takes another."""
@@ -328,6 +330,7 @@ class Worker:
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
         except BaseException as error:
+            self.patches.places.end(trial)
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
         self._finish(trial, took, outcome)
@@ -394,6 +397,7 @@ class Worker:
             took = time.perf_counter() - began
             outcome: dict[str, Any] = {"answer": replies.read_answer(value)}
         except BaseException as error:
+            self.patches.places.end(trial)
             took = time.perf_counter() - began
             outcome = {"failed": failures.describe(error)}
         del self._tasks[trial]
@@ -401,10 +405,12 @@ class Worker:
         self._finish(trial, took, outcome)
 
     def _begin_watch(self, order: dict[str, Any]) -> None:
-        if order.get("watch"):
-            self._watch.begin(order["trial"], order["watch"])
+        self.patches.places.begin(order["trial"])
+        if order.get("watch") or self.patches.places.needs_profile:
+            self._watch.begin(order["trial"], order.get("watch", {}))
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
+        self.patches.places.end(trial)
         if "answer" in outcome:
             calls.TRIAL.set(trial)
             self.patches.check_late()

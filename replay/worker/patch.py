@@ -23,7 +23,7 @@ import os
 import sys
 import threading
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         discovery,
         holders,
         imports,
+        places,
+        remakes,
         replies,
         shapes,
         tables,
@@ -43,6 +45,8 @@ else:
     discovery = sys.modules["_replaydiff_worker_discovery"]
     holders = sys.modules["_replaydiff_worker_holders"]
     imports = sys.modules["_replaydiff_worker_imports"]
+    places = sys.modules["_replaydiff_worker_places"]
+    remakes = sys.modules["_replaydiff_worker_remakes"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
     tables = sys.modules["_replaydiff_worker_tables"]
@@ -90,11 +94,14 @@ class Patches:
         self.tools: list[tool.Tool] = []
         self._caches: list[Any] = []
         self._classes = classes.ClassWatch(self._patch_method, self._patch_attribute)
+        self.places = places.Places(self._check_places)
         self._known: dict[int, Any] = {}
         self._texts: set[str] = set()
         self._checking: set[int] = set()
         self._lock = threading.RLock()
         self._is_applied = False
+        self._starting: set[types.CodeType] = set()
+        """Code that has just begun, and will not go on."""
         self._modules: dict[str, str] = dict(
             modules or {point.partition(":")[0]: "" for point in self.points}
         )
@@ -137,6 +144,7 @@ class Patches:
                         "name the function that does the work"
                     )
             self._is_applied = True
+            self.places.keep(found.steps)
 
     def _unpatched(self) -> list[str]:
         """Return where the patch points now hold tools that are not patched."""
@@ -146,17 +154,36 @@ class Patches:
             self._find(found, sys.modules[module_name], module_name, attributes)
         return [one.path for one in found.found if trampoline.handler_of(one.function) is None]
 
+    def _taken(self) -> str | None:
+        """Return where something that cannot be answered is now in a tool's place."""
+        try:
+            return next(iter(self._unpatched()), None)
+        except (shapes.Unusable, KeyError) as error:
+            return str(error)
+
     def check_late(self) -> None:
         """After a trial: refuse it if another function took a tool's place in it, which may have run."""
         if not self.points:
             return
         with self._lock:
-            try:
-                late = self._unpatched()
-            except (shapes.Unusable, KeyError) as error:
-                late = [str(error)]
-        if late:
-            self._refuse(f"it replaced a tool, which then could run: {late[0]}; name a tool that stays")
+            taken = self._taken()
+        if taken is not None:
+            self._refuse(f"it replaced a tool, which then could run: {taken}; name a tool that stays")
+
+    def _check_places(self, starting: types.CodeType) -> None:
+        """During a trial, before this code runs: refuse what took a tool's place, and patch it."""
+        # A thread that holds the lock is looking, too, and may wait for this one.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            taken, self._starting = self._taken(), {starting}
+            with contextlib.suppress(shapes.Unusable, KeyError):
+                self.apply()
+        finally:
+            self._starting = set()
+            self._lock.release()
+        if taken is not None:
+            raise self._refuse(f"it replaced a tool: {taken}; name a tool that stays")
 
     def _patch_twins(self) -> None:
         """Patch modules that were run a second time under another name before the first trial."""
@@ -269,6 +296,7 @@ class Patches:
         owner, value, attribute, point = None, module, "", f"{path}:{attributes}"
         for attribute in attributes.split("."):
             owner, value = value, shapes.attribute(value, attribute, path)
+            found.steps.append((owner, attribute))
             path = f"{path}.{attribute}"
         if not found.point(owner, attribute, value, point, name):
             raise shapes.Unusable(
@@ -280,7 +308,7 @@ class Patches:
 
     def _install(self, found: discovery.Discovery) -> None:
         for table, key, alias in found.aliases:
-            copy = _copied(alias.function)
+            copy = tool.copied(alias.function)
             tables.put(table, key, copy)
             one = discovery.Found(copy, alias.name, alias.path, like=alias.function, family=id(copy))
             found.found.append(one)
@@ -322,7 +350,7 @@ class Patches:
     def _replace(self, groups: list[list[discovery.Found]]) -> list[Any]:
         """Replace the code of functions and of their copies; returns the caches around them."""
         functions = [group[0].function for group in groups]
-        running = trampoline.suspended({function.__code__ for function in functions})
+        running = trampoline.suspended({function.__code__ for function in functions} - self._starting)
         if running is not None:
             name = getattr(running, "__name__", None) or running.f_code.co_name
             raise shapes.Unusable(
@@ -330,6 +358,11 @@ class Patches:
                 "the first trial; a module must not start work when it is imported"
             )
         copies, caches = trampoline.holders_of(functions)
+        codes = [
+            (group[0].function, group[0].function.__code__)
+            for group in groups
+            if group[0].like in (None, group[0].function)
+        ]
         for group in groups:
             for function in [group[0].function, *copies.get(id(group[0].function), ())]:
                 replacement = tool.Tool(
@@ -338,10 +371,12 @@ class Patches:
                 for one in group[1:]:
                     replacement.join(one)
                 if replacement.owners:
-                    replacement.others = _others(function, replacement.owners)
+                    replacement.others = holders.others(function, replacement.owners)
                 trampoline.replace_code(function, replacement)
                 if function is group[0].function:
                     self.tools.append(replacement)
+        may_run = {one.like for one in self.tools if not set(self._live).isdisjoint(one.names)}
+        remakes.prevent([one for one in codes if one[0] not in may_run], self._refuse)
         return caches
 
     def _patch_partial(self, partial: Any, found: discovery.Found) -> None:
@@ -356,7 +391,7 @@ class Patches:
             return handler.original(*own, *args, *given, **{**keywords, **named})
 
         signature = (
-            _signature_of_partial(handler.original, partial)
+            trampoline.signature_of_partial(handler.original, partial)
             if is_method
             else trampoline.signature_of(functools.partial(handler.original, *args, **keywords))
         )
@@ -457,42 +492,3 @@ def _adapter(name: str) -> Any:
             f"{', '.join(base.NAMES)}; check `tools`"
         )
     return imports.load(f"frameworks.{name.replace('-', '_')}").ADAPTER
-
-
-def _copied(function: Any) -> types.FunctionType:
-    """Return a separate function that runs the same code, or is answered in the same way."""
-    handler = trampoline.handler_of(function)
-    source = handler.original if isinstance(handler, tool.Tool) else function
-    copy = trampoline.ORIGINALS.copied(source)
-    copy.__qualname__, copy.__module__, copy.__doc__ = (
-        function.__qualname__,
-        function.__module__,
-        function.__doc__,
-    )
-    copy.__annotations__ = dict(function.__annotations__)
-    copy.__dict__.update(function.__dict__)
-    return copy
-
-
-def _others(function: types.FunctionType, owners: Mapping[int, Any]) -> dict[int, Any]:
-    """Objects that have this function as a method and are no tools, as far as they live now."""
-    classes = tuple(
-        {cls for owner, _ in owners.values() for cls in type(owner).__mro__ if _defines(cls, function)}
-    )
-    return {
-        id(one): one for one in gc.get_objects() if issubclass(type(one), classes) and id(one) not in owners
-    }
-
-
-def _defines(cls: type, function: types.FunctionType) -> bool:
-    return any(getattr(raw, "__func__", raw) is function for raw in cls.__dict__.values())
-
-
-def _signature_of_partial(function: Any, partial: Any) -> inspect.Signature | None:
-    """The signature of a partial method, `self` included."""
-    signature = trampoline.signature_of(function)
-    if signature is None:
-        return None
-    first, *rest = signature.parameters.values()
-    left = [one for one in rest[len(partial.args) :] if one.name not in partial.keywords]
-    return signature.replace(parameters=[first, *left])

@@ -18,6 +18,7 @@ import contextlib
 import contextvars
 import inspect
 import sys
+import types
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -205,6 +206,21 @@ class Tool(trampoline.Handler):
         if isinstance(answer, calls.Live) or called in self._settled:
             return answer
         return self._convert(answer)
+
+
+def copied(function: Any) -> types.FunctionType:
+    """Return a separate function that runs the same code, or is answered in the same way."""
+    handler = trampoline.handler_of(function)
+    source = handler.original if isinstance(handler, Tool) else function
+    copy = trampoline.ORIGINALS.copied(source)
+    copy.__qualname__, copy.__module__, copy.__doc__ = (
+        function.__qualname__,
+        function.__module__,
+        function.__doc__,
+    )
+    copy.__annotations__ = dict(function.__annotations__)
+    copy.__dict__.update(function.__dict__)
+    return copy
 
 
 def _without_framework(given: dict[str, Any]) -> dict[str, Any]:

@@ -169,6 +169,16 @@ def signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
+def signature_of_partial(function: Any, partial: Any) -> inspect.Signature | None:
+    """Return the signature of a partial method, `self` included."""
+    signature = signature_of(function)
+    if signature is None:
+        return None
+    first, *rest = signature.parameters.values()
+    left = [one for one in rest[len(partial.args) :] if one.name not in partial.keywords]
+    return signature.replace(parameters=[first, *left])
+
+
 def holders_of(
     functions: Iterable[types.FunctionType],
 ) -> tuple[dict[int, list[types.FunctionType]], list[Any]]:

@@ -14,7 +14,7 @@ import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,13 @@ _WORKER = os.path.dirname(os.path.abspath(__file__)) + os.sep  # noqa: PTH100, P
 class Watch:
     """What the trials that are watched now have called."""
 
-    def __init__(self) -> None:
+    def __init__(self, starts: Callable[[CodeType], bool]) -> None:
+        """Watch nothing yet.
+
+        Args:
+            starts: called with code that begins; returns whether it need not be called with it again.
+        """
+        self._starts = starts
         self._folder = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
         self._tools: dict[int, Mapping[str, list[str]]] = {}
         self._signs: dict[int, dict[str, str]] = {}
@@ -44,7 +50,8 @@ class Watch:
 
         Args:
             trial: its number.
-            tools: names of recorded tools, each with the names of its recorded arguments.
+            tools: names of recorded tools, each with the names of its recorded arguments; none to watch only
+                for code that begins.
         """
         self._tools[trial], self._signs[trial] = tools, {}
         _profile(self._seen)
@@ -60,7 +67,10 @@ class Watch:
 
     def _seen(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or self._is_skipped(code):
+        if event != "call":
+            return
+        self._starts(code)
+        if self._is_skipped(code):
             return
         trial = calls.TRIAL.get()
         tools = self._tools.get(trial) if trial is not None else None

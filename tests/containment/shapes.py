@@ -1141,7 +1141,6 @@ _shape(
     "def cancel(order_id):\n    return real(order_id)\n",
     "def other(order_id): return real(order_id)\nsys.modules[__name__].cancel = other\nreturn cancel('7')",
     refused="it replaced a tool",
-    runs=1,
 )
 _shape(
     "replaced",
@@ -1150,7 +1149,6 @@ _shape(
     "def cancel(order_id):\n    return real(order_id)\n",
     "global cancel\ncancel = lambda order_id: real(order_id)\nreturn cancel('7')",
     refused="it replaced a tool",
-    runs=1,
 )
 _shape(
     "replaced",
@@ -1159,7 +1157,6 @@ _shape(
     "def cancel(order_id):\n    return real(order_id)\n",
     "globals().update(cancel=lambda order_id: real(order_id))\nreturn cancel('7')",
     refused="it replaced a tool",
-    runs=1,
 )
 _shape(
     "replaced",
@@ -1168,7 +1165,6 @@ _shape(
     "class Shop:\n    def cancel(self, order_id): return real(order_id)",
     "Shop.cancel = lambda self, order_id: real(order_id)\nreturn Shop().cancel('7')",
     refused="it replaced a tool",
-    runs=1,
 )
 _shape(
     "replaced",
@@ -1177,7 +1173,6 @@ _shape(
     "class Shop:\n    def cancel(self, order_id): return real(order_id)\nclass Other:\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
     "shop.__class__ = Other\nreturn shop.cancel('7')",
     refused="it replaced a tool",
-    runs=1,
 )
 _shape(
     "replaced",
@@ -1186,7 +1181,6 @@ _shape(
     "class Shop:\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
     "Shop.__getattribute__ = lambda self, name: lambda order_id: real(order_id)\nreturn shop.cancel('7')",
     refused="it replaced a tool",
-    runs=1,
 )
 _shape(
     "replaced",
@@ -1195,5 +1189,377 @@ _shape(
     "def cancel(order_id):\n    return real(order_id)\nTOOLS = {'cancel': cancel}",
     "global TOOLS\nTOOLS = {'cancel': lambda order_id: real(order_id)}\nreturn TOOLS['cancel']('7')",
     refused="it replaced a tool",
+)
+
+# --- tools that are made again during a trial -------------------------------------------------------------
+
+FACTORY = "def make():\n    def cancel(order_id, *, note='n'): return real(order_id)\n    return cancel\n"
+_shape(
+    "made",
+    "called as its factory makes it",
+    "cancel",
+    FACTORY + "cancel = make()",
+    "return make()('7')",
+    refused="again",
+)
+_shape(
+    "made",
+    "put in a listed table",
+    "TOOLS",
+    FACTORY + "TOOLS = {'cancel': make()}",
+    "TOOLS['cancel'] = make()\nreturn TOOLS['cancel']('7')",
+)
+_shape(
+    "made",
+    "in a table of a factory",
+    "TOOLS",
+    "def tools(session):\n    def cancel(order_id): return real(order_id)\n    return {'cancel': cancel, 'seen': session}\nTOOLS = tools('start')",
+    "return tools('request')['cancel']('7')",
+    refused="again",
+)
+_shape(
+    "made",
+    "by a factory in a factory",
+    "cancel",
+    "def outer():\n    def inner():\n        return lambda order_id: real(order_id)\n    return inner()\ncancel = outer()",
+    "return outer()('7')",
+    refused="again",
+)
+_shape(
+    "made",
+    "async",
+    "cancel",
+    "def make():\n    async def cancel(order_id): return real(order_id)\n    return cancel\ncancel = make()",
+    "return asyncio.run(make()('7'))",
+    refused="again",
+)
+_shape(
+    "made",
+    "a generator",
+    "cancel",
+    "def make():\n    def cancel(order_id): yield real(order_id)\n    return cancel\ncancel = make()",
+    "return next(make()('7'))",
+    refused="again",
+)
+_shape(
+    "made",
+    "cached_property of another object",
+    "shop.cancel",
+    "class Shop:\n    @functools.cached_property\n    def cancel(self): return lambda order_id: real(order_id)\nshop = Shop()",
+    "return Shop().cancel('7')",
+    refused="again",
+)
+_shape(
+    "made",
+    "class that a function makes",
+    "shop.cancel",
+    "def make():\n    class Shop:\n        def cancel(self, order_id): return real(order_id)\n    return Shop()\nshop = make()",
+    "return make().cancel('7')",
+    refused="again",
+)
+_shape(
+    "made",
+    "global replaced by what its factory makes",
+    "TOOLS",
+    FACTORY + "TOOLS = {'cancel': make()}",
+    "global TOOLS\nTOOLS = {'cancel': make()}\nreturn TOOLS['cancel']('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "made",
+    "decorator of tools around another function",
+    "cancel",
+    "def deco(fn):\n    def wrapper(*args): return fn(*args)\n    return wrapper\n@deco\ndef cancel(order_id): return real(order_id)\ndef shout(text): return text.upper()",
+    "assert deco(shout)('a') == 'A'\nreturn cancel('7')",
+)
+_shape(
+    "made",
+    "factory of tools and of other functions",
+    "cancel",
+    "def make(path):\n    def cancel(order_id): return real(order_id) if path == '/cancel' else path\n    return cancel\ncancel, other = make('/cancel'), make('/health')",
+    "assert make('/other')('x') == '/other'\nreturn cancel('7')",
+)
+
+# --- a tool replaced by a library ---------------------------------------------------------------------------
+
+_shape(
+    "replaced",
+    "unittest.mock.patch as a context",
+    "cancel",
+    CANCEL,
+    "from unittest import mock\nwith mock.patch(f'{__name__}.cancel', side_effect=real):\n    return cancel('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "unittest.mock.patch.object of a class",
+    "Shop.cancel",
+    SHOP,
+    "from unittest import mock\nwith mock.patch.object(Shop, 'cancel', lambda self, order_id: real(order_id)):\n    return Shop().cancel('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "attribute of an object",
+    "shop.cancel",
+    SHOP + "shop = Shop()",
+    "shop.cancel = lambda order_id: real(order_id)\nreturn shop.cancel('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "function of a tool object",
+    "TOOLS",
+    CANCEL
+    + "@dataclasses.dataclass\nclass Tool:\n    name: str\n    func: object\n    def __call__(self, *args): return self.func(*args)\nTOOLS = [Tool('cancel', cancel)]",
+    "TOOLS[0].func = lambda order_id: real(order_id)\nreturn TOOLS[0]('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "function of a tool object with slots",
+    "TOOLS",
+    CANCEL
+    + "class Tool:\n    __slots__ = ('name', 'func')\n    def __init__(self, name, func): self.name, self.func = name, func\nTOOLS = [Tool('cancel', cancel)]",
+    "TOOLS[0].func = lambda order_id: real(order_id)\nreturn TOOLS[0].func('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "refusal that is caught",
+    "cancel",
+    CANCEL,
+    "sys.modules[__name__].cancel = lambda order_id: real(order_id)\nfor _ in range(3):\n    try:\n        cancel('7')\n    except BaseException: pass\nreturn ''",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "in a thread",
+    "cancel",
+    CANCEL,
+    "global cancel\ncancel = lambda order_id: real(order_id)\nthread = threading.Thread(target=lambda: cancel('7'))\nthread.start(); thread.join()\nreturn ''",
+    refused="it replaced a tool",
+)
+_shape(
+    "replaced",
+    "by another table of the same tools",
+    "TOOLS",
+    CANCEL + "TOOLS = {'cancel': cancel}",
+    "global TOOLS\nTOOLS = {**TOOLS, 'again': cancel}\nreturn TOOLS['cancel']('7')",
+)
+
+# --- as applications hold tools ------------------------------------------------------------------------------
+
+_held(
+    "dependency injection by defaults",
+    """
+    class Depends:
+        def __init__(self, function): self.function = function
+    def endpoint(order_id, tool=Depends(cancel)): return tool(order_id)
+    def solve(function, *args):
+        import inspect
+        given = {n: p.default.function for n, p in inspect.signature(function).parameters.items() if isinstance(p.default, Depends)}
+        return function(*args, **given)
+    """,
+    "return solve(endpoint, '7')",
+)
+_held(
+    "dataclass field", "@dataclasses.dataclass\nclass Box:\n    fn: object = cancel", "return Box().fn('7')"
+)
+_held(
+    "entry point of a plugin",
+    "",
+    "from importlib.metadata import EntryPoint\nreturn EntryPoint('cancel', f'{__name__}:cancel', 'tools').load()('7')",
+)
+_held(
+    "dotted name in a file of tools",
+    "",
+    "import json\nnames = json.loads(json.dumps({'cancel': f'{__name__}.cancel'}))\nmodule, _, attribute = names['cancel'].rpartition('.')\nreturn getattr(importlib.import_module(module), attribute)('7')",
+)
+_held(
+    "async partial in a gather",
+    "async def cancel(order_id): return real(order_id)\nHELD = functools.partial(cancel, '7')",
+    "async def go(): return await asyncio.gather(HELD())\nreturn asyncio.run(go())[0]",
+)
+_held(
+    "event bus",
+    "BUS = collections.defaultdict(list)\nBUS['cancel'].append(cancel)",
+    "return [handler('7') for handler in BUS['cancel']][0]",
+)
+_held(
+    "decorated for tracing at the call",
+    "def traced(fn):\n    @functools.wraps(fn)\n    def inner(*args, **kwargs):\n        return fn(*args, **kwargs)\n    return inner",
+    "return traced(cancel)('7')",
+)
+_held(
+    "argparse set_defaults",
+    "",
+    "import argparse\nparser = argparse.ArgumentParser()\nparser.set_defaults(func=cancel)\nreturn parser.parse_args([]).func('7')",
+)
+_held(
+    "XML-RPC dispatcher",
+    "",
+    "from xmlrpc.server import SimpleXMLRPCDispatcher\nserver = SimpleXMLRPCDispatcher()\nserver.register_function(cancel)\nreturn server._dispatch('cancel', ('7',))",
+)
+_held(
+    "sched",
+    "OUT = []",
+    "import sched\nplan = sched.scheduler()\nplan.enter(0, 1, lambda: OUT.append(cancel('7')))\nplan.run()\nreturn OUT.pop()",
+)
+_held("thread-local holder", "", "local = threading.local()\nlocal.fn = cancel\nreturn local.fn('7')")
+_held(
+    "run_in_executor",
+    "",
+    "async def go(): return await asyncio.get_running_loop().run_in_executor(None, functools.partial(cancel, order_id='7'))\nreturn asyncio.run(go())",
+)
+_held(
+    "multiprocessing.dummy",
+    "",
+    "from multiprocessing.dummy import Pool\nwith Pool(1) as pool: return pool.map(cancel, ['7'])[0]",
+)
+_held(
+    "ExitStack callback",
+    "OUT = []",
+    "import contextlib\nwith contextlib.ExitStack() as stack: stack.callback(lambda: OUT.append(cancel('7')))\nreturn OUT.pop()",
+)
+_held(
+    "lazy reference",
+    "class Lazy:\n    def __init__(self, ref): self.ref = ref\n    def __call__(self, *args):\n        module, _, name = self.ref.partition(':')\n        return getattr(importlib.import_module(module), name)(*args)\nHELD = Lazy(f'{__name__}:cancel')",
+    "return HELD('7')",
+)
+_shape(
+    "method",
+    "found by its name",
+    "Shop.cancel",
+    SHOP,
+    "return getattr(Shop(), 'can' + 'cel')('7')",
+)
+_shape(
+    "method",
+    "operator.methodcaller",
+    "Shop.cancel",
+    SHOP,
+    "import operator\nreturn operator.methodcaller('cancel', '7')(Shop())",
+)
+_shape(
+    "method",
+    "of an abstract base, implemented below",
+    "Base.cancel",
+    "import abc\nclass Base(abc.ABC):\n    @abc.abstractmethod\n    def cancel(self, order_id): ...\nclass Shop(Base):\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+_shape(
+    "method",
+    "of a Protocol's implementation",
+    "Shop.cancel",
+    "class Cancels(typing.Protocol):\n    def cancel(self, order_id): ...\nclass Shop(Cancels):\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+_shape(
+    "method",
+    "of a descriptor that binds",
+    "Shop.cancel",
+    "class Bound:\n    def __init__(self, fn): self.fn = fn\n    def __get__(self, obj, cls=None): return self if obj is None else functools.partial(self.fn, obj)\nclass Shop:\n    @Bound\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+    refused="cannot be patched",
+)
+_table(
+    "registry of a metaclass",
+    "TOOLS = {}\nclass Meta(type):\n    def __init__(cls, name, bases, space):\n        if 'run' in space: TOOLS[cls.name] = cls\nclass Base(metaclass=Meta):\n    name = 'base'\nclass Cancel(Base):\n    name = 'cancel'\n    def run(self, order_id): return real(order_id)",
+    "return TOOLS['cancel']().run('7')",
+)
+_table(
+    "registry of __init_subclass__",
+    "TOOLS = {}\nclass Base:\n    def __init_subclass__(cls, **kwargs): TOOLS[cls.__name__] = cls()\nclass cancel(Base):\n    def __call__(self, order_id): return real(order_id)",
+    "return TOOLS['cancel']('7')",
+)
+_table(
+    "registry of __init_subclass__, later",
+    "TOOLS = {}\nclass Base:\n    def __init_subclass__(cls, **kwargs): TOOLS[cls.__name__] = cls()\nclass other(Base):\n    def __call__(self, order_id): return real(order_id)",
+    "class cancel(Base):\n    def __call__(self, order_id): return real(order_id)\nreturn TOOLS['cancel']('7')",
+)
+_table(
+    "tasks with delay, of a queue",
+    """
+    QUEUE = []
+    class Task:
+        def __init__(self, fn): self.name, self.run = fn.__name__, fn
+        def delay(self, *args): QUEUE.append((self, args))
+        def __call__(self, *args): return self.run(*args)
+    TOOLS = [Task(cancel)]
+    """,
+    "TOOLS[0].delay('7')\ntask, args = QUEUE.pop()\nreturn task.run(*args)",
+)
+_table(
+    "tools named in JSON",
+    'import json\nTOOLS = json.loads(\'{"cancel": "%s:cancel"}\' % __name__)',
+    "module, _, name = TOOLS['cancel'].partition(':')\nreturn getattr(importlib.import_module(module), name)('7')",
+)
+_table(
+    "cmd.Cmd",
+    "import cmd\nclass Shell(cmd.Cmd):\n    def do_cancel(self, order_id): return real(order_id)\nTOOLS = {'cancel': Shell().do_cancel}",
+    "return TOOLS['cancel']('7')",
+)
+_shape(
+    "replaced",
+    "function that ran before",
+    "cancel",
+    CANCEL + "def other(order_id, dry=False): return '' if dry else real(order_id)",
+    "other('7', True)\nsys.modules[__name__].cancel = other\nreturn cancel('7')",
+    refused="it replaced a tool",
+)
+
+_shape(
+    "replaced",
+    "in a thread older than the trial",
+    "cancel",
+    """
+    import queue
+    WORK, DONE = queue.Queue(), queue.Queue()
+    def cancel(order_id): return real(order_id)
+    def serve():
+        while True: DONE.put(sys.modules[__name__].cancel(WORK.get()))
+    threading.Thread(target=serve, daemon=True).start()
+    """,
+    "sys.modules[__name__].cancel = lambda order_id: real(order_id)\nWORK.put('7')\nreturn DONE.get()",
+    refused="it replaced a tool",
+)
+
+# --- what is not covered: the tool runs ----------------------------------------------------------------------
+
+_CLEAN = """
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+CODE = f"import sys; sys.path.insert(0, {FOLDER!r}); import {__name__} as m; print(m.cancel('7'))"
+"""
+_shape(
+    "uncovered",
+    "a helper behind the tool, called directly",
+    "cancel",
+    "def post(order_id): return real(order_id)\ndef cancel(order_id): return post(order_id)",
+    "return post('7')",
+    runs=1,
+)
+_shape(
+    "uncovered",
+    "a built-in function put in a tool's place (the trial is refused afterwards)",
+    "cancel",
+    CANCEL + "from canary import FILE",
+    "sys.modules[__name__].cancel = functools.partial(print, file=FILE.open('a'), flush=True)\nreturn str(cancel('7'))",
+    runs=1,
+)
+_shape(
+    "uncovered",
+    "a Python that Perl starts with a cleaned environment",
+    "cancel",
+    CANCEL + _CLEAN,
+    "import subprocess\nreturn subprocess.run(['perl', '-e', '%ENV = (); exec @ARGV', sys.executable, '-c', CODE], capture_output=True, text=True).stdout.strip()",
+    runs=1,
+)
+_shape(
+    "uncovered",
+    "a Python that a shell starts with a cleaned environment, by commands from a pipe",
+    "cancel",
+    CANCEL + _CLEAN,
+    "import shlex, subprocess\nreturn subprocess.run(['sh'], input=f'exec env -i {sys.executable} -c {shlex.quote(CODE)}', capture_output=True, text=True).stdout.strip()",
     runs=1,
 )
