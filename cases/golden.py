@@ -7,6 +7,7 @@ one changed and the other removed, is a conflict: it stays as it is here, and is
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -88,11 +89,23 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
             metadata = {**(piece.record.get("metadata") or {}), "retired": note}
             retired.append(json_form.line_of({"id": name, **piece.record, "metadata": metadata}) + "\n")
             text = without(path, text, piece)
-        before = read_text(kept) if kept.exists() else ""
-        # First kept, then taken out: a crash in between leaves a case twice, never nowhere.
-        write_whole(kept, (before + "".join(retired)).encode("utf-8"), shared=True)
+        before = [f"{line}\n" for line in read_text(kept).split("\n") if line] if kept.exists() else []
+        # First kept, then taken out: a crash in between leaves a case twice, never nowhere; repeated, once.
+        new = {_retirement(line) for line in retired}
+        lines = [line for line in before if _retirement(line) not in new]
+        write_whole(kept, "".join((*lines, *retired)).encode("utf-8"), shared=True)
         write_whole(path, text.encode("utf-8"), shared=True)
     return kept
+
+
+def _retirement(line: str) -> str:
+    """Return what is equal of two retirements of one case for one reason, whenever and by whom."""
+    try:
+        record = json.loads(line)
+        reason = record["metadata"]["retired"]["reason"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return line
+    return json.dumps({**record, "metadata": {**record["metadata"], "retired": reason}}, sort_keys=True)
 
 
 def free_id(path: Path, wanted: str) -> str:

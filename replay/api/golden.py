@@ -198,7 +198,8 @@ def convert(source: Path, target: Path, *, from_: str | None, to: str | None, fo
     """Write a golden set in another format; `-` as the target writes nothing.
 
     Raises:
-        InputError: the format is not known, the target exists (without `force`), or there is no case.
+        InputError: the format is not known, there is no case, or the target exists with other content
+            (without `force`).
     """
     from replaydiff.cases.formats import convert as converting
     from replaydiff.replay.files import replacing
@@ -207,17 +208,19 @@ def convert(source: Path, target: Path, *, from_: str | None, to: str | None, fo
         if named is not None and named not in converting.NAMES:
             raise InputError(f"there is no format {named!r}; known are {', '.join(converting.NAMES)}")
     stdout = str(target) == "-"
-    if not stdout and target.is_file() and not force:
-        raise InputError(f"{target} exists already; --force replaces it, or name another file")
     taken = converting.read(source, from_)
     if not taken.cases:
         raise InputError(
             f"{source} has no cases", hint="name a file that has some, or its format with --from"
         )
     text, remarks = converting.write(taken.cases, Path() if stdout else target, to)
+    content = text.encode("utf-8")
+    # The same conversion, repeated after it was interrupted or not, finds what it would write.
+    if not stdout and target.is_file() and target.read_bytes() != content and not force:
+        raise InputError(f"{target} exists already; --force replaces it, or name another file")
     if not stdout:
         with replacing(target, "golden.jsonl", shared=True) as file:
-            file.write_bytes(text.encode("utf-8"))
+            file.write_bytes(content)
     return Conversion(
         cases=len(taken.cases), source=taken.source, text=text, remarks=Counter(taken.remarks) + remarks
     )
