@@ -417,7 +417,8 @@ class _Execution:
             self._forecast = expected
         if runner.lanes:
             self._hooks.announce(
-                f"run {self.run.id}: {runner.items} items, {' and '.join(map(str, runner.lanes))}, "
+                f"run {self.run.id}: {runner.items} item{'s' * (runner.items > 1)}, "
+                f"{' and '.join(map(str, runner.lanes))}, "
                 f"{self.run.trials} trial{'s' * (self.run.trials > 1)} each"
                 + (f"; {runner.done} of {runner.total} trials are there" if runner.done else "")
             )
