@@ -99,5 +99,5 @@ def compare(
     if as_json:
         print_json(diff.to_dict())
     else:
-        terminal.show(diff.result, width=None)
+        terminal.show(diff.result, brief=True)
     return worst_exit([diff.exit_code, run.exit_code])
