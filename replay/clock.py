@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 def utc_now() -> datetime:
     """Return the time now: naive UTC, to the microsecond."""
-    return as_utc(datetime.now(UTC))
+    return datetime.now(UTC).replace(tzinfo=None)
 
 
 def utc_today() -> date:

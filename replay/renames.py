@@ -84,9 +84,10 @@ class Renames:
             name: present name of the tool.
             args: of the call.
         """
-        renamed = {
-            old: new for old, new in self.args.get(name, {}).items() if old in args and new not in args
-        }
+        known = self.args.get(name)
+        if not known:
+            return args
+        renamed = {old: new for old, new in known.items() if old in args and new not in args}
         return {renamed.get(key, key): value for key, value in args.items()} if renamed else args
 
     def call(self, call: ToolCall) -> ToolCall:

@@ -8,9 +8,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from replaydiff.replay.agents.base import CorpusRecording, Outcome, Rules, Simulator
+from replaydiff.replay.agents.deadlines import TimeLimit
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.gateway.recording import read_usage
 from replaydiff.replay.llm.base import ModelFailure
@@ -27,9 +28,6 @@ from replaydiff.replay.model import (
 )
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.tape import Tape, explain_form, result_as
-
-if TYPE_CHECKING:
-    pass
 
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
 
@@ -154,7 +152,7 @@ class TrialStopped(BaseException):
 class Attempt:
     """Fits `replay.agents.worker.Trial`. Where a miss stops the trial, nothing that follows it counts."""
 
-    deadline: asyncio.Timeout
+    deadline: TimeLimit
     """Ends the waiting for it."""
 
     def __init__(self, item: Item, rules: Rules, returns: Mapping[str, str] | None = None) -> None:
@@ -432,8 +430,8 @@ class ReplayedTrial:
         self._answer: JsonObject | None = None
 
     async def __aenter__(self) -> ReplayedTrial:
-        self._attempt.deadline = asyncio.timeout(None)
-        await self._attempt.deadline.__aenter__()
+        self._timeout = self._attempt.deadline = asyncio.timeout(None)
+        await self._timeout.__aenter__()
         self._began = time.perf_counter()
         self._attempt.begin()
         return self
@@ -481,7 +479,7 @@ class ReplayedTrial:
     ) -> bool:
         ms = (time.perf_counter() - self._began) * 1000
         try:
-            await self._attempt.deadline.__aexit__(kind, error, trace)
+            await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
             self.outcome = self._attempt.failed(Status.TIMEOUT, reason, None, latency_ms=ms)

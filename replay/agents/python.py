@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
 from replaydiff.replay.agents.base import Outcome, Rules
+from replaydiff.replay.agents.deadlines import Deadlines, after
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
 from replaydiff.replay.agents.sandbox import reachable
 from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import VersionError
-from replaydiff.replay.event_loop import Pauses
 from replaydiff.replay.model import Item, Json, JsonObject, Rule, Status, Version
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class PythonAgent:
         self._isolated: Pool[WorkerClient] | None = None
         self._takes = "text"
         self._closed = False
-        self._pauses = Pauses()
+        self._deadlines = Deadlines()
         self._packages: dict[str, str] = {}
         self.tools: tuple[str, ...] = ()
         """The tools whose calls are answered here, known once it has started."""
@@ -93,7 +93,7 @@ class PythonAgent:
     async def start(self) -> None:
         """Start the first worker, which imports the agent."""
         began = time.monotonic()
-        self._pauses.start()
+        self._deadlines.start()
         try:
             first = await self._new_worker(report_packages=True)
         except VersionError as error:
@@ -125,7 +125,7 @@ class PythonAgent:
     async def close(self) -> None:
         """End all workers, and the trials they were running."""
         self._closed = True
-        self._pauses.stop()
+        self._deadlines.stop()
         for pool in (self._shared, self._isolated):
             if pool is not None:
                 await pool.close()
@@ -234,18 +234,9 @@ class PythonAgent:
             TimeoutError: there is none in time.
             WorkerDied: the process ended.
         """
-        paused, reply = self._pauses.seconds(), None
-        while True:
-            try:
-                async with asyncio.timeout(before) as attempt.deadline:
-                    reply = reply or worker.begin(number, request, attempt)
-                    return await asyncio.shield(reply)
-            except TimeoutError:
-                before = self._pauses.seconds() - paused
-                # What came in while this process was stopped is read in the moment in which the time is up.
-                if reply is None or (not reply.done() and before <= 0):
-                    raise
-                paused += before
+        deadline = attempt.deadline = after(before)
+        deadline.reply = worker.begin(number, request, attempt)
+        return await self._deadlines.reply(deadline)
 
     async def _retire(self, worker: WorkerClient) -> bool:
         """End a worker in which a trial failed, which may have spoilt it; return whether it was fresh.

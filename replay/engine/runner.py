@@ -237,15 +237,16 @@ class Runner:
             ),
             outcome.model_calls,
         )
-        _log.info(
-            "%s, %s trial %d: %s in %.0f ms%s",
-            task.item.id,
-            str(task.lane),
-            task.index + 1,
-            outcome.status.value,
-            outcome.latency_ms or 0.0,
-            f": {outcome.reason}" if outcome.reason else "",
-        )
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(
+                "%s, %s trial %d: %s in %.0f ms%s",
+                task.item.id,
+                str(task.lane),
+                task.index + 1,
+                outcome.status.value,
+                outcome.latency_ms or 0.0,
+                f": {outcome.reason}" if outcome.reason else "",
+            )
         self.finished.add((task.item.id, str(task.lane), task.index))
         self.done += 1
         self._failed += outcome.status.is_error
