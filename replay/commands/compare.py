@@ -74,8 +74,8 @@ def compare(
     """Sample, run, diff and report in one.
 
     The comparison before a release: both versions replay the same items, and the report shows what changed
-    and whether to ship. The run stays in the store for `replay diff`, `report` and `show`. With observed
-    versions on both sides nothing is run: the recordings are compared.
+    and whether to ship; `replay diff --verbose` shows the rest. The run stays in the store for `diff`,
+    `report` and `show`. With observed versions on both sides nothing is run: the recordings are compared.
     """
     from replaydiff.replay.files import check_target
     from replaydiff.reports import terminal
