@@ -169,7 +169,7 @@ def _piece(path: Path, text: str, name: str, gone: str = "") -> Piece:
             return piece
     if gone:
         raise InputError(f"case {name!r} {gone.format(path=path)}")
-    raise UnknownNameError("case", name, ids, f"in {path}")
+    raise UnknownNameError("case", name, ids, where=str(path))
 
 
 def _text_for_file(opened: OpenedCase, whole: str, text: str, record: dict[str, Any]) -> str:

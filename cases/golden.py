@@ -80,7 +80,7 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
         cases = {case.id for case in read_golden(path)}
         for name in ids:
             if name not in cases:
-                raise UnknownNameError("case", name, cases, f"in {path}")
+                raise UnknownNameError("case", name, cases, where=str(path))
         text = read_text(path)
         retired = []
         for name in dict.fromkeys(ids):

@@ -134,7 +134,7 @@ def _parse(expression: str) -> tuple[str, str, float]:
 def _condition(expression: str, figures: dict[str, float | None]) -> GateCondition:
     name, op, number = _parse(expression)
     if name not in figures:
-        raise UnknownNameError("figure", name, figures, f"in --gate {expression!r}")
+        raise UnknownNameError("figure", name, figures, where=f"--gate {expression!r}")
     value = figures[name]
     if value is None:
         return GateCondition(expression=expression.strip(), value=None, held=None)

@@ -42,7 +42,7 @@ def show(app: App, name: str, path: Path | None, as_yaml: bool, full: bool, as_j
     golden = app.project.golden_set(path)
     cases = {case.id: case for case in golden.cases()}
     if name not in cases:
-        raise UnknownNameError("case", name, cases, f"in {golden.path}")
+        raise UnknownNameError("case", name, cases, where=str(golden.path))
     if as_json:
         print_json(case_to_json(cases[name]))
     elif as_yaml:

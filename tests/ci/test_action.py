@@ -187,6 +187,19 @@ def test_where_no_case_is_to_be_checked_there_is_no_report_and_no_comment(tmp_pa
     assert not runner.report("html").exists()
 
 
+def test_an_empty_golden_set_is_green_and_another_one_is_not_looked_for(tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    (tmp_path / "cases" / "golden.jsonl").write_text("\n")
+    done = runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--trials 2")
+    assert (done.returncode, runner.code) == (0, "0"), done.stderr
+    assert "::notice::cases/golden.jsonl has no cases yet" in done.stdout
+    assert runner.comment() == []
+    assert runner.run("verdict", REPLAY_CODE=runner.code).returncode == 0
+    (tmp_path / "out").write_text("")
+    runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="--cases cases/golden.jsonl")
+    assert runner.code == "2"
+
+
 @pytest.mark.parametrize("args", ["$(touch hacked)", "`touch hacked`", "; touch hacked", "'a b' > hacked"])
 def test_arguments_are_never_run_by_a_shell(args: str, tmp_path: Path) -> None:
     runner = Runner(tmp_path)

@@ -105,6 +105,13 @@ def test_the_note_is_written_once_and_updated(tmp_path: Path, gitlab: Notes) -> 
     assert all((tmp_path / file).exists() for file in [*kept["paths"], kept["reports"]["junit"]])
 
 
+def test_an_empty_golden_set_is_green(tmp_path: Path, gitlab: Notes) -> None:
+    runner = Runner(tmp_path)
+    (tmp_path / "cases" / "golden.jsonl").write_text("\n")
+    assert _run(runner, gitlab, "secret") == 0
+    assert gitlab.notes[1:] == []
+
+
 def test_without_a_token_there_are_the_artifacts_alone(tmp_path: Path, gitlab: Notes) -> None:
     assert _run(Runner(tmp_path), gitlab, "") == 0
     assert gitlab.asked == []
