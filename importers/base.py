@@ -72,8 +72,20 @@ class Note:
 Imported = Trace | Reject | Skipped | Note
 """What an importer yields: a trace, or what became of a record that is none."""
 
-Job = Callable[[], Iterable[Imported]]
-"""Work that gives items, and can be done in another process: a partial of a function of a module."""
+Place = int | tuple[int, int]
+"""Where a record is: its line; or the number of its file and its line, where a job is of several files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Records that are still to be converted, each by itself: in another process; or not at all, where the
+    store has what became of them."""
+
+    convert: Callable[[Place, bytes], Iterable[Imported]]
+    """What is in one of them: a partial of a function of a module, since other processes are given it."""
+    records: Sequence[tuple[Place, bytes]]
+    options: bytes = b""
+    """What the conversion depends on besides the record and the code; 16 bytes at most."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,10 +26,11 @@ from replaydiff.importers.base import (
     Imported,
     InputFile,
     Job,
+    Place,
     RecordError,
     Reject,
 )
-from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces, records
+from replaydiff.importers.reading import Broken, JsonBlock, Record, lines, parsed, pieces, records
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 from replaydiff.replay.model.light import light_dataclass
@@ -48,13 +49,15 @@ def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[
     for file in files:
         for piece in pieces(file):
             if isinstance(piece, JsonBlock):
-                yield partial(_block, source, file, convert, piece)
+                options = b"all" if file.all_environments else b""
+                yield Job(partial(_line, source, file, convert), list(lines(piece)), options)
             else:
                 yield from _each(source, file, convert, (piece,))
 
 
-def _block(source: str, file: InputFile, convert: Convert, block: JsonBlock) -> Iterator[Imported]:
-    return _each(source, file, convert, parsed(block))
+def _line(source: str, file: InputFile, convert: Convert, number: Place, text: bytes) -> Iterator[Imported]:
+    assert isinstance(number, int)  # noqa: S101 - as `jobs` gave it
+    return _each(source, file, convert, (parsed(number, text),))
 
 
 def _each(

@@ -30,6 +30,8 @@ from replaydiff.importers.base import (
     Skipped,
     divided,
 )
+from replaydiff.importers.known import KnownRecords, KnownTrace, Made
+from replaydiff.importers.seen import SeenIds
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Trace, TraceState
@@ -38,7 +40,7 @@ from replaydiff.replay.store import import_records
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
 from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
-from replaydiff.replay.store.traces import is_older, write_rows
+from replaydiff.replay.store.traces import call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -92,6 +94,14 @@ class Report:
     notes: Counter[str] = field(default_factory=Counter)
     """What a person should know → how many records it is true of."""
 
+    def count(self, calls: Sequence[int], before: Sequence[int] = (0, 0, 0, 0)) -> None:
+        """Count the tool calls of a trace (`TraceRow.counts`), in place of those that it had before."""
+        more = [new - old for new, old in zip(calls, before, strict=True)]
+        self.tool_calls += more[0]
+        self.unanswered += more[1]
+        self.paired_by_name += more[2]
+        self.conflicts += more[3]
+
     @property
     def traces(self) -> int:
         """Distinct traces that were read."""
@@ -109,23 +119,24 @@ def ingest(
     """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    with closing(_read(importer, files, redactor)) as made:
+    with closing(_read(con, importer, files, redactor)) as made:
         write(con, report, made, progress, redactor)
     forget_rejects(con, [_redacted_name(file.name, redactor) for file in files], began)
     return report
 
 
 def _read(
-    importer: Importer, files: Sequence[InputFile], redactor: Redactor | None
-) -> Generator[Imported | TraceRow]:
+    con: DuckDBPyConnection, importer: Importer, files: Sequence[InputFile], redactor: Redactor | None
+) -> Generator[Made]:
     """What is in the files; where that is much, in several processes."""
-    source, processes = divided(importer), parallel.cores()
+    source = divided(importer)
     # Tokens are numbered as they are met, which is for one process to do.
-    in_one_process = source is None or redactor is not None or processes == 1
-    if source is None or in_one_process or sum(file.size for file in files) < ONE_PROCESS_BYTES:
+    if source is None or redactor is not None:
         yield from importer.read_files(files)
-    else:
-        yield from parallel.carried_out(source.read_jobs(files), processes)
+        return
+    is_small = sum(file.size for file in files) < ONE_PROCESS_BYTES
+    known = KnownRecords(con, importer.NAME)
+    yield from parallel.carried_out(source.read_jobs(files), known, 1 if is_small else parallel.cores())
 
 
 def ingest_rejects(
@@ -186,13 +197,13 @@ def check(items: Iterable[Imported], redactor: Redactor | None) -> None:
 def write(
     con: DuckDBPyConnection,
     report: Report,
-    items: Iterable[Imported | TraceRow],
+    items: Iterable[Made],
     progress: Progress | None,
     redactor: Redactor | None,
 ) -> Report:
     """Write what an importer yields, a batch at a time.
 
-    Memory is that of one batch, and some 80 bytes for each trace to know ids that come twice. What was
+    Memory is that of one batch, and eight bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
     batch = _ImportBatch(con, report, redactor)
@@ -211,22 +222,22 @@ class _ImportBatch:
 
     def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
         self._con, self._report, self._redactor = con, report, redactor
-        self._traces: dict[str, TraceRow] = {}
+        self._traces: dict[str, TraceRow | KnownTrace] = {}
         self._rejects: list[Reject] = []
         self._characters = 0
-        self._calls_of: dict[int, int] = {}
-        """Hash of each id written so far → its number of tool calls."""
-        self._doubts_of: dict[int, tuple[int, int, int]] = {}
-        """Likewise its doubtful calls, where it has any."""
+        self._seen = SeenIds()
+        """Those of earlier batches."""
 
     @property
     def waiting(self) -> int:
         return len(self._traces)
 
-    def take(self, item: Imported | TraceRow) -> None:
+    def take(self, item: Made) -> None:
         """Store or count a result of an importer."""
         if isinstance(item, TraceRow):
             self._keep(item)
+        elif isinstance(item, KnownTrace):
+            self._keep_known(item)
         elif isinstance(item, Trace):
             self._add(item)
         elif isinstance(item, Reject):
@@ -253,6 +264,19 @@ class _ImportBatch:
                 return
         self._traces[row.source_id] = row
         self._characters += row.characters
+        self._write_if_full()
+
+    def _keep_known(self, known: KnownTrace) -> None:
+        before = self._traces.get(known.source_id)
+        if isinstance(before, TraceRow):
+            for item in known.made():
+                self.take(item)
+            return
+        self._report.duplicates += before is not None
+        self._traces[known.source_id] = known
+        self._write_if_full()
+
+    def _write_if_full(self) -> None:
         if len(self._traces) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
             self.write()
 
@@ -270,35 +294,38 @@ class _ImportBatch:
         """Commit what waits."""
         room = max(DATABASE_BYTES, self._characters * DATABASE_BYTES_A_CHARACTER)
         self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
-        known = {trace_id for trace_id in self._traces if hash(trace_id) in self._calls_of}
         report = self._report
+        seen = self._seen.among(self._traces)
+        first = [row for key, row in self._traces.items() if key not in seen]
         with transaction(self._con):
-            written = write_rows(self._con, [row for key, row in self._traces.items() if key not in known])
-            if known:
-                # An earlier batch of this import had these ids: they are replaced, and counted once.
-                again = write_rows(self._con, [row for key, row in self._traces.items() if key in known])
-                report.older += again.older
+            written = write_rows(self._con, [row for row in first if isinstance(row, TraceRow)])
+            if seen:
+                self._write_again([self._traces[key] for key in seen])
             write_rejects(self._con, self._rejects)
             if self._redactor is not None:
                 self._redactor.tokens.save(self._con)
-        report.duplicates += len(known)
         report.new += written.new
         report.updated += written.updated
-        report.unchanged += written.unchanged
+        report.unchanged += written.unchanged + sum(isinstance(row, KnownTrace) for row in first)
         report.older += written.older
-        report.states.update(row.state for key, row in self._traces.items() if key not in known)
-        for key, row in self._traces.items():
-            number = hash(key)
-            report.tool_calls += row.call_count - self._calls_of.get(number, 0)
-            self._calls_of[number] = row.call_count
-            # Most traces have none, and are not remembered here.
-            before = self._doubts_of.pop(number, (0, 0, 0))
-            report.unanswered += row.doubts[0] - before[0]
-            report.paired_by_name += row.doubts[1] - before[1]
-            report.conflicts += row.doubts[2] - before[2]
-            if any(row.doubts):
-                self._doubts_of[number] = row.doubts
+        report.states.update(row.state for row in first)
+        for row in first:
+            report.count(row.counts)
+        self._seen.add(self._traces)
         self._traces, self._rejects, self._characters = {}, [], 0
+
+    def _write_again(self, rows: Sequence[TraceRow | KnownTrace]) -> None:
+        """Replace traces that an earlier batch of this import had; they are counted once."""
+        made = [one for row in rows for one in (row.made() if isinstance(row, KnownTrace) else (row,))]
+        again = [row for row in made if isinstance(row, TraceRow)]
+        before = call_counts(self._con, [row.source_id for row in again])
+        written = write_rows(self._con, again)
+        self._report.duplicates += len(again)
+        self._report.older += written.older
+        for row in again:
+            stored = before.get((row.source, row.source_id))
+            if stored is not None and row.source_id not in written.left:
+                self._report.count(row.counts, stored)
 
 
 def place(reject: import_records.Reject) -> str:

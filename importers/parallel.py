@@ -13,24 +13,23 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+from typing import NamedTuple
 
-from replaydiff.importers.base import Imported, Job, Note, Reject, Skipped
+from replaydiff.importers.base import Imported, Job
+from replaydiff.importers.known import KnownRecords, KnownTrace, Made, made_of
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.event_loop import signals_wait
 from replaydiff.replay.model import Trace
-from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import encode_trace
 
 AHEAD = 4
 """Jobs for each process that are given out before their turn to be written: what bounds memory."""
-
-Made = TraceRow | Reject | Skipped | Note
-"""What is left of an item once it is ready to be written."""
 
 
 def cores() -> int:
@@ -38,20 +37,39 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def carried_out(found: Iterable[Imported | Job], processes: int) -> Iterator[Made]:
+def carried_out(found: Iterable[Imported | Job], known: KnownRecords, processes: int) -> Iterator[Made]:
     """The items, and those of the jobs, each in its turn, with traces encoded.
+
+    Args:
+        found: what an importer gives.
+        known: the records that need not be converted.
+        processes: how many do the jobs; 1 for this one alone.
 
     Raises:
         UnavailableError: a process was killed.
     """
-    waiting: deque[Future[list[Made]] | Imported] = deque()
-    with ThreadPoolExecutor(processes) as threads, _started(processes) as idle:
+    if processes == 1:
+        for one in found:
+            if isinstance(one, Job):
+                skipped = known.of(one)
+                yield from _merged(one, skipped, _converted(known.key, _left(one, skipped)))
+            else:
+                yield encode_trace(one) if isinstance(one, Trace) else one
+        return
+    waiting: deque[_Waiting | Imported] = deque()
+    idle: SimpleQueue[Connection] | None = None
+    with ThreadPoolExecutor(processes) as threads, ExitStack() as stack:
         try:
             for one in found:
-                if isinstance(one, Trace | Reject | Skipped | Note):
-                    waiting.append(one)
+                if isinstance(one, Job):
+                    skipped = known.of(one)
+                    answer = None
+                    if len(skipped) < len(one.records):
+                        idle = idle or stack.enter_context(_started(processes))
+                        answer = threads.submit(_run_job, idle, known.key, _left(one, skipped))
+                    waiting.append(_Waiting(one, skipped, answer))
                 else:
-                    waiting.append(threads.submit(_run_job, idle, one))
+                    waiting.append(one)
                 while len(waiting) > AHEAD * processes:
                     yield from _made(waiting.popleft())
             while waiting:
@@ -60,17 +78,47 @@ def carried_out(found: Iterable[Imported | Job], processes: int) -> Iterator[Mad
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _made(one: Future[list[Made]] | Imported) -> Iterable[Made]:
-    if isinstance(one, Future):
-        return one.result()
+class _Waiting(NamedTuple):
+    """A job that was given out."""
+
+    job: Job
+    known: dict[int, KnownTrace]
+    answer: Future[list[list[Made]]] | None
+    """What becomes of the records that are not known; None where all are."""
+
+
+def _made(one: _Waiting | Imported) -> Iterable[Made]:
+    if isinstance(one, _Waiting):
+        return _merged(one.job, one.known, one.answer.result() if one.answer else ())
     return [encode_trace(one) if isinstance(one, Trace) else one]
 
 
-def _run_job(idle: SimpleQueue[Connection], job: Job) -> list[Made]:
+def _merged(job: Job, known: dict[int, KnownTrace], others: Iterable[list[Made]]) -> Iterator[Made]:
+    """What became of a job's records, in their order."""
+    made = iter(others)
+    for place in range(len(job.records)):
+        if place in known:
+            yield known[place]
+        else:
+            yield from next(made)
+
+
+def _left(job: Job, known: Mapping[int, KnownTrace]) -> Job:
+    """The job without the records that are known."""
+    if not known:
+        return job
+    return Job(job.convert, [one for at, one in enumerate(job.records) if at not in known], job.options)
+
+
+def _converted(key: bytes, job: Job) -> Iterator[list[Made]]:
+    return (made_of(key, job, at) for at in range(len(job.records)))
+
+
+def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job) -> list[list[Made]]:
     process = idle.get()
     try:
-        process.send(job)
-        answer: list[Made] | Exception = process.recv()
+        process.send((key, job))
+        answer: list[list[Made]] | Exception = process.recv()
     except (EOFError, OSError):
         raise UnavailableError(
             "a process of the import was killed, maybe for want of memory; what was written is kept",
@@ -119,11 +167,11 @@ def _serve(pipe: Connection) -> None:
     """What another process does: jobs, until there are no more."""
     with suppress(EOFError, OSError):
         while True:
-            pipe.send(_answer(pipe.recv()))
+            pipe.send(_answer(*pipe.recv()))
 
 
-def _answer(job: Job) -> list[Made] | Exception:
+def _answer(key: bytes, job: Job) -> list[list[Made]] | Exception:
     try:
-        return [encode_trace(item) if isinstance(item, Trace) else item for item in job()]
+        return list(_converted(key, job))
     except Exception as error:  # noqa: BLE001 - it is raised where the job was given out
         return error

@@ -21,20 +21,21 @@ from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
-from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, parsed, texts
+from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, lines, parsed, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "parsed", "pieces", "records"]
+__all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "lines", "parsed", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """The values of a file in order, with what could not be read in its place."""
     for piece in pieces(file):
         if isinstance(piece, JsonBlock):
-            yield from parsed(piece)
+            for number, text in lines(piece):
+                yield parsed(number, text)
         else:
             yield piece
 

@@ -10,7 +10,6 @@ a value is incomplete and forgets what was read; the file is never held complete
 from __future__ import annotations
 
 import codecs
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -90,25 +89,24 @@ def _some_lines(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
         return lines + end, error
 
 
-def parsed(block: JsonBlock) -> Iterator[Record | Broken]:
-    """The value of each line that has one."""
-    stream = io.BytesIO(block.data)
-    number = block.line - 1
-    while line := stream.readline(RECORD_BYTES):
-        number += 1
-        if len(line) == RECORD_BYTES and not _ends(line):
-            _skip_line(stream)
-            yield broken(number, TOO_LARGE, line)
-            continue
+def lines(block: JsonBlock) -> Iterator[tuple[int, bytes]]:
+    """The lines of a block that are not blank, each with its number."""
+    for number, line in enumerate(block.data.split(b"\n"), block.line):
         text = line.strip()
         if number == 1:
             text = text.removeprefix(codecs.BOM_UTF8)
-        if not text:
-            continue
-        try:
-            yield Record(number, parse(text))
-        except (ValueError, RecursionError) as error:
-            yield broken(number, why(error), text, whole=True)
+        if text:
+            yield number, text
+
+
+def parsed(number: int, text: bytes) -> Record | Broken:
+    """The value of a line."""
+    if len(text) >= RECORD_BYTES:
+        return broken(number, TOO_LARGE, text)
+    try:
+        return Record(number, parse(text))
+    except (ValueError, RecursionError) as error:
+        return broken(number, why(error), text, whole=True)
 
 
 def first_line(stream: IO[bytes], size: int) -> bytes:

@@ -143,18 +143,24 @@ class TraceRow(NamedTuple):
     steps: str
     calls: str
     """JSON array of the tool calls; empty where there is none."""
-    call_count: int
-    doubts: tuple[int, int, int]
-    """Calls of which neither a result nor an error was recorded; calls paired with their results by name
-    alone; calls whose pairing is contradicted."""
+    counts: tuple[int, int, int, int]
+    """Tool calls; those of which neither a result nor an error was recorded; those paired with their results
+    by name alone; those whose pairing is contradicted."""
     state: TraceState
     updated_at: datetime | None
     characters: int
     """How much text it is."""
+    record_hash: str = ""
+    """A number of 128 bits that an import knows the trace's record by; empty where it is made of several."""
 
 
-def encode_trace(trace: Trace) -> TraceRow:
-    """Return the row of a trace."""
+def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:
+    """Return the row of a trace.
+
+    Args:
+        trace: what is stored.
+        record_hash: by which an import knows the record that it was made of.
+    """
     columns = _TRACE.object_of(trace)
     metadata = encode(trace.metadata) if trace.metadata else "{}"
     messages = encode(trace.messages) if trace.messages else "[]"
@@ -165,20 +171,21 @@ def encode_trace(trace: Trace) -> TraceRow:
         clean_text(trace.trace_id),
         _digest(texts),
         *texts,
-        call_count=len(trace.tool_calls),
-        doubts=_doubts(trace.tool_calls),
+        counts=_counts(trace.tool_calls),
         state=columns.state,
         updated_at=trace.updated_at,
         characters=sum(map(len, texts)),
+        record_hash=record_hash,
     )
 
 
-def _doubts(calls: Sequence[ToolCall]) -> tuple[int, int, int]:
-    return (
-        sum(not call.answered and call.error is None for call in calls),
-        sum(call.witness == Witness.NAME for call in calls),
-        sum(call.conflict is not None for call in calls),
-    )
+def _counts(calls: Sequence[ToolCall]) -> tuple[int, int, int, int]:
+    unanswered = by_name = conflicts = 0
+    for call in calls:
+        unanswered += not call.answered and call.error is None
+        by_name += call.witness == Witness.NAME
+        conflicts += call.conflict is not None
+    return len(calls), unanswered, by_name, conflicts
 
 
 def _calls(calls: Sequence[ToolCall]) -> str:

@@ -35,7 +35,8 @@ _INSERT = f"""
 INSERT INTO traces BY NAME
 SELECT * EXCLUDE (short), unnest(json_transform(short, '{_SHORT}'))
 FROM (SELECT trace_id, source, source_id, content_hash, $now::TIMESTAMP AS imported_at,
-    nullif(updated_at, '')::TIMESTAMP AS updated_at, short, metadata, messages, steps FROM new_traces)
+    nullif(updated_at, '')::TIMESTAMP AS updated_at, nullif(record_hash, '')::UHUGEINT AS record_hash,
+    call_counts::INTEGER[] AS call_counts, short, metadata, messages, steps FROM new_traces)
 """
 _INSERT_CALLS = f"""
 INSERT INTO tool_calls BY NAME
@@ -59,7 +60,9 @@ class Written:
     updated: int = 0
     unchanged: int = 0
     older: int = 0
-    """Those of the unchanged that were left as they are because what came was older."""
+    """Those of the unchanged that were left as they are because what came was older, and is not the same."""
+    left: frozenset[str] = frozenset()
+    """Ids in their source of all that were left because what came was older."""
 
 
 def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
@@ -78,7 +81,8 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
         if key not in latest or not is_older(row.updated_at, latest[key].updated_at):
             latest[key] = row
     changed: list[tuple[str, TraceRow]] = []
-    touched: list[tuple[str, datetime]] = []
+    touched: list[tuple[str, TraceRow]] = []
+    left: set[str] = set()
     with transaction(con):
         names = _Names(con, latest)
         new = updated = older = 0
@@ -89,10 +93,12 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
                 new += 1
             elif is_older(row.updated_at, stored.updated_at):
                 older += stored.digest != row.digest
+                left.add(source_id)
                 continue
             elif stored.digest == row.digest:
-                if row.updated_at is not None and row.updated_at != stored.updated_at:
-                    touched.append((trace_id, row.updated_at))
+                later = row.updated_at is not None and row.updated_at != stored.updated_at
+                if later or row.record_hash != (stored.record_hash or ""):
+                    touched.append((trace_id, row))
                 continue
             else:
                 updated += 1
@@ -101,14 +107,9 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
         _insert(con, changed)
-        if touched:
-            con.execute(
-                "UPDATE traces SET updated_at = known.at FROM"
-                " (SELECT unnest(?::VARCHAR[]) AS id, unnest(?::TIMESTAMP[]) AS at) AS known"
-                " WHERE trace_id = known.id",
-                [list(column) for column in zip(*touched, strict=True)],
-            )
-    return Written(new=new, updated=updated, unchanged=len(latest) - new - updated, older=older)
+        _touch(con, touched)
+    unchanged = len(latest) - new - updated
+    return Written(new=new, updated=updated, unchanged=unchanged, older=older, left=frozenset(left))
 
 
 def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:
@@ -121,6 +122,8 @@ def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> No
         "source_id": [row.source_id for _, row in rows],
         "content_hash": [row.digest for _, row in rows],
         "updated_at": [row.updated_at.isoformat() if row.updated_at else "" for _, row in rows],
+        "record_hash": [row.record_hash for _, row in rows],
+        "call_counts": [str([*row.counts]) for _, row in rows],
         "short": [row.columns for _, row in rows],
         "metadata": [row.metadata for _, row in rows],
         "messages": [row.messages for _, row in rows],
@@ -130,6 +133,34 @@ def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> No
     with sql.as_table(con, "new_traces", columns):
         con.execute(_INSERT, {"now": utc_now()})
         con.execute(_INSERT_CALLS)
+
+
+def _touch(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:
+    """Write what a second import of the same traces knows anew."""
+    if rows:
+        con.execute(
+            "UPDATE traces SET updated_at = coalesce(known.at, updated_at), record_hash = known.hash,"
+            " call_counts = known.counts FROM"
+            " (SELECT unnest(?::VARCHAR[]) AS id, unnest(?::TIMESTAMP[]) AS at,"
+            " unnest(?::VARCHAR[])::UHUGEINT AS hash, unnest(?::INTEGER[][]) AS counts) AS known"
+            " WHERE trace_id = known.id",
+            [
+                [trace_id for trace_id, _ in rows],
+                [row.updated_at for _, row in rows],
+                [row.record_hash or None for _, row in rows],
+                [[*row.counts] for _, row in rows],
+            ],
+        )
+
+
+def call_counts(con: DuckDBPyConnection, source_ids: Iterable[str]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Return the numbers of tool calls (`TraceRow.counts`) of the traces with these ids, by source and id."""
+    found = con.execute(
+        "SELECT source, source_id, call_counts FROM traces WHERE source_id IN (SELECT unnest(?::VARCHAR[]))"
+        " AND call_counts IS NOT NULL",
+        [[*source_ids]],
+    ).fetchall()
+    return {(source, source_id): tuple(counts) for source, source_id, counts in found}
 
 
 def is_older(one: datetime | None, other: datetime | None) -> bool:
@@ -256,6 +287,7 @@ class _Stored(NamedTuple):
     source_id: str
     digest: str
     updated_at: datetime | None
+    record_hash: str | None
 
 
 class _Names:
@@ -279,12 +311,12 @@ class _Names:
             if name not in self._known:
                 self._look_up([name])
             holder = self._known.get(name)
-        self._known[name] = _Stored(source, source_id, "", None)
+        self._known[name] = _Stored(source, source_id, "", None, None)
         return name, None
 
     def _look_up(self, names: list[str]) -> None:
         rows = self._con.execute(
-            "SELECT trace_id, source, source_id, content_hash, updated_at FROM traces"
+            "SELECT trace_id, source, source_id, content_hash, updated_at, record_hash::VARCHAR FROM traces"
             " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
             [names],
         ).fetchall()

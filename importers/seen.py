@@ -1,0 +1,42 @@
+"""The ids that an import has had, in eight bytes each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+_RECENT = 50_000
+"""So many are kept as Python's own numbers, which take ten times as much."""
+
+
+class SeenIds:
+    """A set of maybe millions of ids: their hashes, in sorted arrays of which each is twice the next."""
+
+    def __init__(self) -> None:
+        self._recent: set[int] = set()
+        self._sorted: list[npt.NDArray[np.int64]] = []
+
+    def add(self, ids: Iterable[str]) -> None:
+        """Put ids in."""
+        self._recent.update(map(hash, ids))
+        if len(self._recent) < _RECENT:
+            return
+        new = np.sort(np.fromiter(self._recent, np.int64, len(self._recent)))
+        self._recent = set()
+        while self._sorted and len(self._sorted[-1]) < 2 * len(new):
+            new = np.sort(np.concatenate((self._sorted.pop(), new)))
+        self._sorted.append(new)
+
+    def among(self, ids: Collection[str]) -> set[str]:
+        """Those of these ids that are in it."""
+        found = {one for one in ids if hash(one) in self._recent} if self._recent else set()
+        if not self._sorted:
+            return found
+        listed = [*ids]
+        hashes = np.fromiter(map(hash, listed), np.int64, len(listed))
+        for held in self._sorted:
+            places = np.minimum(np.searchsorted(held, hashes), len(held) - 1)
+            found.update(listed[at] for at in np.flatnonzero(held[places] == hashes))
+        return found
