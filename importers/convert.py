@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
 import msgspec
@@ -36,12 +36,24 @@ from replaydiff.replay.model import Json
 from replaydiff.replay.model.light import light_dataclass
 
 Convert = Callable[[Json, InputFile], Iterable[Imported]]
+GROUPS_A_JOB = 64
+"""Traces of several rows each that are given to another process at a time."""
 
 
 def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
     """What `convert` makes of each record of these files, with a reject for each record that it refuses."""
     for file in files:
         yield from _each(source, file, convert, records(file))
+
+
+def done(found: Iterable[Imported | Job]) -> Iterator[Imported]:
+    """The items, and those of the jobs, each in its turn."""
+    for one in found:
+        if isinstance(one, Job):
+            for place, text in one.records:
+                yield from one.convert(place, text)
+        else:
+            yield one
 
 
 def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported | Job]:
@@ -272,6 +284,10 @@ class Spool:
 
     def groups(self) -> Iterator[Group]:
         """The rows by key, keys in the order in which they first occurred."""
+        return (unpacked(place, text) for place, text in self.packed())
+
+    def packed(self) -> Iterator[tuple[tuple[int, int], bytes]]:
+        """The same for other processes: file and line of the first row, and what `unpacked` reads."""
         ordered = self._con.execute(
             "SELECT rows.key, rows.sort, rows.file, rows.line, rows.value FROM rows"
             " JOIN (SELECT key, min(seq) AS first FROM rows GROUP BY key) AS firsts USING (key)"
@@ -279,7 +295,40 @@ class Spool:
         )
         for key, found in groupby(ordered, key=lambda row: row[0]):
             own = list(found)
-            yield Group(key, own[0][2], own[0][3], [SpooledRow(row[1], parse(row[4])) for row in own])
+            text = msgspec.msgpack.encode((key, [(row[1], row[4]) for row in own]))
+            yield (own[0][2], own[0][3]), text
+
+
+def unpacked(place: tuple[int, int], text: bytes) -> Group:
+    """The group of rows that `Spool.packed` gave."""
+    key, rows = _unpack(text)
+    return Group(key, *place, [SpooledRow(sort, parse(value)) for sort, value in rows])
+
+
+_unpack = msgspec.msgpack.Decoder(tuple[str, list[tuple[str, bytes]]]).decode
+
+
+def group_jobs(
+    spool: Spool,
+    files: Sequence[InputFile],
+    convert: Callable[[dict[int, InputFile], Group], Iterable[Imported]],
+) -> Iterator[Job]:
+    """Jobs of the groups in a spool; `convert` is given the files of their first rows, by number."""
+    groups = spool.packed()
+    while found := list(islice(groups, GROUPS_A_JOB)):
+        own = {place[0]: files[place[0]] for place, _ in found}
+        options = b"all" if any(file.all_environments for file in own.values()) else b""
+        yield Job(partial(_group, convert, own), found, options)
+
+
+def _group(
+    convert: Callable[[dict[int, InputFile], Group], Iterable[Imported]],
+    files: dict[int, InputFile],
+    place: Place,
+    text: bytes,
+) -> Iterable[Imported]:
+    assert isinstance(place, tuple)  # noqa: S101 - as `Spool.packed` gave it
+    return convert(files, unpacked(place, text))
 
 
 Keep = Callable[[Spool, int, InputFile, Record], Iterable[Imported]]
@@ -296,14 +345,14 @@ def grouped(
     *,
     unpack: Callable[[Json], Iterable[Json]] = lambda value: (value,),
     numbered: bool = True,
-) -> Iterator[Imported]:
+) -> Iterator[Imported | Job]:
     """Read records whose traces lie anywhere in the files: all are spooled, then each group is made a trace.
 
     Args:
         source: name of the importer.
         files: what to read, in this order.
         keep: spools one row, and yields what became of it where it is no row.
-        made: yields the traces of a group; gets its first row as well.
+        made: yields the traces of a group, and gets its first row as well; a function of a module.
         unpack: the rows in a record, where records may be pages of rows.
         numbered: rows have numbers of their own, and not the line of their record.
     """
@@ -313,8 +362,11 @@ def grouped(
             for number, file in enumerate(files):
                 rows = Rows(unpack, numbered=numbered)
                 yield from spooled(source, file, rows, partial(keep, spool, number, file))
-            for group in spool.groups():
-                first = Record(group.line, group.rows[0].value)
-                yield from guarded(source, files[group.file], first, partial(made, group))
+            yield from group_jobs(spool, files, partial(_made, source, made))
         finally:
             spool.close()
+
+
+def _made(source: str, made: Made, files: dict[int, InputFile], group: Group) -> Iterator[Imported]:
+    first = Record(group.line, group.rows[0].value)
+    return guarded(source, files[group.file], first, partial(made, group))

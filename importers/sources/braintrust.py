@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
-from replaydiff.importers.convert import Group, Spool, grouped
+from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, done, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.interpret import argument, with_arguments
 from replaydiff.importers.spans.trace import About, Span, of_spans
@@ -45,6 +45,11 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each root span in the files."""
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
+    """The same, made of the spans in other processes."""
     return grouped(NAME, files, _keep, _trace, unpack=_rows, numbered=False)
 
 

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, RecordError, Skipped
-from replaydiff.importers.convert import Group, Spool, grouped, refused
+from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, done, grouped, refused
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import Event, RawSpan
 from replaydiff.importers.spans.interpret import trace
@@ -465,6 +465,11 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
+    """The same, made of the spans in other processes."""
     return grouped(NAME, files, _keep, _trace_of)
 
 

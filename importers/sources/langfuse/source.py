@@ -13,14 +13,14 @@ an import that was stopped, however hard, continues where it stopped.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Rows, Spool, guarded, spooled
+from replaydiff.importers.base import Imported, InputFile, Job, Note, Query, RecordError, ShowStatus, Skipped
+from replaydiff.importers.convert import Group, Rows, Spool, done, group_jobs, guarded, spooled
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langfuse.answers import FetchedRows
@@ -69,6 +69,11 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
+    """The same, made of the rows in other processes."""
     with tempfile.TemporaryDirectory(prefix="replay-langfuse-") as folder:
         spool = Spool(Path(folder) / "rows.sqlite")
         try:
@@ -76,8 +81,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
             yield from found.remarks
             for number, file in enumerate(found.files):
                 yield from _spooled(spool, file, number, found.rows.get(file.path, 0))
-            for group in map(trace_rows, spool.groups()):
-                yield from _grouped(group, found.files)
+            yield from group_jobs(spool, found.files, _grouped)
         finally:
             spool.close()
 
@@ -102,7 +106,8 @@ def _kept(spool: Spool, number: int, record: Record) -> Iterator[Imported]:
         keep_row(spool, row, number, record.line)
 
 
-def _grouped(group: TraceRows, files: Sequence[InputFile]) -> Iterator[Imported]:
+def _grouped(files: Mapping[int, InputFile], found: Group) -> Iterator[Imported]:
+    group = trace_rows(found)
     name = environment(group)
     wanted = files[group.file].all_environments
     if name is not None and name.startswith(NOT_PRODUCTION) and not wanted:

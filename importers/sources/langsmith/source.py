@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Query, RecordError, ShowStatus, Skipped
-from replaydiff.importers.convert import Group, Spool, grouped, guarded
+from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus, Skipped
+from replaydiff.importers.convert import Group, Spool, done, grouped, guarded
 from replaydiff.importers.http import HttpError
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.langsmith.api import (
@@ -231,6 +231,11 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each trace id in the files."""
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
+    """The same, made of the spans in other processes."""
     return grouped(NAME, files, _keep, _trace, unpack=rows, numbered=False)
 
 
