@@ -307,7 +307,7 @@ class _ImportBatch:
         report.new += written.new
         report.updated += written.updated
         report.unchanged += written.unchanged + sum(isinstance(row, KnownTrace) for row in first)
-        report.older += written.older
+        report.older += len(written.left)
         report.states.update(row.state for row in first)
         for row in first:
             report.count(row.counts)
@@ -321,7 +321,7 @@ class _ImportBatch:
         before = call_counts(self._con, [row.source_id for row in again])
         written = write_rows(self._con, again)
         self._report.duplicates += len(again)
-        self._report.older += written.older
+        self._report.older += len(written.left)
         for row in again:
             stored = before.get((row.source, row.source_id))
             if stored is not None and row.source_id not in written.left:

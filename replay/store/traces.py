@@ -59,10 +59,8 @@ class Written:
     new: int = 0
     updated: int = 0
     unchanged: int = 0
-    older: int = 0
-    """Those of the unchanged that were left as they are because what came was older, and is not the same."""
     left: frozenset[str] = frozenset()
-    """Ids in their source of all that were left because what came was older."""
+    """Ids in their source of those of the unchanged that are other than stored, and older."""
 
 
 def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
@@ -85,15 +83,15 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
     left: set[str] = set()
     with transaction(con):
         names = _Names(con, latest)
-        new = updated = older = 0
+        new = updated = 0
         replaced: list[str] = []
         for (source, source_id), row in latest.items():
             trace_id, stored = names.of(source, source_id)
             if stored is None:
                 new += 1
             elif is_older(row.updated_at, stored.updated_at):
-                older += stored.digest != row.digest
-                left.add(source_id)
+                if stored.digest != row.digest:
+                    left.add(source_id)
                 continue
             elif stored.digest == row.digest:
                 later = row.updated_at is not None and row.updated_at != stored.updated_at
@@ -109,7 +107,7 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
         _insert(con, changed)
         _touch(con, touched)
     unchanged = len(latest) - new - updated
-    return Written(new=new, updated=updated, unchanged=unchanged, older=older, left=frozenset(left))
+    return Written(new=new, updated=updated, unchanged=unchanged, left=frozenset(left))
 
 
 def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:

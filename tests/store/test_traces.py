@@ -98,11 +98,11 @@ def test_an_earlier_state_never_replaces_a_later_one(con: DuckDBPyConnection) ->
 
     assert write_traces(con, [state(5, "five"), state(3, "three")]) == Written(new=1)
     assert stored() == "five"
-    assert write_traces(con, [state(4, "four")]) == Written(unchanged=1, older=1, left=frozenset({"a"}))
+    assert write_traces(con, [state(4, "four")]) == Written(unchanged=1, left=frozenset({"a"}))
     assert write_traces(con, [state(4, "five")]) == Written(unchanged=1)
     assert stored() == "five"
     assert write_traces(con, [state(8, "five")]) == Written(unchanged=1)
-    assert write_traces(con, [state(7, "seven")]) == Written(unchanged=1, older=1, left=frozenset({"a"})), (
+    assert write_traces(con, [state(7, "seven")]) == Written(unchanged=1, left=frozenset({"a"})), (
         "five was still so at 8"
     )
     assert write_traces(con, [state(9, "nine")]) == Written(updated=1)
@@ -332,7 +332,7 @@ def test_every_field_has_its_column_in_the_schema(tmp_path: Path) -> None:
         table: {name: kind.replace("JSON", "VARCHAR") for name, kind in columns.items()}
         for table, columns in stored.items()
     }
-    of_importing = {"source_id", "content_hash", "imported_at"}
+    of_importing = {"source_id", "content_hash", "imported_at", "record_hash", "call_counts"}
     fields = set(field_types(Trace)) - {"tool_calls"}
     assert set(plain["traces"]) == fields | set(COLUMNS) | of_importing
     assert {name: plain["traces"][name] for name in COLUMNS} == COLUMNS
