@@ -19,11 +19,13 @@ from replaydiff.replay.agents.base import ANY_TOOL
 from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
+from replaydiff.replay.engine.probe import list_names
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
+from replaydiff.replay.settings.toml import toml_key
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import set_run_settings
 from replaydiff.replay.store.traces import result_forms
@@ -311,7 +313,7 @@ async def start_agents(lane_agents: LaneAgents) -> None:
     """Start the agents, and find out what they are made of.
 
     Raises:
-        VersionError: one of them can never run.
+        VersionError: one of them can never run, or a tool that writes would run for real.
         CredentialsError: one of them has no key.
     """
     for model in lane_agents.models:
@@ -323,6 +325,7 @@ async def start_agents(lane_agents: LaneAgents) -> None:
     failures = [result for result in results if isinstance(result, BaseException)]
     if failures:
         raise failures[0]
+    _check_writes(lane_agents)
     notes = []
     if lane_agents.simulation is not None:
         _check_turns(lane_agents)
@@ -338,6 +341,33 @@ async def start_agents(lane_agents: LaneAgents) -> None:
         lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
     unclear = _unclear_results(lane_agents)
     lane_agents.notes = [*_inventory(lane_agents.agents), *notes, *unclear]
+
+
+def _check_writes(lane_agents: LaneAgents) -> None:
+    """Refuse tools that write and that no version's patch points answer.
+
+    A dispatcher, a framework and an adapter answer tools that are not known by name. A tool that one version
+    answers and another does not may not exist there; the first trials show whether it runs.
+
+    Raises:
+        VersionError: there are such tools.
+    """
+    rules, answered = lane_agents.rules, set[str]()
+    for lane, agent in lane_agents.agents.items():
+        points = lane_agents.lanes[lane].tools
+        names: tuple[str, ...] = getattr(agent, "tools", ())
+        if not names or any("(" in name for name in names) or any(":" not in point for point in points):
+            return
+        answered |= {rules.renames.name(name) for name in names}
+    writing = [name for name in rules.tools if rules.effect(name) == "write"]
+    left = [name for name in writing if rules.renames.name(name) not in answered]
+    if lane_agents.agents and left:
+        tables = " and ".join(f"[tools.{toml_key(name)}]" for name in left)
+        raise VersionError(
+            f"{list_names(left)} would run for real: {'it has' if len(left) == 1 else 'they have'} "
+            'effect = "write" in replay.toml, and no patch point answers that',
+            hint=f"name the function in `tools` of [agent], or remove {tables} if no version has it",
+        )
 
 
 def _check_turns(lane_agents: LaneAgents) -> None:

@@ -358,3 +358,23 @@ def test_a_recorded_tool_that_writes_and_is_never_asked_for_is_named(
     )
     project.settings(SETTINGS + '[tools.get_order_status]\neffect = "write"\n')
     assert "called 0 times" not in replay("run", "--new", ".", "--sample", "two").err
+
+
+def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
+    project: Project, replay: Replay
+) -> None:
+    two = BY_NAME + "def cancel_order(order_id): return real(order_id)\n"
+    writes = SETTINGS.replace(":unused", ":get_order_status") + '[tools.cancel_order]\neffect = "write"\n'
+    project.settings(writes)
+    project.commit("v1", two)
+    words = ("run", "--old", "git:v1", "--new", ".", "--trials", "1", "--no-aa")
+    done = replay(*words)
+    assert done.code == 2
+    assert 'cancel_order would run for real: it has effect = "write" in replay.toml' in done.err
+    assert "remove [tools.cancel_order] if no version has it" in done.err
+    assert real_calls(project) == 0
+    # An earlier name of the tool answers it, and so does a dispatcher.
+    project.settings(writes + 'renamed_from = "get_order_status"\n')
+    assert replay(*words).code == 0
+    project.settings(writes.replace(":get_order_status", ":unused"))
+    assert "would run for real" not in replay(*words).err
