@@ -137,7 +137,7 @@ class HttpAgent:
         try:
             async with self._client.stream("POST", self._url, json=body) as response:
                 if not response.is_success:
-                    return await _refused(response, ms())
+                    return await _refused(response, ms(), _OWN_BODY if self._version.request is None else "")
                 answer = await _read(response, self._version.response)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             return exchange.failed(
@@ -193,8 +193,12 @@ class HttpAgent:
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 
 
-async def _refused(response: httpx.Response, ms: float) -> JsonObject:
-    """Describe an error status."""
+_OWN_BODY = "the body has the form of replay; set `request` of the version to send the service's own"
+_NOT_UNDERSTOOD = (400, 415, 422)
+
+
+async def _refused(response: httpx.Response, ms: float, hint: str) -> JsonObject:
+    """Describe an error status; `hint` says what to do where the service does not understand the body."""
     retry_after_s = exchange.retry_after(dict(response.headers))
     try:
         text = await _whole(response)
@@ -209,11 +213,14 @@ async def _refused(response: httpx.Response, ms: float) -> JsonObject:
         detail = detail.get("error") or detail.get("detail") or detail.get("message") or detail
     if isinstance(detail, dict):
         detail = detail.get("message", str(detail))
+    reason = str(detail) or response.reason_phrase
+    if hint and response.status_code in _NOT_UNDERSTOOD:
+        reason = f"{reason} ({hint})"
     message: JsonObject = exchange.failed_as(
         {
             "status": response.status_code,
             "retry_after_s": retry_after_s,
-            "message": str(detail) or response.reason_phrase,
+            "message": reason,
         },
         ms,
     )

@@ -16,7 +16,7 @@ from replaydiff.replay.api.proposal import SetupProposal, propose
 from replaydiff.replay.api.setup import check_setup, write_agent_files, write_setup
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.terminal.text import one_line, terminal_width, wrapped
 from replaydiff.replay.trust import is_trusted, trust
 
 
@@ -74,6 +74,9 @@ def init(_app: App, folder: Path, yes: bool, no_probe: bool, agents: bool, as_js
     return ExitCode.OK if diagnosis.ok else ExitCode.PARTIAL
 
 
+_INDENT = 13
+
+
 def _show_proposal(proposal: SetupProposal) -> None:
     for guess in proposal.entrypoints[:1]:
         click.echo(f"entrypoint   {guess.value} ({guess.place})")
@@ -87,7 +90,8 @@ def _show_proposal(proposal: SetupProposal) -> None:
     if proposal.environment:
         click.echo(f"variables    {', '.join(proposal.environment)}")
     for sentence in proposal.unsure:
-        click.echo(f"unsure       {one_line(sentence)}")
+        lines = wrapped(one_line(sentence), terminal_width() - _INDENT)
+        click.echo(f"{'unsure':<{_INDENT}}" + f"\n{'':<{_INDENT}}".join(lines))
 
 
 NO_TOOLS = "none"
@@ -109,6 +113,10 @@ def _ask(proposal: SetupProposal) -> SetupProposal:
             chosen = click.prompt(f"Does {one_line(name)} read or write", type=kind, default="skip")
             effects[name] = "read" if chosen == "read" else "write" if chosen == "write" else None
     has_none = tools.strip().lower() == NO_TOOLS
+    if has_none and effects:
+        listed = ", ".join(map(one_line, effects))
+        click.echo(f"tools stays unset: the agent has {listed}, and without `tools` they would run for real")
+        tools, has_none = "", False
     points = () if has_none else tuple(point.strip() for point in tools.split(",") if point.strip())
     known = [guess for guess in proposal.entrypoints if guess.value == entrypoint]
     named = [

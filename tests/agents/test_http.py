@@ -128,6 +128,17 @@ def test_an_answer_without_end_is_the_agents_error(kind: str, monkeypatch: pytes
         (429, '{"detail": "slow down"}', {"retry-after": "7"}, ("infra_error", "429 slow down", 7.0)),
         (503, "busy", {}, ("infra_error", "503 busy", None)),
         (500, '{"error": {"message": "KeyError: x"}}', {}, ("agent_error", "500 KeyError: x", None)),
+        (
+            422,
+            '{"detail": "Field required"}',
+            {},
+            (
+                "agent_error",
+                "422 Field required (the body has the form of replay; set `request` of the version to send "
+                "the service's own)",
+                None,
+            ),
+        ),
         (404, "", {}, ("agent_error", "404 Not Found", None)),
         (302, "", {"location": "http://127.0.0.1:9/"}, ("agent_error", "302 Found", None)),
     ],

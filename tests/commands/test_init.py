@@ -342,11 +342,14 @@ def test_questions_on_a_terminal_correct_the_proposal(
     assert corrected.entrypoint == "app.agent:other"
     assert corrected.tools == ("app.agent:_exec", "app.agent:more")
     assert corrected.effects["triage"] == "write"
-    answers = iter(["app.agent:other", "None", "skip"])
-    without = setup._ask(propose(tmp_path))
+    # An agent that is known to have tools has no `tools = []` by a slip; one that has none may say so.
+    answers = iter(["app.agent:other", "none", "skip"])
+    assert setup._ask(propose(tmp_path)).tools is None
+    answers = iter(["bot:answer", "None"])
+    without = setup._ask(propose(write(tmp_path / "bare", {"bot.py": "def answer(text): ...\n"})))
     assert without.tools == ()
-    write_setup(tmp_path, without)
-    assert tomllib.loads((tmp_path / "replay.toml").read_text())["agent"]["tools"] == []
+    write_setup(tmp_path / "bare", without)
+    assert tomllib.loads((tmp_path / "bare" / "replay.toml").read_text())["agent"]["tools"] == []
 
 
 @pytest.mark.parametrize(
