@@ -14,11 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from replaydiff.diff import responses
 from replaydiff.diff.behaviour import RECORDING
 from replaydiff.diff.graders import assertions, tool_calls
 from replaydiff.diff.graders.arguments import ArgumentRules, canonical, equal
@@ -29,24 +29,14 @@ from replaydiff.replay.model import ExpectedCall, Item, JsonObject, Rule, Status
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.terminal.text import one_line
 
-LONGER, SHORTER = 1.25, 0.8
-"""An answer this many times as long as the item's usual one is longer, or shorter."""
-_SHORTEST = 20
-"""Answers of fewer characters have no length worth comparing."""
 _NAME, _REASON = 60, 160
 """Characters of a name and of a reason in a sentence."""
 _READ = 600
-"""Characters of an answer in which a refusal is looked for."""
+"""Characters of an error's reason in which its class is looked for."""
 _WORD = re.compile(r"[A-Za-z_][A-Za-z_-]{0,23}")
 _READABLE, _FEWEST_READABLE = re.compile(r"[^\W\d_]{3,}"), 2
 """Words of three letters or more, and how many of them make a reason worth reading."""
 _CALLS_METRICS = frozenset({tool_calls.NAME, RECORDING, tool_calls.TOOLS_NAME})
-_REFUSAL = re.compile(
-    r"\b(?:i|we)(?:['’]m| am|['’]re| are)? (?:sorry, but (?:i|we) )?"
-    r"(?:can(?:['’]t|not| not)|unable to|not able to|won['’]t|not allowed to)"
-    r" (?:be able to )?(?:help|assist|answer|provide|comply|do that|process|share|discuss)",
-    re.IGNORECASE,
-)
 _ERROR_CLASS = re.compile(r"\b([A-Z]\w{2,60}(?:Error|Exception|Exceeded|Timeout|Interrupt|Exit))\b")
 
 _SENTENCES = {
@@ -128,7 +118,7 @@ class ActionReader:
     def of_block(self, block: Block) -> dict[str, list[frozenset[Behaviour]]]:
         """Return by lane what each trial did; trials that say nothing of the agent are left out."""
         expected = reference(block.item)
-        usual = _usual_length(block)
+        usual = responses.usual_length(one.trial for done in block.lanes.values() for one in done)
         known: list[tuple[tuple[object, ...], frozenset[Behaviour]]] = []
         found: dict[str, list[frozenset[Behaviour]]] = {}
         for lane, done in block.lanes.items():
@@ -217,11 +207,6 @@ class ActionReader:
         return self._rules[tool]
 
 
-def declines(answer: str) -> bool:
-    """Return whether an answer begins with a refusal, in English."""
-    return bool(_REFUSAL.search(answer[:_READ]))
-
-
 def counts(trial: Trial) -> bool:
     """Whether a trial says anything about the agent: an outage or an interruption does not."""
     return trial.status not in (Status.INFRA_ERROR, Status.CANCELLED)
@@ -307,17 +292,6 @@ def _is_word(value: object) -> bool:
     return isinstance(value, bool) or (isinstance(value, str) and bool(_WORD.fullmatch(value)))
 
 
-def _usual_length(block: Block) -> float | None:
-    """The median length of an item's answers over all lanes, so that no lane is the measure of the other."""
-    lengths = [
-        len(graded.trial.final_response or "")
-        for done in block.lanes.values()
-        for graded in done
-        if graded.trial.status is Status.OK
-    ]
-    return statistics.median(lengths) if lengths else None
-
-
 def _answer(graded: GradedTrial, usual: float | None) -> Iterator[Behaviour]:
     """What a trial's end, its answer and its grades show."""
     trial = graded.trial
@@ -328,16 +302,7 @@ def _answer(graded: GradedTrial, usual: float | None) -> Iterator[Behaviour]:
     yield from _failed(graded)
     if trial.status is not Status.OK:
         return
-    answer = trial.final_response or ""
-    if not answer.strip():
-        yield Behaviour("empty")
-    elif declines(answer):
-        yield Behaviour("refused")
-    if usual is not None and usual >= _SHORTEST:
-        if len(answer) <= SHORTER * usual:
-            yield Behaviour("shorter")
-        elif len(answer) >= LONGER * usual:
-            yield Behaviour("longer")
+    yield from map(Behaviour, responses.signs(trial.final_response or "", usual))
 
 
 def _failed(graded: GradedTrial) -> Iterator[Behaviour]:

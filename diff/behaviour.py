@@ -16,16 +16,17 @@ texts differ between trials of one version on several items. It does not count i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
+from replaydiff.diff.blocks import Patterns, regraded_lanes
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.reading import RunData
-from replaydiff.diff.result import Block, GradedTrial, Kind
+from replaydiff.diff.result import Block, Kind
 from replaydiff.diff.statistics import paired
-from replaydiff.replay.model import CORRECTION, Item, Lane, Trial
+from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Trial
 from replaydiff.replay.settings import Settings, ToolSection
 from replaydiff.replay.settings.toml import toml_key
 
@@ -76,23 +77,17 @@ def regraded(read: RunData, vouching: Vouching, settings: Settings) -> RunData:
         return read
     name = RECORDING if vouching.mixed else tool_calls.NAME
 
-    def graded(item: Item, one: GradedTrial) -> GradedTrial:
-        grades = {key: grade for key, grade in one.grades.items() if key != tool_calls.NAME}
-        grade = tool_calls.grade(item, one.trial, settings)
-        return replace(one, grades=grades if grade is None else {name: replace(grade, grader=name), **grades})
+    def regrade(item: Item, trial: Trial, before: dict[str, Grade]) -> dict[str, Grade]:
+        grades = {key: grade for key, grade in before.items() if key != tool_calls.NAME}
+        grade = tool_calls.grade(item, trial, settings)
+        return grades if grade is None else {name: replace(grade, grader=name), **grades}
 
-    blocks = [
-        replace(
-            block,
-            lanes={
-                lane: tuple(graded(block.item, one) for one in done) for lane, done in block.lanes.items()
-            },
-        )
-        if block.item.id in vouching.unvouched
-        else block
-        for block in read.blocks
-    ]
-    return replace(read, blocks=blocks)
+    def changed(block: Block) -> Block:
+        if block.item.id not in vouching.unvouched:
+            return block
+        return replace(block, lanes=regraded_lanes(block, regrade))
+
+    return read.changed(changed)
 
 
 _SEVERAL = 3
@@ -116,15 +111,16 @@ class FreeText:
         return f'[tools.{toml_key(self.tool)}.match.paths] {toml_key(self.argument)} = "ignore"'
 
 
-def free_text(blocks: Sequence[Block], settings: Settings) -> tuple[FreeText, ...]:
+def free_text(patterns: Patterns, settings: Settings) -> tuple[FreeText, ...]:
     """The arguments that are free text, those that no setting leaves out of comparisons already."""
     found: Counter[tuple[str, str]] = Counter()
-    for block in blocks:
+    for block, times in patterns.counted():
         here: set[tuple[str, str]] = set()
         for lanes in ((Lane.OLD, Lane.OLD2), (Lane.NEW,)):
             done = [one.trial for lane in lanes for one in block.lanes.get(lane, ())]
             here |= _reworded(done)
-        found.update(here)
+        for argument in here:
+            found[argument] += times
     return tuple(
         FreeText(tool=tool, argument=argument, items=items)
         for (tool, argument), items in sorted(found.items())
@@ -222,13 +218,14 @@ class _Alike:
 
 
 def share_changed(
-    comparison: Comparison, items: Sequence[Item], changes: Mapping[str, Change]
+    comparison: Comparison, items: Sequence[Item], changes: Sequence[Change]
 ) -> tuple[float, tuple[float, float] | None] | None:
     """The share of the population whose behaviour changed, and its interval; None without items.
 
     The interval's upper end takes trials that errored at their worst. At a look it has the level of SHIP.
     """
-    held = [(item, changes[item.id]) for item in items if changes[item.id].share is not None]
+    pairs = zip(items, changes, strict=True)
+    held = [(item, change) for item, change in pairs if change.share is not None]
     if not held:
         return None
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from replaydiff.diff.actions import ActionReader, Behaviour, counts
+from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.result import Block, Cause, CauseExample, CauseState
 from replaydiff.diff.statistics import noise, trials
@@ -48,14 +49,14 @@ class Causes:
     """Rejected ones first, then open, then accepted; within one those of the largest difference."""
     accepted: frozenset[str] = frozenset()
     """The ids of accepted behaviours."""
-    done: tuple[tuple[str, Done], ...] = ()
-    """What was done in each item; left empty where nothing is accepted."""
+    done: Mapping[int, Done] = field(default_factory=dict)
+    """Pattern (`diff.blocks`) → what its trials did; left empty where nothing is accepted."""
 
-    def explained(self, metric: str) -> frozenset[str]:
-        """Return the ids of the items whose every change that this metric can see is accepted."""
+    def explained(self, metric: str) -> frozenset[int]:
+        """Return the patterns whose every change that this metric can see is accepted."""
         if not self.accepted:
             return frozenset()
-        return frozenset(item for item, done in self.done if self._explains(metric, done))
+        return frozenset(number for number, done in self.done.items() if self._explains(metric, done))
 
     def _explains(self, metric: str, done: Done) -> bool:
         before = [*done.get(Lane.OLD, ()), *done.get(Lane.OLD2, ())]
@@ -84,9 +85,9 @@ def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str
     if not comparison.has_both_lanes:
         return Causes()
     reader = ActionReader(settings)
-    blocks = comparison.read.blocks
-    done = [_one_each(reader.of_block(block), comparison.copied) for block in blocks]
-    counted = _Counted.of(blocks, done, comparison)
+    patterns = comparison.read.patterns
+    done = [_one_each(reader.of_block(block), comparison.copied) for block in patterns.blocks]
+    counted = _Counted.of(done, comparison)
     looks = 1 if comparison.look is None else comparison.look.of
     significant = counted.significant(1 - comparison.confidence, looks)
     found = [counted.cause(group, decided) for group in counted.merged(significant)]
@@ -94,11 +95,11 @@ def find_causes(comparison: Comparison, settings: Settings, decided: Mapping[str
     return Causes(
         found=tuple(sorted(found, key=lambda one: (_STATES.index(one.state), -one.difference, one.id))),
         accepted=accepted,
-        done=tuple(
-            (block.item.id, acted)
-            for block, acted in zip(blocks, done, strict=True)
+        done={
+            number: acted
+            for number, (block, acted) in enumerate(zip(patterns.blocks, done, strict=True))
             if accepted and not _has_error(block)
-        ),
+        },
     )
 
 
@@ -123,6 +124,25 @@ class _Tested:
     """The new trials that differ, as item and trial: with it, or (not `more`) without it where old has it."""
 
 
+_Times = tuple[int, int, int]
+"""How many trials of `old`, `old2` and `new`."""
+
+
+def _counts_by_behaviour(done: Done) -> tuple[dict[Behaviour, _Times], _Times]:
+    """How many trials of an item show each behaviour, and how many trials there are."""
+    old, again, new = (done.get(lane, ()) for lane in (Lane.OLD, Lane.OLD2, Lane.NEW))
+
+    def times(behaviour: Behaviour) -> _Times:
+        return (
+            sum(behaviour in acted for acted in old),
+            sum(behaviour in acted for acted in again),
+            sum(behaviour in acted for acted in new),
+        )
+
+    shown = {behaviour for acted in (*old, *again, *new) for behaviour in acted}
+    return {behaviour: times(behaviour) for behaviour in shown}, (len(old), len(again), len(new))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counted:
     """How often each behaviour occurs, by item and lane."""
@@ -130,22 +150,27 @@ class _Counted:
     blocks: Sequence[Block]
     done: Sequence[Done]
     comparison: Comparison
-    by_item: Mapping[Behaviour, Mapping[int, tuple[int, int, int]]]
-    """Behaviour → item → its trials of `old`, `old2`, `new` that show it; items without it are left out."""
-    sizes: Sequence[tuple[int, int, int]]
-    """The trials of each item that count, in the same lanes."""
+    by_item: Mapping[Behaviour, Mapping[int, _Times]]
+    """Behaviour → item → its trials that show it; items without it are left out."""
+    sizes: Sequence[_Times]
+    """The trials of each item that count."""
 
     @classmethod
-    def of(cls, blocks: Sequence[Block], done: Sequence[Done], comparison: Comparison) -> _Counted:
-        by_item: dict[Behaviour, dict[int, tuple[int, int, int]]] = defaultdict(dict)
-        sizes = []
-        for place, lanes in enumerate(done):
-            sides = [lanes.get(lane, ()) for lane in (Lane.OLD, Lane.OLD2, Lane.NEW)]
-            sizes.append((len(sides[0]), len(sides[1]), len(sides[2])))
-            for behaviour in {one for acted in sides for trial in acted for one in trial}:
-                times = [sum(behaviour in trial for trial in acted) for acted in sides]
-                by_item[behaviour][place] = (times[0], times[1], times[2])
-        return cls(blocks=blocks, done=done, comparison=comparison, by_item=by_item, sizes=sizes)
+    def of(cls, done: Sequence[Done], comparison: Comparison) -> _Counted:
+        """Count over all items; `done` is what the trials of each pattern did."""
+        read = comparison.read
+        counted = read.patterns.spread([_counts_by_behaviour(lanes) for lanes in done])
+        by_item: dict[Behaviour, dict[int, _Times]] = defaultdict(dict)
+        for place, (times_by_behaviour, _) in enumerate(counted):
+            for behaviour, times in times_by_behaviour.items():
+                by_item[behaviour][place] = times
+        return cls(
+            blocks=read.blocks,
+            done=read.patterns.spread(done),
+            comparison=comparison,
+            by_item=by_item,
+            sizes=[size for _, size in counted],
+        )
 
     def strata(self, behaviour: Behaviour) -> list[trials.Stratum]:
         """Old and old2 together against new, by item."""
@@ -263,10 +288,10 @@ class _Counted:
         if not tested.behaviour.is_length:
             return ""
         lengths: dict[bool, list[int]] = {True: [], False: []}
-        for place in {place for place, _ in tested.trials}:
-            for lane, graded in self.blocks[place].lanes.items():
+        for block in (self.blocks[place] for place in {place for place, _ in tested.trials}):
+            for lane in block.lanes:
                 lengths[lane.is_new] += [
-                    len(one.trial.final_response or "") for one in graded if one.trial.status is Status.OK
+                    len(one.final_response or "") for one in trials_of(block, lane) if one.status is Status.OK
                 ]
         old, new = (statistics.median(lengths[is_new]) for is_new in (False, True))
         return f" (median {old:.0f} → {new:.0f} characters)"
@@ -300,7 +325,7 @@ class _Counted:
 
         Typical is what most such trials of the lane did; of those the first.
         """
-        counted = [one.trial for one in self.blocks[place].lanes.get(lane, ()) if counts(one.trial)]
+        counted = [one for one in trials_of(self.blocks[place], lane) if counts(one)]
         wanted = [
             (did, trial.index)
             for trial, did in zip(counted, self.done[place].get(lane, ()), strict=False)

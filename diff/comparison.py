@@ -17,18 +17,20 @@ full confidence.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
+from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.reading import RunData
 from replaydiff.diff.result import Block, GradedTrial, Repeat
 from replaydiff.diff.statistics import noise, paired, trials
 from replaydiff.diff.statistics.lanes import noise_between
 from replaydiff.diff.stopping import LookLevels
-from replaydiff.diff.verdicts import ItemScores, Scale, without_rounding
+from replaydiff.diff.verdicts import ItemScores, Scale, each_once, without_rounding
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Item, Json, Lane, RunRecord, SampleRecord
 
@@ -76,7 +78,7 @@ class Comparison:
             clusters=clusters_of(block.item for block in read.blocks),
             confidence=paired.simultaneous(confidence, candidates),
             candidates=candidates,
-            copied=trials_are_copies(read.blocks),
+            copied=trials_are_copies(read.patterns),
             look=look,
         )
 
@@ -152,16 +154,21 @@ def estimate(
     """
     if not comparison.has_both_lanes:
         return _single_lane(comparison, items, samples)
-    scored = _Scores.of(comparison, items, [sample.scored for sample in samples])
-    worst, best = (
-        _Scores.of(comparison, items, [sample.against(sign, scale) for sample in samples]) for sign in (1, -1)
-    )
+    scored = _Scores.of(comparison, items, each_once(lambda sample: sample.scored, samples))
+    worst, best = scored, scored
+    if any(each_once(lambda sample: sample.has_gap, samples)):
+        worst, best = (
+            _Scores.of(
+                comparison, items, each_once(partial(ItemScores.against, sign=sign, scale=scale), samples)
+            )
+            for sign in (1, -1)
+        )
     low = worst.interval(comparison, scale.reach)
-    high = low if worst == best else best.interval(comparison, scale.reach)
+    high = low if worst is best else best.interval(comparison, scale.reach)
     return Estimate(
         n=len(scored.changes),
-        old=paired.weighted_mean([_mean(one) for one in scored.old], scored.weights),
-        new=paired.weighted_mean([_mean(one) for one in scored.new], scored.weights),
+        old=paired.weighted_mean(each_once(_mean, scored.old), scored.weights),
+        new=paired.weighted_mean(each_once(_mean, scored.new), scored.weights),
         delta=scored.mean,
         sample_delta=without_rounding(_mean(scored.changes)) if scored.changes else None,
         se=scored.standard_error(comparison.drawn),
@@ -181,7 +188,7 @@ def estimate(
 
 def against_itself(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat:
     """The old version's repeat against its first lane."""
-    found = _Scores.of(comparison, items, [(sample.old, sample.again) for sample in samples])
+    found = _Scores.of(comparison, items, each_once(lambda sample: (sample.old, sample.again), samples))
     se = found.standard_error(comparison.drawn) or 0.0
     between = float(noise_between(found.mean or 0.0, se))
     return Repeat(delta=found.mean, p=found.p(comparison), se=se, noise=between)
@@ -207,7 +214,7 @@ def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequenc
     return Estimate(n=max(map(len, means.values())), old=old, new=new, **nothing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Scores:
     """The items that have scores of both versions."""
 
@@ -225,31 +232,33 @@ class _Scores:
         items: Sequence[Item],
         scores: Sequence[tuple[tuple[float, ...], tuple[float, ...]]],
     ) -> _Scores:
-        both = [(item, old, new) for item, (old, new) in zip(items, scores, strict=True) if old and new]
+        both = [(item, pair) for item, pair in zip(items, scores, strict=True) if pair[0] and pair[1]]
+        pairs = [pair for _, pair in both]
         return cls(
-            old=[old for _, old, _ in both],
-            new=[new for _, _, new in both],
-            weights=[comparison.weight(item) for item, _, _ in both],
-            clusters=[comparison.clusters[item.id] for item, _, _ in both],
-            changes=[without_rounding(_mean(new) - _mean(old)) for _, old, new in both],
+            old=[old for old, _ in pairs],
+            new=[new for _, new in pairs],
+            weights=[comparison.weight(item) for item, _ in both],
+            clusters=[comparison.clusters[item.id] for item, _ in both],
+            changes=each_once(lambda pair: without_rounding(_mean(pair[1]) - _mean(pair[0])), pairs),
         )
 
-    @property
+    @cached_property
     def mean(self) -> float | None:
         found = paired.weighted_mean(self.changes, self.weights)
         return None if found is None else without_rounding(found)
 
-    @property
+    @cached_property
     def grouped(self) -> paired.Clusters:
         return paired.weighted_clusters(self.changes, self.weights, self.clusters)
 
+    @cached_property
     def fixed(self) -> tuple[paired.Clusters, float] | None:
         return trials.fixed_items(self.old, self.new, self.weights) if self.changes else None
 
     def interval(self, comparison: Comparison, reach: float) -> Ends | None:
         """Both parts' intervals, each end as far from the mean as their variances together say."""
         mean, drawn = self.mean, comparison.drawn
-        fixed = self.fixed() if drawn else None
+        fixed = self.fixed if drawn else None
         if mean is None:
             return None
         found = partial(paired.interval, tails=comparison.tails, seed=comparison.run.seed)
@@ -266,7 +275,7 @@ class _Scores:
         return mean - low, mean + high
 
     def standard_error(self, drawn: float) -> float | None:
-        fixed = self.fixed() if drawn else None
+        fixed = self.fixed if drawn else None
         known = None if fixed is None else paired.standard_error(fixed[0])
         if known is not None and drawn >= 1:
             return known
@@ -335,21 +344,23 @@ _NO_CHANCE = 0.005
 _Trace = tuple[Hashable, Hashable, Hashable, tuple[tuple[str, float], ...]]
 
 
-def trials_are_copies(blocks: Sequence[Block]) -> bool:
+def trials_are_copies(patterns: Patterns) -> bool:
     """Whether the trials of one lane repeat each other where the two lanes of the old version differ.
 
     A cache or a seed of the lane does that: three trials are then one, and to count them as three makes every
     difference between lanes look certain. Without the lane `old2` it cannot be seen; see `may_be_copies`.
     """
-    copied, expected = 0, 0.0
-    for block in blocks:
+    copied = 0
+    fewest_trials: Counter[int] = Counter()
+    for block, times in patterns.counted():
         sides = [_traces(block, lane) for lane in (Lane.OLD, Lane.OLD2)]
         fewest = min(len(block.lanes.get(lane, ())) for lane in (Lane.OLD, Lane.OLD2))
         if not all(sides) or fewest < 2 or len(sides[0] | sides[1]) == 1:
             continue
-        copied += len(sides[0]) == len(sides[1]) == 1
-        # A fair coin is the likeliest to show this by chance.
-        expected += 2 / 4**fewest / (1 - 2 / 4**fewest)
+        copied += times * (len(sides[0]) == len(sides[1]) == 1)
+        fewest_trials[fewest] += times
+    # A fair coin is the likeliest to show this by chance.
+    expected = sum(times * 2 / 4**fewest / (1 - 2 / 4**fewest) for fewest, times in fewest_trials.items())
     return copied >= _COPIES and _poisson_tail(copied, expected) < _NO_CHANCE
 
 
@@ -362,13 +373,13 @@ def _poisson_tail(count: int, mean: float) -> float:
     return 1 - below
 
 
-def may_be_copies(blocks: Sequence[Block]) -> bool:
+def may_be_copies(patterns: Patterns) -> bool:
     """Whether no trial differs from another of its lane and item, while items change both ways.
 
     Copies look like that, and an agent without chance in it does, too.
     """
     higher = lower = 0
-    for block in blocks:
+    for block, times in patterns.counted():
         sides = [_traces(block, lane) for lane in (Lane.OLD, Lane.NEW)]
         if (
             max(map(len, sides)) > 1
@@ -378,8 +389,8 @@ def may_be_copies(blocks: Sequence[Block]) -> bool:
         if all(sides):
             old, new = (dict(next(iter(side))[-1]) for side in sides)
             changes = [new[name] - old[name] for name in old.keys() & new.keys()]
-            higher += any(change > 0 for change in changes)
-            lower += any(change < 0 for change in changes)
+            higher += times * any(change > 0 for change in changes)
+            lower += times * any(change < 0 for change in changes)
     return higher > 0 and lower > 0 and higher + lower >= _COPIES
 
 
@@ -407,30 +418,35 @@ def clusters_of(items: Iterable[Item]) -> dict[str, Hashable]:
     parent: dict[Hashable, Hashable] = {}
 
     def root(key: Hashable) -> Hashable:
-        parent.setdefault(key, key)
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
+        while (above := parent.setdefault(key, key)) != key:
+            parent[key] = parent[above]
+            key = above
         return key
 
-    ids = []
+    first: dict[str, Hashable] = {}
     for item in items:
-        own: Hashable = ("item", item.id)
-        ids.append(item.id)
-        for shared in _shared(item):
-            parent[root(own)] = root(shared)
-    return {name: root(("item", name)) for name in ids}
+        shared = _shared(item) or [("item", item.id)]
+        first[item.id] = shared[0]
+        for other in shared[1:]:
+            parent[root(shared[0])] = root(other)
+    return {name: root(key) for name, key in first.items()}
 
 
-def _shared(item: Item) -> Iterable[Hashable]:
+def _shared(item: Item) -> list[Hashable]:
     """What other items may have too that makes them one observation."""
+    found: list[Hashable] = []
     if item.session_id:
-        yield "session", item.session_id
+        found.append(("session", item.session_id))
     task: Json = item.metadata.get("task_id")
     if isinstance(task, str | int):
-        yield "task", str(task)
-    if item.input or item.messages:
-        yield "question", item.input, tuple((message.role, message.text) for message in item.messages)
+        found.append(("task", str(task)))
+    if item.messages:
+        found.append(
+            ("question", item.input, tuple((message.role, message.text) for message in item.messages))
+        )
+    elif item.input:
+        found.append(("question", item.input, ()))
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -7,16 +7,16 @@ result says so.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.diff import answer as answers
 from replaydiff.diff import behaviour, divergence, expectations, stopping
 from replaydiff.diff import gate as gates
 from replaydiff.diff.behaviour import FreeText, Vouching
+from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
 from replaydiff.diff.causes import find_causes
 from replaydiff.diff.comparison import Comparison, may_be_copies
@@ -49,6 +49,7 @@ from replaydiff.diff.statistics.split import split_variance
 from replaydiff.diff.stopping import LookLevels
 from replaydiff.diff.usage import usage
 from replaydiff.diff.verdicts import combine
+from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Lane, RunRecord, SampleRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, Settings
@@ -60,24 +61,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-@contextmanager
-def put_off() -> Iterator[None]:
-    """No search for cycles until it is left, unless there is none anyway.
-
-    Nothing that a diff makes refers back to itself, so a search through the trials of ten thousand items
-    frees nothing, and takes a third of the time. What is let go of meanwhile is freed at once as ever.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-@put_off()
+@no_cycle_search()
 def compute(
     con: DuckDBPyConnection,
     run_id: str,
@@ -114,9 +98,10 @@ def compute(
     plan = stopping.plan_of(run)
     if look is None and plan is not None:
         look = run.looks[-1].items if run.looks else plan.looks[0]
-    read = read_blocks(con, run, settings, stored, first=look if plan else None)
-    vouching = behaviour.vouched(read.blocks, settings, _trusted(con, settings))
-    texts = behaviour.free_text(read.blocks, settings)
+    trusted = _trusted(con, settings)
+    read = read_blocks(con, run, settings, stored, first=look if plan else None, trusted=trusted)
+    vouching = behaviour.vouched(read.blocks, settings, trusted)
+    texts = behaviour.free_text(read.patterns, settings)
     if texts or vouching.mixed:
         read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
     inputs = _Inputs(
@@ -188,8 +173,8 @@ def _result(inputs: _Inputs, run: RunRecord, read: RunData, candidates: int = 1)
 def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     """The result over these items, whether they are in quarantine or not."""
     run, read, settings = comparison.run, comparison.read, inputs.settings
-    names = metric_names(run, read.blocks, inputs.metrics, settings)
-    varying = count_varying(names, read.blocks)
+    names = metric_names(run, read.patterns.blocks, inputs.metrics, settings)
+    varying = count_varying(names, read.patterns.blocks)
     deciding = _deciding(names, inputs, comparison)
     by_kind = {Kind.QUALITY: settings, Kind.AGREEMENT: behaviour.without(settings, inputs.texts)}
     causes = find_causes(comparison, by_kind[Kind.AGREEMENT], inputs.decided)
@@ -208,7 +193,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     for name in inputs.stored.judges & found.keys():
         found[name] = _with_labels(name, found[name], inputs, comparison)
 
-    items = _verdicts(run, read.blocks, found, inputs.cases.case_threshold)
+    items = _verdicts(run, read, found, inputs.cases.case_threshold)
     counts = _counts(read.items, items)
     deltas = {name: metric.delta for name, metric in found.items()}
     summaries = {
@@ -232,7 +217,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
     kind = _noise(run, len(unknown) < len(found))
     warnings = [
-        *_failed_grades(run, read.blocks, names),
+        *_failed_grades(run, read.patterns, names),
         *([distrust] if distrust else []),
         *divergence.divergence_warnings(run, read.witnesses),
         *_warnings(inputs, comparison, counts, deltas, kind, errors),
@@ -312,27 +297,18 @@ def _cases(run: RunRecord, settings: Settings) -> CasesSection:
 
 
 def _verdicts(
-    run: RunRecord, blocks: Sequence[Block], found: dict[str, MetricResult], case_threshold: float | None
+    run: RunRecord, read: RunData, found: dict[str, MetricResult], case_threshold: float | None
 ) -> tuple[ItemVerdict, ...]:
-    items = []
-    for block in blocks:
-        metrics = {
-            name: metric.by_item[block.item.id]
-            for name, metric in found.items()
-            if block.item.id in metric.by_item
-        }
-        verdict = _item_verdict(metrics)
-        divided = find_divergence(
-            {lane: [one.trial for one in graded] for lane, graded in block.lanes.items()}
-        )
-        if divided is not None and (calls := metrics.get(tool_calls.NAME)) is not None:
-            metrics[tool_calls.NAME] = replace(calls, reason=f"{calls.reason}; {divided.sentence}")
-        item = ItemVerdict(
-            item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, divergence=divided
-        )
-        if len(run.lanes) == 1 and metrics:
-            item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
-        items.append(item)
+    """The verdict on each item, those first that a person should look at first."""
+    of_pattern = []
+    for number, block in enumerate(read.patterns.blocks):
+        known = {name: metric.by_pattern[number] for name, metric in found.items()}
+        metrics = {name: metric for name, metric in known.items() if metric is not None}
+        of_pattern.append(_verdict(run, block, metrics, case_threshold))
+    items = [
+        replace(of_pattern[number], item=block.item, lanes=block.lanes)
+        for number, block in zip(read.patterns.of, read.blocks, strict=True)
+    ]
 
     def place(item: ItemVerdict) -> tuple[int, float]:
         largest = max((abs(m.delta) for m in item.metrics.values() if m.delta is not None), default=0.0)
@@ -341,12 +317,31 @@ def _verdicts(
     return tuple(sorted(items, key=place))
 
 
-def _failed_grades(run: RunRecord, blocks: Sequence[Block], names: Sequence[str]) -> Iterator[str]:
+def _verdict(
+    run: RunRecord, block: Block, metrics: dict[str, ItemMetric], case_threshold: float | None
+) -> ItemVerdict:
+    verdict = _item_verdict(metrics)
+    divided = find_divergence({lane: [one.trial for one in graded] for lane, graded in block.lanes.items()})
+    if divided is not None and (calls := metrics.get(tool_calls.NAME)) is not None:
+        metrics[tool_calls.NAME] = replace(calls, reason=f"{calls.reason}; {divided.sentence}")
+    item = ItemVerdict(
+        item=block.item, verdict=verdict, metrics=metrics, lanes=block.lanes, divergence=divided
+    )
+    if len(run.lanes) == 1 and metrics:
+        item = replace(item, verdict=expectations.case_verdict(item, metrics, case_threshold))
+    return item
+
+
+def _failed_grades(run: RunRecord, patterns: Patterns, names: Sequence[str]) -> Iterator[str]:
     """Metrics most of whose grades failed: without them, nothing else about these metrics means much."""
-    trials = [graded.grades for block in blocks for lane in block.lanes.values() for graded in lane]
+    trials = [
+        grades
+        for block, times in patterns.counted()
+        for grades in repeat([one.grades for lane in block.lanes.values() for one in lane], times)
+    ]
     for name in names:
-        grades = (found[name] for found in trials if name in found)
-        if sentence := failure_sentence(name, grades, run.id):
+        found = (grades[name] for block in trials for grades in block if name in grades)
+        if sentence := failure_sentence(name, found, run.id):
             yield sentence
 
 
@@ -429,7 +424,7 @@ def _warnings(
             f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
             "version differ: each lane counts as one trial; look for a cache, or a seed that a lane shares"
         )
-    elif Lane.OLD2 not in run.lanes and may_be_copies(comparison.read.blocks):
+    elif Lane.OLD2 not in run.lanes and may_be_copies(comparison.read.patterns):
         yield (
             "no trial differs from another of its lane and item, while some items improve and others "
             "regress: if a cache or a seed makes trials copies, these changes may be noise; --aa shows it"

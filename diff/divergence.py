@@ -54,28 +54,29 @@ class ReplayFidelity:
     one_argument: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Of these the ones that differ from a recorded call in one argument only, by tool and argument."""
 
-    def add(self, item: Item, trial: Trial) -> None:
-        """Count one trial."""
-        self.simulated += bool(trial.simulated_turns)
-        self.turns.update(trial.simulated_turns)
+    def add(self, item: Item, trial: Trial, times: int = 1) -> None:
+        """Count one trial, so many times."""
+        if trial.turns:
+            self.simulated += times * bool(trial.simulated_turns)
+            self.turns.update(trial.simulated_turns)
         # A case that brings no tape has no recording to be true to: its tools may run.
         if item.tape or item.case_id is None:
-            self.calls += len(trial.served) + len(trial.simulated_turns)
-            self.from_tape += sum(served.is_exact for served in trial.served)
+            self.calls += times * (len(trial.served) + len(trial.simulated_turns))
+            self.from_tape += times * sum(served.is_exact for served in trial.served)
             for served in trial.served:
                 if served.rule is Rule.MISS:
-                    self._add_miss(served.call, item)
+                    self._add_miss(served.call, item, times)
         if trial.status.is_error:
             return
-        self.trials += 1
-        self.diverged += trial.status is Status.DIVERGED
+        self.trials += times
+        self.diverged += times * (trial.status is Status.DIVERGED)
         if item.case_id is None and item.trace_id is not None:
             recorded = tool_path(call.name for call in item.tape)
             made = tool_path(served.call.name for served in trial.served)
-            self.comparable += 1
-            self.agreeing += trial.status is Status.OK and made == recorded
+            self.comparable += times
+            self.agreeing += times * (trial.status is Status.OK and made == recorded)
 
-    def _add_miss(self, call: ToolCall, item: Item) -> None:
+    def _add_miss(self, call: ToolCall, item: Item, times: int) -> None:
         recorded = [known.args for known in item.tape if known.name == call.name]
         if not recorded:
             kind = MissKind.TOOL
@@ -85,8 +86,8 @@ class ReplayFidelity:
             kind = MissKind.ARGS
             apart = arguments_apart(call.args, recorded)
             if len(apart) == 1:
-                self.one_argument[call.name, apart[0]] += 1
-        self.misses[call.name, kind] += 1
+                self.one_argument[call.name, apart[0]] += times
+        self.misses[call.name, kind] += times
 
     @property
     def fidelity(self) -> float | None:

@@ -1,9 +1,12 @@
-"""The JSON document `replaydiff.diff/1`, written from a `DiffResult`; its schema: docs/schema."""
+"""The JSON document `replaydiff.diff/1`, written from a `DiffResult`; its schema: docs/schema.
+
+What has the same fields as its part of the document stays a dataclass until it is encoded.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from replaydiff.diff.result import (
@@ -16,7 +19,6 @@ from replaydiff.diff.result import (
     ItemVerdict,
     LaneSummary,
     MetricDelta,
-    Slice,
 )
 from replaydiff.replay.model import Grade, Lane, Trial
 from replaydiff.replay.model.json import to_json_value
@@ -24,23 +26,53 @@ from replaydiff.replay.model.json import to_json_value
 SCHEMA = "replaydiff.diff/1"
 
 
+_CASES_TOGETHER = 100
+_NO_CASES = '\n "cases": [],'
+
+
 def to_json(result: DiffResult) -> dict[str, Any]:
     """The document as plain JSON values: no NaN, no datetime."""
+    document: dict[str, Any] = to_json_value(_document(result, [_case(item) for item in result.items]))
+    return document
+
+
+def json_parts(result: DiffResult, encode: Callable[[Any], str]) -> Iterator[str]:
+    """Yield the document as text, part by part: of a large run its text has many times the result's size.
+
+    Args:
+        result: the result.
+        encode: returns a value as JSON text, indented by one space a level.
+    """
+    text = encode(_document(result, []))
+    if not result.items:
+        yield text
+        return
+    # Within a text a line break is escaped, so a line that begins like this is the key of the document.
+    before, after = text.split(_NO_CASES)
+    yield f'{before}\n "cases": ['
+    for start in range(0, len(result.items), _CASES_TOGETHER):
+        cases = [_case(item) for item in result.items[start : start + _CASES_TOGETHER]]
+        lines = encode([cases]).removeprefix("[\n [").removesuffix("\n ]\n]")
+        yield f",{lines}" if start else lines
+    yield f"\n ],{after}"
+
+
+def _document(result: DiffResult, cases: list[dict[str, Any]]) -> dict[str, Any]:
     ranking = [_candidate(one) for one in result.ranking]
     return {
         "schema": SCHEMA,
-        "answer": result.answer.value,
+        "answer": result.answer,
         "reason": result.reason,
         "next": result.next,
         **({"ranking": ranking} if ranking else {}),
         "run": _run(result),
-        "lanes": {str(lane): _lane(summary) for lane, summary in result.lanes.items()},
-        "items": _fields(result.counts),
+        "lanes": {lane: _lane(summary) for lane, summary in result.lanes.items()},
+        "items": result.counts,
         "causes": [_cause(cause) for cause in result.causes],
         "metrics": {name: _metric(metric) for name, metric in result.metrics.items()},
-        "cases": [_case(item) for item in result.items],
-        "usage": {name: _fields(change) for name, change in result.usage.items()},
-        "slices": [_slice(part) for part in result.slices],
+        "cases": cases,
+        "usage": result.usage,
+        "slices": list(result.slices),
         "groups": [_group(part) for part in result.groups],
         "gate": _gate(result.gate),
         "quarantined": [_quarantined(item) for item in result.quarantined],
@@ -50,12 +82,12 @@ def to_json(result: DiffResult) -> dict[str, Any]:
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     return {
-        "lane": str(candidate.lane),
+        "lane": candidate.lane,
         "shown": candidate.shown,
-        "answer": candidate.answer.value,
+        "answer": candidate.answer,
         "reason": candidate.reason,
-        "items": _fields(candidate.counts),
-        "metrics": {name: _fields(metric) for name, metric in candidate.metrics.items()},
+        "items": candidate.counts,
+        "metrics": candidate.metrics,
         **_lane(candidate.summary),
     }
 
@@ -66,12 +98,12 @@ def _run(result: DiffResult) -> dict[str, Any]:
         "id": run.id,
         "sample": run.sample,
         "golden": run.golden_path,
-        "mode": run.mode.value,
+        "mode": run.mode,
         "trials": run.trials,
         "created_at": run.created_at.isoformat(),
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,
-        "noise": result.noise.value,
-        "looks": [_fields(look) for look in run.looks],
+        "noise": result.noise,
+        "looks": list(run.looks),
         "simulated_usd": run.settings.get("simulated_usd"),
     }
 
@@ -81,9 +113,9 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "id": cause.id,
         "text": cause.text,
         "items": cause.items,
-        "trials": {str(lane): list(counts) for lane, counts in cause.trials.items()},
+        "trials": {lane: list(counts) for lane, counts in cause.trials.items()},
         "p": cause.p,
-        "state": cause.state.value,
+        "state": cause.state,
         "examples": [example.item for example in cause.examples],
         "also": list(cause.also),
     }
@@ -100,7 +132,7 @@ def _lane(lane: LaneSummary) -> dict[str, Any]:
         "tokens": {"input": lane.input_tokens, "output": lane.output_tokens},
         "agreement": lane.agreement,
         "diverged": lane.diverged,
-        "misses": [_fields(miss) for miss in lane.misses],
+        "misses": list(lane.misses),
     }
 
 
@@ -125,11 +157,11 @@ def _case(item: ItemVerdict) -> dict[str, Any]:
         "trace_id": item.item.trace_id,
         "stratum": item.item.stratum,
         "weight": item.item.weight,
-        "verdict": item.verdict.value,
-        "divergence": None if item.divergence is None else _fields(item.divergence),
-        "metrics": {name: _fields(metric) for name, metric in item.metrics.items()},
+        "verdict": item.verdict,
+        "divergence": item.divergence,
+        "metrics": item.metrics,
         "lanes": {
-            str(lane): {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()
+            lane: {"trials": [_trial(trial) for trial in trials]} for lane, trials in item.lanes.items()
         },
     }
 
@@ -138,7 +170,7 @@ def _trial(graded: GradedTrial) -> dict[str, Any]:
     trial = graded.trial
     return {
         "index": trial.index,
-        "status": trial.status.value,
+        "status": trial.status,
         "reason": trial.reason,
         "final_response": trial.final_response,
         "tool_calls": [{"name": served.call.name, "args": served.call.args} for served in trial.served],
@@ -166,7 +198,7 @@ def _simulated(trial: Trial) -> dict[str, Any]:
 
 def _grade(grade: Grade) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "state": grade.state.value,
+        "state": grade.state,
         "score": grade.score,
         "passed": grade.passed,
         "reason": grade.reason,
@@ -174,12 +206,8 @@ def _grade(grade: Grade) -> dict[str, Any]:
     if grade.detail:
         document["detail"] = grade.detail
     if grade.votes:
-        document["votes"] = [_fields(vote) for vote in grade.votes]
+        document["votes"] = list(grade.votes)
     return document
-
-
-def _slice(part: Slice) -> dict[str, Any]:
-    return _fields(part)
 
 
 def _group(part: CaseGroup) -> dict[str, Any]:
@@ -195,7 +223,7 @@ def _quarantined(item: ItemVerdict) -> dict[str, Any]:
 def _gate(gate: Gate) -> dict[str, Any]:
     return {
         "requested": gate.requested,
-        "conditions": [_fields(condition) for condition in gate.conditions],
+        "conditions": list(gate.conditions),
         "held": gate.held,
     }
 

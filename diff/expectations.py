@@ -123,13 +123,11 @@ _SHOWN = 5
 
 def split_quarantined(run: RunRecord, read: RunData) -> tuple[RunData, RunData | None]:
     """What counts, and the blocks of cases in quarantine; None where there are none, or one lane alone."""
-    aside = [block for block in read.blocks if is_quarantined(block.item)]
+    aside = [place for place, block in enumerate(read.blocks) if is_quarantined(block.item)]
     if not aside or len(run.lanes) == 1:
         return read, None
-    held = [block for block in read.blocks if not is_quarantined(block.item)]
-    return replace(read, blocks=held, items=read.items - len(aside)), replace(
-        read, blocks=aside, items=len(aside)
-    )
+    held = [place for place, block in enumerate(read.blocks) if not is_quarantined(block.item)]
+    return read.only(held, items=read.items - len(aside)), read.only(aside, items=len(aside))
 
 
 def with_quarantined(result: DiffResult, aside: DiffResult) -> DiffResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replaydiff.diff import behaviour
@@ -25,7 +25,7 @@ from replaydiff.diff.verdicts import (
     single_lane_verdict,
 )
 from replaydiff.replay.errors import UnknownNameError
-from replaydiff.replay.model import Lane, RunRecord, Status, VersionKind
+from replaydiff.replay.model import Item, Lane, RunRecord, Status, VersionKind
 from replaydiff.replay.settings import Settings
 
 _SIDES = (Lane.OLD, Lane.NEW)
@@ -37,7 +37,8 @@ class MetricResult:
     """One metric worked out over the items it applies to."""
 
     delta: MetricDelta
-    by_item: dict[str, ItemMetric]
+    by_pattern: Sequence[ItemMetric | None]
+    """The metric of the items of each pattern (`diff.blocks`); None where it does not apply."""
     null: noise.Null | None
 
 
@@ -112,30 +113,29 @@ def compute_metric(
     gated: bool,
     *,
     metrics: int = 1,
-    accepted: frozenset[str] = frozenset(),
+    accepted: frozenset[int] = frozenset(),
 ) -> MetricResult:
     """One metric over the items it applies to. It is one of `metrics` on which anything varies.
 
-    Items in `accepted` changed only in ways that a person accepted: they count as unchanged.
+    Items of the patterns in `accepted` changed only in ways that a person accepted: they count as unchanged.
     """
     gate, kind, look = settings.gate, vouching.kind(name), comparison.look
     error_share = 1.0 if look is None else look.items_share
-    held = [
-        block
-        for block in comparison.read.blocks
+    patterns = comparison.read.patterns
+    held = {
+        number: block
+        for number, block in enumerate(patterns.blocks)
         if vouching.covers(name, block.item) and _applies(name, block, settings)
-    ]
-    samples = [
-        scores.as_unchanged() if block.item.id in accepted else scores
-        for block in held
-        for scores in (_item_scores(name, block),)
-    ]
-    if comparison.copied:
-        samples = [sample.as_one_trial() for sample in samples]
-    scale = Scale.of(score for sample in samples for score in (*sample.before, *sample.new))
+    }
+    places = [place for place, number in enumerate(patterns.of) if number in held]
+    numbers = [patterns.of[place] for place in places]
+    items = [comparison.read.blocks[place].item for place in places]
+    of_pattern = _samples(name, held, accepted, copied=comparison.copied)
+    samples = [of_pattern[number] for number in numbers]
+    scale = Scale.of(score for sample in of_pattern.values() for score in (*sample.before, *sample.new))
     null = null_model(samples, scale)
     if comparison.has_both_lanes:
-        judged = item_verdicts(
+        verdicts_of_items = item_verdicts(
             samples,
             scale,
             null,
@@ -143,45 +143,43 @@ def compute_metric(
             confidence=1 - (1 - gate.confidence) * error_share,
             metrics=metrics,
         )
+        judged = dict(zip(numbers, verdicts_of_items, strict=True))
     else:
         only_lane = Lane.NEW if Lane.NEW in comparison.run.lanes else Lane.OLD
-        passes = _outcomes(name, held, only_lane)
-        judged = [
-            single_lane_verdict(passed, len(block.lanes[only_lane]) - len(passed))
-            for block, passed in zip(held, passes, strict=True)
-        ]
-    by_item = {
-        block.item.id: ItemMetric(
-            old=sample.old_mean,
-            new=sample.new_mean,
-            delta=sample.delta,
-            verdict=verdict.verdict,
-            reason=_ACCEPTED if block.item.id in accepted else _reason(block, sample, verdict, failure),
-            cause=normalise_reason(_undecided_reason(name, block, verdict, failure) or failure),
-        )
-        for block, sample, verdict in zip(held, samples, judged, strict=True)
-        for failure in (_failure_reason(name, block, verdict),)
+        judged = {}
+        for number, block in held.items():
+            passed = _outcomes(name, block, only_lane)
+            judged[number] = single_lane_verdict(passed, len(block.lanes[only_lane]) - len(passed))
+    found_of = {
+        number: _item_metric(name, block, of_pattern[number], judged[number], accepted=number in accepted)
+        for number, block in held.items()
     }
-    changes: dict[str, behaviour.Change] = {}
+    changes: dict[int, behaviour.Change] = {}
     if kind is Kind.AGREEMENT:
         if comparison.has_both_lanes:
             changes = {
-                block.item.id: behaviour.UNCHANGED
-                if block.item.id in accepted
-                else behaviour.change(block, settings)
-                for block in held
+                number: behaviour.UNCHANGED if number in accepted else behaviour.change(block, settings)
+                for number, block in held.items()
             }
         recorded = any(version.kind is VersionKind.OBSERVED for version in comparison.run.lanes.values())
-        by_item = {
-            name: _against_recording(metric, changes.get(name), recorded) for name, metric in by_item.items()
+        found_of = {
+            number: _against_recording(metric, changes.get(number), recorded)
+            for number, metric in found_of.items()
         }
-    found = estimate(comparison, [block.item for block in held], samples, scale, null)
-    repeat = _repeat(comparison, held, samples)
-    verdicts = [by_item[block.item.id].verdict for block in held]
-    share = behaviour.share_changed(comparison, [block.item for block in held], changes) if changes else None
+    found = estimate(comparison, items, samples, scale, null)
+    repeat = _repeat(comparison, items, samples)
+    verdicts = [found_of[number].verdict for number in numbers]
+    share = (
+        behaviour.share_changed(comparison, items, [changes[number] for number in numbers])
+        if changes
+        else None
+    )
     moved = (Verdict.REGRESSED, Verdict.IMPROVED, Verdict.CHANGED)
-    by_id = sorted(held, key=lambda block: block.item.id)
-    outcomes = {lane: _outcomes(name, by_id, lane) for lane in comparison.run.lanes}
+    by_id = [number for _, number in sorted(zip((item.id for item in items), numbers, strict=True))]
+    outcomes = {}
+    for lane in comparison.run.lanes:
+        of_lane = {number: _outcomes(name, block, lane) for number, block in held.items()}
+        outcomes[lane] = [of_lane[number] for number in by_id]
     delta = MetricDelta(
         n=found.n,
         old=found.old,
@@ -211,14 +209,45 @@ def compute_metric(
         changed_share=share[0] if share else None,
         changed_ci=share[1] if share else None,
     )
-    return MetricResult(delta=delta, by_item=by_item, null=null)
+    by_pattern = [found_of.get(number) for number in range(len(patterns.blocks))]
+    return MetricResult(delta=delta, by_pattern=by_pattern, null=null)
 
 
-def _repeat(comparison: Comparison, held: Sequence[Block], samples: Sequence[ItemScores]) -> Repeat | None:
+def _samples(
+    name: str, held: Mapping[int, Block], accepted: frozenset[int], *, copied: bool
+) -> dict[int, ItemScores]:
+    """The scores of each pattern; equal ones are one object, so that what follows computes them once."""
+    known: dict[ItemScores, ItemScores] = {}
+    found = {}
+    for number, block in held.items():
+        scores = _item_scores(name, block)
+        if number in accepted:
+            scores = scores.as_unchanged()
+        if copied:
+            scores = scores.as_one_trial()
+        found[number] = known.setdefault(scores, scores)
+    return found
+
+
+def _item_metric(
+    name: str, block: Block, sample: ItemScores, judged: ScoredVerdict, *, accepted: bool
+) -> ItemMetric:
+    failure = _failure_reason(name, block, judged)
+    return ItemMetric(
+        old=sample.old_mean,
+        new=sample.new_mean,
+        delta=sample.delta,
+        verdict=judged.verdict,
+        reason=_ACCEPTED if accepted else _reason(block, sample, judged, failure),
+        cause=normalise_reason(_undecided_reason(name, block, judged, failure) or failure),
+    )
+
+
+def _repeat(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat | None:
     """The old version against its repeat; None where it was not repeated."""
     if Lane.OLD2 not in comparison.run.lanes or not comparison.has_both_lanes:
         return None
-    return against_itself(comparison, [block.item for block in held], samples)
+    return against_itself(comparison, items, samples)
 
 
 def _with_noise_of_lanes(
@@ -247,14 +276,12 @@ def _against_recording(metric: ItemMetric, changed: behaviour.Change | None, rec
     return replace(metric, verdict=verdict, reason=reason, kind=Kind.AGREEMENT)
 
 
-def _outcomes(name: str, held: Sequence[Block], lane: Lane) -> list[list[bool]]:
+def _outcomes(name: str, block: Block, lane: Lane) -> list[bool]:
+    """Which of a lane's trials passed, of those that could be scored."""
     return [
-        [
-            grade.passed
-            for trial in block.lanes[lane]
-            if (grade := trial.grades.get(name)) is not None and grade.passed is not None
-        ]
-        for block in held
+        grade.passed
+        for trial in block.lanes[lane]
+        if (grade := trial.grades.get(name)) is not None and grade.passed is not None
     ]
 
 

@@ -1,24 +1,20 @@
 """What a run left in the store, read in one pass.
 
-`read_blocks` yields whole blocks (items of which every lane has finished) with their graded trials, and
+`read_blocks` returns whole blocks (items of which every lane has finished) with their graded trials, and
 counts what each lane did. Grades that cost something come from the store, in one grader version a metric.
-
-Equal values of an item's trials are held in memory once: a replay is answered from the tape, so the results
-of its calls are mostly the recorded ones, over and over.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 import numpy as np
 
 from replaydiff.diff import divergence
+from replaydiff.diff.blocks import PatternKeys, Patterns, UngradedLanes
 from replaydiff.diff.divergence import ReplayFidelity
 from replaydiff.diff.graders.base import JUDGE, PAIRWISE
 from replaydiff.diff.graders.registry import free_grades
@@ -28,9 +24,7 @@ from replaydiff.replay.model import (
     Item,
     Lane,
     RunRecord,
-    ServedCall,
     Status,
-    ToolCall,
     Trial,
     Version,
     VersionKind,
@@ -38,8 +32,7 @@ from replaydiff.replay.model import (
 from replaydiff.replay.model.json import to_json_value
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.grades import iter_grades
-from replaydiff.replay.store.runs import iter_items
-from replaydiff.replay.store.trials import iter_trials
+from replaydiff.replay.store.item_trials import iter_item_trials
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -149,20 +142,10 @@ class LaneTotals:
 TIE = 0.5
 """Score of a comparison in which neither response is better."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 def items_with_trials(con: DuckDBPyConnection, run: RunRecord) -> Iterator[tuple[Item, list[Trial]]]:
-    """Every item of the run with its trials; both come by position, so one walk pairs them."""
-    groups = groupby(iter_trials(con, run.id), key=lambda trial: trial.item_id)
-    waiting = next(groups, None)
-    for item in iter_items(con, run.id):
-        if waiting is not None and waiting[0] == item.id:
-            shared = _ValuePool(item, run)
-            yield item, [shared.trial(trial) for trial in waiting[1]]
-            waiting = next(groups, None)
-        else:
-            yield item, []
+    """Every item of the run with its trials."""
+    return iter_item_trials(con, run.id)
 
 
 def computed_grades(con: DuckDBPyConnection, run: RunRecord, settings: Settings) -> Iterator[Grade]:
@@ -170,72 +153,6 @@ def computed_grades(con: DuckDBPyConnection, run: RunRecord, settings: Settings)
     for item, trials in items_with_trials(con, run):
         for trial in trials:
             yield from free_grades(item, trial, settings).values()
-
-
-class _ValuePool:
-    """The values of one item and its trials so far; an equal one of a later trial becomes the same object."""
-
-    def __init__(self, item: Item, run: RunRecord) -> None:
-        self._item = item
-        self._run = run
-        self._calls: dict[str, list[ToolCall]] = {}
-        for call in item.tape:
-            self._calls.setdefault(call.name, []).append(call)
-        response = item.recorded_response
-        self._texts = {} if response is None else {response: response}
-        self._lists: dict[int, tuple[tuple[ServedCall, ...], tuple[ServedCall, ...]]] = {}
-        """By the identity of a list of calls as it was read: that list, and the one in its place."""
-
-    def trial(self, trial: Trial) -> Trial:
-        response = trial.final_response
-        known = self._lists.get(id(trial.served))
-        if known is None:
-            known = trial.served, tuple(map(self._served, trial.served))
-            self._lists[id(trial.served)] = known
-        # `dataclasses.replace` would take three times as long, for every trial of a run.
-        return Trial(
-            run_id=self._run.id,
-            item_id=self._item.id,
-            lane=trial.lane,
-            index=trial.index,
-            status=trial.status,
-            reason=trial.reason,
-            final_response=None if response is None else self._texts.setdefault(response, response),
-            served=known[1],
-            usage=trial.usage,
-            cost_usd=trial.cost_usd,
-            latency_ms=trial.latency_ms,
-            started_at=trial.started_at,
-            attempts=trial.attempts,
-            scores=trial.scores,
-            stderr=trial.stderr,
-            turns=trial.turns,
-        )
-
-    def _served(self, served: ServedCall) -> ServedCall:
-        call = served.call
-        known = self._calls.setdefault(call.name, [])
-        same = next((other for other in known if _same_json(other, call)), None)
-        if same is None:
-            known.append(call)
-            return served
-        if same != call:
-            same = replace(call, args=same.args, result=same.result)
-        own = self._item.trace_id
-        return ServedCall(
-            call=same,
-            rule=served.rule,
-            from_trace_id=own if served.from_trace_id == own else served.from_trace_id,
-            note=served.note,
-        )
-
-
-def _same_json(one: ToolCall, other: ToolCall) -> bool:
-    """Whether two calls have the very same arguments and result."""
-    if one.args != other.args or one.result != other.result:
-        return False
-    # `1 == 1.0 == True` in Python, and not in JSON, which also has an order of keys.
-    return _encode((one.args, one.result)) == _encode((other.args, other.result))
 
 
 T = TypeVar("T")
@@ -247,11 +164,29 @@ class RunData:
 
     items: int
     """Items of the run, whether their blocks are whole or not."""
-    blocks: list[Block]
+    blocks: Sequence[Block]
     totals_by_lane: dict[Lane, LaneTotals]
     witnesses: dict[Lane, divergence.ReplayFidelity]
     waiting: list[Item] = field(default_factory=list)
     """Items without a whole block, and those beyond the look."""
+    patterns: Patterns = field(default=None)  # type: ignore[assignment]
+    """Which of the blocks have the same outcome; without it none."""
+
+    def __post_init__(self) -> None:
+        if self.patterns is None:
+            self.patterns = Patterns.all_different(self.blocks)
+
+    def only(self, places: Sequence[int], items: int) -> RunData:
+        """Return the same with the blocks at these places, of so many items."""
+        blocks = [self.blocks[place] for place in places]
+        return replace(self, items=items, blocks=blocks, patterns=self.patterns.only(places))
+
+    def changed(self, change: Callable[[Block], Block]) -> RunData:
+        """Return the same with each block changed; what had the same outcome must keep it."""
+        first = [change(block) for block in self.patterns.blocks]
+        known = {id(block): new for block, new in zip(self.patterns.blocks, first, strict=True)}
+        blocks = [known.get(id(block)) or change(block) for block in self.blocks]
+        return replace(self, blocks=blocks, patterns=replace(self.patterns, blocks=first))
 
 
 def read_blocks(
@@ -261,31 +196,81 @@ def read_blocks(
     stored: StoredGrades,
     *,
     first: int | None = None,
+    trusted: frozenset[str] = frozenset(),
 ) -> RunData:
-    """Walk over the run once, grading what costs nothing; only the `first` items count, if that is given."""
-    read = RunData(
-        items=0,
-        blocks=[],
-        totals_by_lane={lane: LaneTotals() for lane in run.lanes},
-        witnesses={lane: divergence.ReplayFidelity() for lane in run.lanes},
-    )
+    """Walk over the run once, grading what costs nothing.
+
+    Args:
+        con: the store.
+        run: the run.
+        settings: how its trials are graded.
+        stored: the grades that cost something.
+        first: if it is given, only so many items count.
+        trusted: the traces whose recordings are right.
+    """
+    wanted = {
+        lane: 1 if version.kind is VersionKind.OBSERVED else run.trials for lane, version in run.lanes.items()
+    }
+    totals = {lane: LaneTotals() for lane in run.lanes}
+    found = _Found(settings, stored, trusted)
+    items = 0
+    waiting = []
     for item, trials in items_with_trials(con, run):
-        read.items += 1
-        trials = [trial for trial in trials if trial.lane in run.lanes]
+        items += 1
+        lanes: dict[Lane, list[Trial]] = {lane: [] for lane in run.lanes}
         for trial in trials:
-            read.totals_by_lane[trial.lane].add(trial)
-        if not _is_complete(run, trials) or (first is not None and read.items > first):
-            read.waiting.append(item)
-            continue
-        lanes: dict[Lane, list[GradedTrial]] = {lane: [] for lane in run.lanes}
-        for trial in trials:
-            if trial.status is Status.CANCELLED:
-                continue
-            read.witnesses[trial.lane].add(item, trial)
-            grades = {**free_grades(item, trial, settings), **stored.of(trial)}
-            lanes[trial.lane].append(GradedTrial(trial=trial, grades=grades))
-        read.blocks.append(Block(item=item, lanes={lane: tuple(graded) for lane, graded in lanes.items()}))
-    return read
+            if trial.lane in lanes:
+                totals[trial.lane].add(trial)
+                if trial.status is not Status.CANCELLED:
+                    lanes[trial.lane].append(trial)
+        is_whole = all(len(lanes[lane]) >= count for lane, count in wanted.items())
+        if is_whole and (first is None or items <= first):
+            found.add(item, lanes)
+        else:
+            waiting.append(item)
+    patterns = Patterns(of=found.patterns, blocks=found.first)
+    witnesses = {lane: divergence.ReplayFidelity() for lane in run.lanes}
+    for block, times in patterns.counted():
+        for lane, graded in block.lanes.items():
+            for one in graded:
+                witnesses[lane].add(block.item, one.trial, times)
+    return RunData(
+        items=items,
+        blocks=found.blocks,
+        totals_by_lane=totals,
+        witnesses=witnesses,
+        waiting=waiting,
+        patterns=patterns,
+    )
+
+
+class _Found:
+    """The blocks so far, and which of them have the same outcome."""
+
+    def __init__(self, settings: Settings, stored: StoredGrades, trusted: frozenset[str]) -> None:
+        self.blocks: list[Block] = []
+        self.patterns: list[int] = []
+        self.first: list[Block] = []
+        self._settings, self._stored = settings, stored
+        self._keys = PatternKeys(settings, trusted)
+        self._known: dict[Hashable, int] = {}
+
+    def add(self, item: Item, lanes: Mapping[Lane, Sequence[Trial]]) -> None:
+        """Grade the trials of an item, unless they have the outcome of an earlier one."""
+        trials = [trial for done in lanes.values() for trial in done]
+        is_judged = bool(self._stored.by_trial) and any(map(self._stored.of, trials))
+        key = None if is_judged else self._keys.of(item, trials)
+        pattern = len(self.first) if key is None else self._known.setdefault(key, len(self.first))
+        if pattern == len(self.first):
+            block = Block(item=item, lanes=dict(UngradedLanes(item, lanes, self._grades)))
+            self.first.append(block)
+        else:
+            block = Block(item=item, lanes=UngradedLanes(item, lanes, self._grades))
+        self.blocks.append(block)
+        self.patterns.append(pattern)
+
+    def _grades(self, item: Item, trial: Trial) -> dict[str, Grade]:
+        return {**free_grades(item, trial, self._settings), **self._stored.of(trial)}
 
 
 def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tuple[RunRecord, RunData]:
@@ -299,18 +284,20 @@ def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tup
         }
 
     def renamed(block: Block) -> Block:
+        if isinstance(block.lanes, UngradedLanes):
+            trials = kept(block.lanes.trials)
+            trials[Lane.NEW] = [replace(one, lane=Lane.NEW) for one in trials.get(Lane.NEW, ())]
+            return replace(block, lanes=block.lanes.with_trials(trials))
         lanes = kept(_pairwise_grades_against(candidate, block.lanes))
         lanes[Lane.NEW] = tuple(
             replace(graded, trial=replace(graded.trial, lane=Lane.NEW)) for graded in lanes.get(Lane.NEW, ())
         )
         return replace(block, lanes=lanes)
 
-    return replace(run, lanes=kept(run.lanes)), RunData(
-        items=read.items,
-        blocks=[renamed(block) for block in read.blocks],
+    return replace(run, lanes=kept(run.lanes)), replace(
+        read.changed(renamed),
         totals_by_lane=kept(read.totals_by_lane),
         witnesses=kept(read.witnesses),
-        waiting=read.waiting,
     )
 
 
@@ -342,12 +329,3 @@ def rest_of(new: Grade) -> Grade:
         votes=tuple(votes),
         cost_usd=0.0,
     )
-
-
-def _is_complete(run: RunRecord, trials: Sequence[Trial]) -> bool:
-    """Whether every lane of the item's block has finished. An observed lane has what was recorded."""
-    for lane, version in run.lanes.items():
-        finished = sum(trial.lane == lane and trial.status is not Status.CANCELLED for trial in trials)
-        if finished < (1 if version.kind is VersionKind.OBSERVED else run.trials):
-            return False
-    return True

@@ -6,7 +6,7 @@ Field names are those of the published document (`replaydiff.diff/1`); `to_json`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -103,7 +103,7 @@ class Block:
     """One item with all its finished, graded trials."""
 
     item: Item
-    lanes: dict[Lane, tuple[GradedTrial, ...]]
+    lanes: Mapping[Lane, tuple[GradedTrial, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class ItemVerdict:
     item: Item
     verdict: Verdict
     metrics: dict[str, ItemMetric]
-    lanes: dict[Lane, tuple[GradedTrial, ...]]
+    lanes: Mapping[Lane, tuple[GradedTrial, ...]]
     divergence: Divergence | None = None
     """From which of the user's turns the lanes do another thing; None where they do not."""
 

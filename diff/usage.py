@@ -11,12 +11,13 @@ import math
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from replaydiff.diff.actions import declines
+from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
-from replaydiff.diff.result import GradedTrial, UsageDelta
+from replaydiff.diff.responses import declines
+from replaydiff.diff.result import UsageDelta
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes
-from replaydiff.replay.model import Lane, Status
+from replaydiff.replay.model import Lane, Status, Trial
 
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
 _FIGURES = ("cost_usd", "latency_ms", "input_tokens", "output_tokens", "calls", "answer_chars", "refusals")
@@ -59,7 +60,9 @@ def _known(comparison: Comparison) -> dict[str, _Known]:
     found = {name: _Known([], [], []) for name in _FIGURES}
     for block in comparison.read.blocks:
         key = comparison.clusters[block.item.id]
-        old, new = (list(zip(*map(_took, block.lanes[lane]), strict=True)) for lane in (Lane.OLD, Lane.NEW))
+        old, new = (
+            list(zip(*map(_took, trials_of(block, lane)), strict=True)) for lane in (Lane.OLD, Lane.NEW)
+        )
         for known, before, after in zip(found.values(), old, new, strict=False):
             early = [value for value in before if value is not None]
             late = [value for value in after if value is not None]
@@ -70,9 +73,8 @@ def _known(comparison: Comparison) -> dict[str, _Known]:
     return found
 
 
-def _took(graded: GradedTrial) -> tuple[float | None, ...]:
+def _took(trial: Trial) -> tuple[float | None, ...]:
     """The figures of one trial, in the order of `_FIGURES`."""
-    trial = graded.trial
     used, ended, answer = trial.usage, trial.status is Status.OK, trial.final_response or ""
     return (
         trial.cost_usd,

@@ -30,8 +30,9 @@ where passes come and go: inconclusive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from replaydiff.diff.result import Verdict
 from replaydiff.diff.statistics import noise
@@ -40,6 +41,9 @@ SINGLE_TRIAL = "single trial: noise unknown"
 WITHIN_NOISE = "within the noise of repeated trials"
 _TIE = 1e-9
 _DUST = 1e-12
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,11 @@ class ItemScores:
     """Trials of the old lane that have no score: errors, divergence, abstention."""
     new_unscored: int = 0
     again_unscored: int = 0
+
+    @property
+    def has_gap(self) -> bool:
+        """Whether any trial has no score."""
+        return bool(self.old_unscored or self.new_unscored or self.again_unscored)
 
     @property
     def before(self) -> tuple[float, ...]:
@@ -159,9 +168,24 @@ class ScoredVerdict:
     note: str = ""
 
 
+def each_once(function: Callable[[T], U], values: Sequence[T]) -> list[U]:
+    """Return the function's result for each value, computed once where values are the same object."""
+    known: dict[int, U] = {}
+    for value in values:
+        if id(value) not in known:
+            known[id(value)] = function(value)
+    return [known[id(value)] for value in values]
+
+
 def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
     """The noise of one metric: fitted to every item and version that was tried at least twice."""
-    return noise.fit([scale.unit(scores) for sample in samples for scores in sample.scored])
+    return noise.fit_moments(_moments([sample.scored for sample in samples], scale))
+
+
+def _moments(scores: Sequence[tuple[Sequence[float], Sequence[float]]], scale: Scale) -> noise.Moments:
+    """The moments of both versions' scores, scaled to 0..1."""
+    units = each_once(lambda both: [scale.unit(group) for group in both], scores)
+    return noise.Moments.of(group for both in units for group in both)
 
 
 def _nulls(
@@ -171,20 +195,19 @@ def _nulls(
 
     Were such trials left out, a version whose failures have no score would seem to have no noise.
     """
-    gaps = [bool(one.old_unscored or one.new_unscored or one.again_unscored) for one in samples]
-    if null is None or not any(gaps):
+    if null is None or not any(each_once(lambda sample: sample.has_gap, samples)):
         return [null] * len(samples)
 
-    def moments(scores: Iterable[Sequence[float]]) -> noise.Moments:
-        return noise.Moments.of([scale.unit(group) for group in scores])
-
-    against = [sample.against(sign, scale) for sample in samples]
-    whole = moments(group for both in against for group in both)
+    whole = _moments(each_once(lambda sample: sample.against(sign, scale), samples), scale)
     of_whole = noise.fit_moments(whole)
-    return [
-        noise.fit_moments(whole.replacing(moments(worst), moments(sample.scored))) if gap else of_whole
-        for sample, worst, gap in zip(samples, against, gaps, strict=True)
-    ]
+
+    def own(sample: ItemScores) -> noise.Null | None:
+        if not sample.has_gap:
+            return of_whole
+        worst, seen = (_moments([scores], scale) for scores in (sample.against(sign, scale), sample.scored))
+        return noise.fit_moments(whole.replacing(worst, seen))
+
+    return each_once(own, samples)
 
 
 def item_verdicts(
@@ -200,10 +223,10 @@ def item_verdicts(
     level = (1 - confidence) / (2 * max(1, metrics))
     down = _beyond_noise(samples, scale, null, -1, level)
     up = _beyond_noise(samples, scale, null, +1, level)
-    return [
-        _verdict(sample, scale, null is None, fell or rose, min_delta)
-        for sample, fell, rose in zip(samples, down, up, strict=True)
-    ]
+    beyond = {id(sample): fell or rose for sample, fell, rose in zip(samples, down, up, strict=True)}
+    return each_once(
+        lambda sample: _verdict(sample, scale, null is None, beyond[id(sample)], min_delta), samples
+    )
 
 
 def single_lane_verdict(passes: Sequence[bool], unscored: int) -> ScoredVerdict:
@@ -234,15 +257,17 @@ def _beyond_noise(
     """Which items' difference to one side is beyond the noise."""
     if null is None:
         return [True] * len(samples)
-    chances = []
-    for sample, own in zip(samples, _nulls(samples, scale, null, sign), strict=True):
+    nulls = dict(zip(map(id, samples), _nulls(samples, scale, null, sign), strict=True))
+
+    def chance(sample: ItemScores) -> float:
+        own = nulls[id(sample)]
         before, after = sample.against(sign, scale)
         difference = (_mean(after) or 0.0) - (_mean(before) or 0.0)
         if own is None or not before or not after or difference * sign <= 0:
-            chances.append(1.0)
-            continue
-        chances.append(noise.surprise(own, len(before), len(after), difference / scale.reach))
-    return [chance <= level for chance in noise.false_discovery(chances)]
+            return 1.0
+        return noise.surprise(own, len(before), len(after), difference / scale.reach)
+
+    return [one <= level for one in noise.false_discovery(each_once(chance, samples))]
 
 
 def _verdict(

@@ -15,16 +15,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from replaydiff.diff.document import to_json
+from replaydiff.diff.document import json_parts
 from replaydiff.diff.result import DiffResult, ItemVerdict
-from replaydiff.replay.model.json import json_text
-from replaydiff.replay.store.sql import clean, clean_text
+from replaydiff.replay.store.sql import clean_json_text, clean_text
 from replaydiff.replay.terminal.text import spreadsheet_cell, visible
 
 
 def render_json(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
     """The document, one line break a value; text that UTF-8 cannot carry is replaced."""
-    return json_text(clean(to_json(result))) + "\n"
+    return "".join((*json_parts(result, clean_json_text), "\n"))
 
 
 _PLAIN = {

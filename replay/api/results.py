@@ -290,6 +290,13 @@ class Diff:
 
         return to_json(self.result)
 
+    def json_parts(self) -> Iterator[str]:
+        """Yield the JSON document as text, part by part, so that one of any size fits into memory."""
+        from replaydiff.diff.document import json_parts
+        from replaydiff.replay.model.json import json_text
+
+        return json_parts(self.result, json_text)
+
     def report(self, format: str = "terminal", *, width: int = 100) -> str | bytes:  # noqa: A002
         """Return a report in a format: terminal, markdown, json, csv, parquet, junit, html, or a plugin's.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -172,6 +172,15 @@ def print_json(document: Any) -> None:
     from replaydiff.replay.terminal.text import shown_json
 
     sys.stdout.write(f"{shown_json(json_text(document))}\n")
+
+
+def print_json_parts(parts: Iterable[str]) -> None:
+    """Write one JSON document that comes in parts, each of whole lines, to stdout, and nothing else."""
+    from replaydiff.replay.terminal.text import shown_json
+
+    for part in parts:
+        sys.stdout.write(shown_json(part))
+    sys.stdout.write("\n")
 
 
 def say(text: str) -> None:

@@ -13,7 +13,7 @@ from replaydiff.replay.commands.options import (
     command,
     json_option,
     metrics_option,
-    print_json,
+    print_json_parts,
     say,
     width_option,
 )
@@ -72,7 +72,7 @@ def diff(
 
     found = app.project.diff(run, metrics=metrics, gate=gate, lane=lane)
     if as_json:
-        print_json(found.to_dict())
+        print_json_parts(found.json_parts())
     else:
         terminal.show(found.result, width=width, brief=not verbose)
     return found.exit_code

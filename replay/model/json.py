@@ -51,5 +51,5 @@ def json_text(document: Any) -> str:
         encoded = msgspec.json.encode(document, enc_hook=str)
     except UnicodeEncodeError:
         # A lone surrogate has no UTF-8, but JSON can escape it.
-        return json.dumps(document, indent=1, default=str)
+        return json.dumps(msgspec.to_builtins(document, str_keys=True, enc_hook=str), indent=1)
     return msgspec.json.format(encoded, indent=1).decode()

@@ -41,7 +41,7 @@ _HINT = "start one with `replay run` or `replay compare`"
 
 _read_looks = sql.reader(tuple[Look, ...])
 _read_lanes = sql.reader(dict[Lane, Version])
-_read_item = sql.reader(Item)
+read_item = sql.reader(Item)
 _read_settings: Any = sql.reader(dict[str, Any])
 
 
@@ -199,7 +199,7 @@ def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
             [run_id, position, position + _BATCH],
         ).fetchall()
         for (text,) in rows:
-            yield _read_item(text)
+            yield read_item(text)
         if len(rows) < _BATCH:
             return
         position += _BATCH
@@ -214,7 +214,7 @@ def first_items(
         f"SELECT item FROM run_items WHERE run_id = ? ORDER BY {has_calls} position LIMIT ?",
         [run_id, number],
     ).fetchall()
-    return [_read_item(text) for (text,) in rows]
+    return [read_item(text) for (text,) in rows]
 
 
 def delete_run(con: DuckDBPyConnection, run_id: str) -> None:
@@ -249,7 +249,7 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
     text = con.execute(
         "SELECT item FROM run_items WHERE run_id = ? AND item_id = ?", [run_id, ids[0]]
     ).fetchall()
-    return _read_item(text[0][0])
+    return read_item(text[0][0])
 
 
 def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -> list[RunRecord]:

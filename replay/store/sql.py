@@ -62,6 +62,11 @@ def encode(value: Any) -> str:
     return text
 
 
+def clean_json_text(value: Any) -> str:
+    """The same text, a line for each value."""
+    return str(msgspec.json.format(encode(value), indent=1))
+
+
 T = TypeVar("T")
 _INT64 = 2**63
 

@@ -38,10 +38,10 @@ _CONFLICT = (
 )
 _READ_BATCH = 500
 
-_read_served = sql.reader(tuple[ServedCall, ...])
-_read_usage = sql.reader(Usage)
-_read_turns = sql.reader(tuple[Turn, ...])
-_read_scores = sql.reader(dict[str, Score])
+read_served = sql.reader(tuple[ServedCall, ...])
+read_usage = sql.reader(Usage)
+read_turns = sql.reader(tuple[Turn, ...])
+read_scores = sql.reader(dict[str, Score])
 
 
 def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
@@ -205,10 +205,10 @@ def _trial(row: Sequence[Any], known: dict[str, tuple[ServedCall, ...]] | None =
     fields["status"] = Status(fields["status"])
     text = fields["served"]
     served = None if known is None else known.get(text)
-    fields["served"] = served = _read_served(text) if served is None else served
+    fields["served"] = served = read_served(text) if served is None else served
     if known is not None:
         known[text] = served
-    fields["usage"] = None if fields["usage"] is None else _read_usage(fields["usage"])
-    fields["scores"] = _read_scores(fields["scores"])
-    fields["turns"] = () if fields["turns"] is None else _read_turns(fields["turns"])
+    fields["usage"] = None if fields["usage"] is None else read_usage(fields["usage"])
+    fields["scores"] = read_scores(fields["scores"])
+    fields["turns"] = () if fields["turns"] is None else read_turns(fields["turns"])
     return Trial(**fields)

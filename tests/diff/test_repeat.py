@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.truth.agents import unchanged
 from benchmarks.truth.runs import METRIC, diffed
+from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.comparison import may_be_copies, trials_are_copies
 from replaydiff.diff.compute import compute
 from replaydiff.diff.graders.base import scored
@@ -99,7 +100,7 @@ def blocks(outcomes: list[dict[str, str]]) -> list[Block]:
     ],
 )
 def test_trials_that_copy_each_other_are_found(outcomes: list[dict[str, str]], copies: bool) -> None:
-    assert trials_are_copies(blocks(outcomes)) is copies
+    assert trials_are_copies(Patterns.all_different(blocks(outcomes))) is copies
 
 
 def test_copied_trials_count_as_one(tmp_path: Path) -> None:
@@ -162,11 +163,11 @@ def test_failures_without_a_score_do_not_hide_the_noise(tmp_path: Path) -> None:
 def test_trials_without_a_repeat_may_be_copies_where_items_change_both_ways(
     outcomes: list[dict[str, str]], copies: bool
 ) -> None:
-    assert may_be_copies(blocks(outcomes)) is copies
+    assert may_be_copies(Patterns.all_different(blocks(outcomes))) is copies
 
 
 def test_a_few_copies_among_many_trials_that_vary_are_more_than_chance() -> None:
     copied = [{"old": "111", "old2": "000", "new": "111"}] * 4
     varying = [{"old": "110", "old2": "010", "new": "1"}]
-    assert trials_are_copies(blocks(copied + varying * 14))
-    assert not trials_are_copies(blocks(copied + varying * 40))
+    assert trials_are_copies(Patterns.all_different(blocks(copied + varying * 14)))
+    assert not trials_are_copies(Patterns.all_different(blocks(copied + varying * 40)))

@@ -1,0 +1,187 @@
+"""Blocks whose trials are graded when they are looked at, and which blocks have the same outcome.
+
+Most items of a run are alike: every trial makes the recorded calls, or leaves the same one out. What depends
+on an item's trials alone is the same for all blocks of one pattern, so it is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import msgspec
+
+from replaydiff.diff import responses
+from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.graders.matching import same_values
+from replaydiff.diff.graders.registry import graders
+from replaydiff.diff.result import Block, GradedTrial
+from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, ServedCall, Status, Trial
+from replaydiff.replay.model.json import encode_hook
+from replaydiff.replay.settings import Settings
+
+_encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
+
+T = TypeVar("T")
+GradesOf = Callable[[Item, Trial], dict[str, Grade]]
+"""Returns the grades of a trial by metric name."""
+Regrading = Callable[[Item, Trial, dict[str, Grade]], dict[str, Grade]]
+"""Returns the grades of a trial in place of others."""
+
+
+class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
+    """The trials of an item by lane, graded each time they are looked up.
+
+    Grades take more room than trials, and at most items nobody looks.
+    """
+
+    __slots__ = ("_grades_of", "_item", "trials")
+
+    def __init__(self, item: Item, trials: Mapping[Lane, Sequence[Trial]], grades_of: GradesOf) -> None:
+        self.trials = trials
+        self._item, self._grades_of = item, grades_of
+
+    def __getitem__(self, lane: Lane) -> tuple[GradedTrial, ...]:
+        found = self.trials[lane]
+        return tuple(GradedTrial(trial=one, grades=self._grades_of(self._item, one)) for one in found)
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self.trials)
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def with_trials(self, trials: Mapping[Lane, Sequence[Trial]]) -> UngradedLanes:
+        """Return other trials of the item, graded in the same way."""
+        return UngradedLanes(self._item, trials, self._grades_of)
+
+    def regraded(self, change: Regrading) -> UngradedLanes:
+        """Return the same trials with other grades."""
+        before = self._grades_of
+        return UngradedLanes(
+            self._item, self.trials, lambda item, trial: change(item, trial, before(item, trial))
+        )
+
+
+def trials_of(block: Block, lane: Lane) -> Sequence[Trial]:
+    """Return the trials of a lane without their grades."""
+    if isinstance(block.lanes, UngradedLanes):
+        return block.lanes.trials.get(lane, ())
+    return [one.trial for one in block.lanes.get(lane, ())]
+
+
+def regraded_lanes(block: Block, change: Regrading) -> Mapping[Lane, tuple[GradedTrial, ...]]:
+    """Return the trials of a block with other grades."""
+    if isinstance(block.lanes, UngradedLanes):
+        return block.lanes.regraded(change)
+    return {
+        lane: tuple(replace(one, grades=change(block.item, one.trial, one.grades)) for one in done)
+        for lane, done in block.lanes.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patterns:
+    """The different outcomes among the blocks of a run."""
+
+    of: Sequence[int]
+    """Of each block its pattern."""
+    blocks: Sequence[Block]
+    """Of each pattern its first block, graded; patterns are in the order of these."""
+
+    @classmethod
+    def all_different(cls, blocks: Sequence[Block]) -> Patterns:
+        """Return the patterns of blocks of which nothing is known."""
+        return cls(of=range(len(blocks)), blocks=blocks)
+
+    def counted(self) -> Iterator[tuple[Block, int]]:
+        """Yield the block of each pattern, and how many blocks have it."""
+        counts = [0] * len(self.blocks)
+        for pattern in self.of:
+            counts[pattern] += 1
+        yield from zip(self.blocks, counts, strict=True)
+
+    def spread(self, values: Sequence[T]) -> list[T]:
+        """Return of each block the value of its pattern."""
+        return [values[pattern] for pattern in self.of]
+
+    def only(self, places: Sequence[int]) -> Patterns:
+        """Return the patterns of the blocks at these places."""
+        kept = dict.fromkeys(self.of[place] for place in places)
+        numbers = {pattern: number for number, pattern in enumerate(kept)}
+        return Patterns(
+            of=[numbers[self.of[place]] for place in places], blocks=[self.blocks[one] for one in kept]
+        )
+
+
+class PatternKeys:
+    """Finds what the outcome of an item depends on.
+
+    Args:
+        settings: how trials are graded.
+        trusted: the traces whose recordings are right.
+    """
+
+    def __init__(self, settings: Settings, trusted: frozenset[str]) -> None:
+        self._trusted = trusted
+        sampled = Item(id="")
+        self._calls_alone = not any(
+            grader.applies is None or grader.applies(sampled, settings)
+            for grader in graders(settings)
+            if grader is not tool_calls.GRADER
+        )
+        """Whether sampled traces are graded by their calls and nothing else."""
+        rules = (settings.match.tools, *(tool.match for tool in settings.tools.values()))
+        self._equal_calls_match = not any(rules)
+        """Whether calls match where they are equal; a rule of a tool's own may reject them even so."""
+
+    def of(self, item: Item, trials: Sequence[Trial]) -> Hashable | None:
+        """Return what items with the same outcome have in common.
+
+        Args:
+            item: the item.
+            trials: all its trials, without grades that cost something.
+
+        Returns:
+            None where the outcome may depend on more than a key can hold.
+        """
+        if not self._calls_alone or item.case_id is not None or item.expectation is not None:
+            return None
+        calls: dict[int, bytes] = {}
+        numbers: dict[str | None, int] = {}
+        done = []
+        for trial in trials:
+            if trial.scores or trial.turns:
+                return None
+            served = trial.served
+            if (written := calls.get(id(served))) is None:
+                written = calls[id(served)] = b"" if self._as_recorded(item, served) else _encode(served)
+            response = numbers.setdefault(trial.final_response, len(numbers))
+            done.append((trial.lane, trial.status, trial.reason, written, response))
+        return (
+            item.trace_id is None,
+            item.trace_id in self._trusted,
+            bool(item.metadata.get(CORRECTION)),
+            _encode(item.tape) if any(calls.values()) else len(item.tape),
+            tuple(done),
+            _signs(trials, several=len(numbers) > 1),
+        )
+
+    def _as_recorded(self, item: Item, served: Sequence[ServedCall]) -> bool:
+        """Whether these are the recorded calls, each answered by its own recording."""
+        return (
+            self._equal_calls_match
+            and same_values(item.tape, [one.call for one in served])
+            and all(one.is_exact for one in served)
+        )
+
+
+def _signs(trials: Sequence[Trial], *, several: bool) -> tuple[tuple[str, ...], ...]:
+    """What each response shows by itself; `several` says that they are not all the same."""
+    usual = responses.usual_length(trials) if several else None
+    found = [trial.final_response or "" for trial in trials if trial.status is Status.OK]
+    return tuple(tuple(responses.signs(one, usual)) for one in (found if several else found[:1]))

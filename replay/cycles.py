@@ -1,0 +1,25 @@
+"""Python's search for reference cycles, and when it is put off."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def no_cycle_search() -> Iterator[None]:
+    """Search for no cycles until it is left, unless there is no search anyway.
+
+    Nothing that a diff or its report makes refers back to itself, so a search through the trials of ten
+    thousand items frees nothing and takes a third of the time. What is no longer needed is freed at once as
+    ever.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,127 @@
+"""A run's items with their trials, read in one pass.
+
+Equal values of an item and its trials are held in memory once: a replay is answered from the tape, so the
+calls of its trials are mostly the recorded ones, over and over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from replaydiff.replay.model import Item, Lane, ServedCall, Status, ToolCall, Trial
+from replaydiff.replay.store.runs import read_item
+from replaydiff.replay.store.trials import read_scores, read_served, read_turns, read_usage
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_BATCH = 2000
+_COLUMNS = (
+    "item_id, lane, index, status, reason, final_response, served, usage, cost_usd, latency_ms, started_at,"
+    " attempts, scores, stderr, turns"
+)
+_TRIALS = f"""
+    SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))} FROM trials t
+    JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id
+    WHERE t.run_id = ? ORDER BY i.position, t.lane, t.index
+"""
+_ITEMS = "SELECT item FROM run_items WHERE run_id = ? ORDER BY position"
+
+_statuses = {status.value: status for status in Status}
+_encode = msgspec.json.Encoder().encode
+
+
+def iter_item_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[tuple[Item, list[Trial]]]:
+    """Yield every item of a run by position, with its trials by lane and index.
+
+    Trials with equal calls share them, and calls that are the recorded ones share arguments and result with
+    the item's tape.
+    """
+    groups = groupby(_rows(con, _TRIALS, run_id), key=lambda row: row[0])
+    waiting = next(groups, None)
+    lanes: dict[str, Lane] = {}
+    for (text,) in _rows(con, _ITEMS, run_id):
+        item = read_item(text)
+        if waiting is None or waiting[0] != item.id:
+            yield item, []
+            continue
+        shared = _ItemValues(item, run_id, lanes)
+        yield item, [shared.trial(row) for row in waiting[1]]
+        waiting = next(groups, None)
+
+
+def _rows(con: DuckDBPyConnection, query: str, run_id: str) -> Iterator[tuple[Any, ...]]:
+    cursor = con.cursor().execute(query, [run_id])
+    while rows := cursor.fetchmany(_BATCH):
+        yield from rows
+
+
+class _ItemValues:
+    """The values of one item and its trials so far; a later value that equals one becomes the same object."""
+
+    def __init__(self, item: Item, run_id: str, lanes: dict[str, Lane]) -> None:
+        self._item, self._run_id, self._lanes = item, run_id, lanes
+        self._calls: dict[str, list[ToolCall]] = {}
+        for call in item.tape:
+            self._calls.setdefault(call.name, []).append(call)
+        response = item.recorded_response
+        self._texts = {} if response is None else {response: response}
+        self._served: dict[str, tuple[ServedCall, ...]] = {}
+
+    def trial(self, row: Sequence[Any]) -> Trial:
+        (
+            _, lane, index, status, reason, response, served, usage, cost_usd, latency_ms, started_at,
+            attempts, scores, stderr, turns,
+        ) = row  # fmt: skip
+        if lane not in self._lanes:
+            self._lanes[lane] = Lane.parse(lane)
+        if served not in self._served:
+            self._served[served] = tuple(map(self._call, read_served(served)))
+        return Trial(
+            run_id=self._run_id,
+            item_id=self._item.id,
+            lane=self._lanes[lane],
+            index=index,
+            status=_statuses[status],
+            reason=reason,
+            final_response=None if response is None else self._texts.setdefault(response, response),
+            served=self._served[served],
+            usage=None if usage is None else read_usage(usage),
+            cost_usd=cost_usd,
+            latency_ms=latency_ms,
+            started_at=started_at,
+            attempts=attempts,
+            scores=read_scores(scores),
+            stderr=stderr,
+            turns=() if turns is None else read_turns(turns),
+        )
+
+    def _call(self, served: ServedCall) -> ServedCall:
+        call = served.call
+        known = self._calls.setdefault(call.name, [])
+        same = next((other for other in known if _same_json(other, call)), None)
+        if same is None:
+            known.append(call)
+            return served
+        if same != call:
+            same = replace(call, args=same.args, result=same.result)
+        own = self._item.trace_id
+        return ServedCall(
+            call=same,
+            rule=served.rule,
+            from_trace_id=own if served.from_trace_id == own else served.from_trace_id,
+            note=served.note,
+        )
+
+
+def _same_json(one: ToolCall, other: ToolCall) -> bool:
+    """Whether two calls have the very same arguments and result."""
+    if one.args != other.args or one.result != other.result:
+        return False
+    # `1 == 1.0 == True` in Python, and not in JSON, which also has an order of keys.
+    return _encode((one.args, one.result)) == _encode((other.args, other.result))
