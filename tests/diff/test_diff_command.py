@@ -79,7 +79,10 @@ def test_errors_end_in_3_and_a_gate_outweighs_them(replay: Replay, tmp_path: Pat
     ("args", "sentence"),
     [
         (["nosuchrun"], "there is no run 'nosuchrun'"),
-        (["--metric", "tool_cals"], "there is no metric 'tool_cals'; did you mean 'tool_calls'?"),
+        (
+            ["--metric", "tool_cals"],
+            f"run {RUN_ID}: there is no metric 'tool_cals'; did you mean 'tool_calls'?",
+        ),
         (["--gate", "regressed"], "--gate 'regressed' is not a condition; write `default`"),
         (["--gate", "regresed<=1"], "there is no figure 'regresed'; did you mean 'regressed'?"),
     ],

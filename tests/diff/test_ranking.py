@@ -75,7 +75,7 @@ def test_another_candidate_can_be_shown_and_the_ranking_stays(tmp_path: Path) ->
     assert result.reason.startswith("new (worse), third of 3: tool_calls 0.67 → 0.54")
     assert [one.lane for one in result.ranking if one.shown] == [Lane.NEW]
     assert result.ranking[0].lane == Lane("new", 3)
-    with pytest.raises(UnknownNameError, match=r"there is no new lane 'new4'.* in run"):
+    with pytest.raises(UnknownNameError, match=r"run .*: there is no new lane 'new4'"):
         computed(tmp_path, three(), Lane("new", 4))
 
 
