@@ -6,7 +6,7 @@ on an item's trials alone is the same for all blocks of one pattern, so it is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -36,41 +36,51 @@ class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
     Grades take more room than trials, and at most items nobody looks.
     """
 
-    __slots__ = ("_grades_of", "_item", "trials")
+    __slots__ = ("_grades_of", "_item", "_lanes", "_trials")
 
-    def __init__(self, item: Item, trials: Mapping[Lane, Sequence[Trial]], grades_of: GradesOf) -> None:
-        self.trials = trials
-        self._item, self._grades_of = item, grades_of
+    def __init__(
+        self, item: Item, lanes: Collection[Lane], trials: Sequence[Trial], grades_of: GradesOf
+    ) -> None:
+        self._item, self._lanes, self._trials, self._grades_of = item, lanes, trials, grades_of
+
+    def trials(self, lane: Lane) -> list[Trial]:
+        """Return the trials of a lane without their grades."""
+        return [trial for trial in self._trials if trial.lane == lane]
 
     def __getitem__(self, lane: Lane) -> tuple[GradedTrial, ...]:
-        found = self.trials[lane]
-        return tuple(GradedTrial(trial=one, grades=self._grades_of(self._item, one)) for one in found)
+        if lane not in self._lanes:
+            raise KeyError(lane)
+        grades_of = self._grades_of
+        return tuple(GradedTrial(trial=one, grades=grades_of(self._item, one)) for one in self.trials(lane))
 
     def __iter__(self) -> Iterator[Lane]:
-        return iter(self.trials)
+        return iter(self._lanes)
 
     def __len__(self) -> int:
-        return len(self.trials)
+        return len(self._lanes)
 
     def __repr__(self) -> str:
         return repr(dict(self))
 
-    def with_trials(self, trials: Mapping[Lane, Sequence[Trial]]) -> UngradedLanes:
-        """Return other trials of the item, graded in the same way."""
-        return UngradedLanes(self._item, trials, self._grades_of)
+    def with_trials(self, lanes: Collection[Lane], trials: Sequence[Trial]) -> UngradedLanes:
+        """Return other trials of the item in these lanes, graded in the same way."""
+        return UngradedLanes(self._item, lanes, trials, self._grades_of)
 
     def regraded(self, change: Regrading) -> UngradedLanes:
         """Return the same trials with other grades."""
         before = self._grades_of
         return UngradedLanes(
-            self._item, self.trials, lambda item, trial: change(item, trial, before(item, trial))
+            self._item,
+            self._lanes,
+            self._trials,
+            lambda item, trial: change(item, trial, before(item, trial)),
         )
 
 
 def trials_of(block: Block, lane: Lane) -> Sequence[Trial]:
     """Return the trials of a lane without their grades."""
     if isinstance(block.lanes, UngradedLanes):
-        return block.lanes.trials.get(lane, ())
+        return block.lanes.trials(lane)
     return [one.trial for one in block.lanes.get(lane, ())]
 
 

@@ -31,7 +31,7 @@ from replaydiff.replay.model import (
 )
 from replaydiff.replay.model.json import to_json_value
 from replaydiff.replay.settings import Settings
-from replaydiff.replay.store.grades import iter_grades
+from replaydiff.replay.store.grades import grader_versions, iter_grades
 from replaydiff.replay.store.item_trials import iter_item_trials
 
 if TYPE_CHECKING:
@@ -54,21 +54,14 @@ class StoredGrades:
         that graded the most lanes, and of those the most trials. Of equals it is one of `judges`, those of
         the settings, else the last of the alphabet.
         """
-        lanes: dict[tuple[str, str], set[Lane]] = defaultdict(set)
-        trials: Counter[tuple[str, str]] = Counter()
-        for grade in iter_grades(con, run.id):
-            key = (grade.grader, grade.grader_version)
-            lanes[key].add(grade.lane)
-            trials[key] += 1
-        versions: dict[str, str] = {}
-        order = sorted(trials, key=lambda key: (len(lanes[key]), trials[key], key[1] in judges, key))
-        for grader, version in order:
-            versions[grader] = version
+        order = sorted(
+            grader_versions(con, run.id),
+            key=lambda one: (one.lanes, one.grades, one.version in judges, one.grader, one.version),
+        )
+        versions = {one.grader: one.version for one in order}
         by_trial: dict[tuple[str, Lane, int], dict[str, Grade]] = defaultdict(dict)
-        if versions:
-            for grade in iter_grades(con, run.id):
-                if versions[grade.grader] == grade.grader_version:
-                    by_trial[grade.item_id, grade.lane, grade.trial][grade.grader] = grade
+        for grade in iter_grades(con, run.id, versions) if versions else ():
+            by_trial[grade.item_id, grade.lane, grade.trial][grade.grader] = grade
         return cls(by_trial=dict(by_trial), versions=versions)
 
     def of(self, trial: Trial) -> dict[str, Grade]:
@@ -212,20 +205,22 @@ def read_blocks(
         lane: 1 if version.kind is VersionKind.OBSERVED else run.trials for lane, version in run.lanes.items()
     }
     totals = {lane: LaneTotals() for lane in run.lanes}
-    found = _Found(settings, stored, trusted)
+    found = _Found(run, settings, stored, trusted)
     items = 0
     waiting = []
     for item, trials in items_with_trials(con, run):
         items += 1
-        lanes: dict[Lane, list[Trial]] = {lane: [] for lane in run.lanes}
+        finished = dict.fromkeys(run.lanes, 0)
+        kept = []
         for trial in trials:
-            if trial.lane in lanes:
+            if trial.lane in finished:
                 totals[trial.lane].add(trial)
                 if trial.status is not Status.CANCELLED:
-                    lanes[trial.lane].append(trial)
-        is_whole = all(len(lanes[lane]) >= count for lane, count in wanted.items())
+                    finished[trial.lane] += 1
+                    kept.append(trial)
+        is_whole = all(finished[lane] >= number for lane, number in wanted.items())
         if is_whole and (first is None or items <= first):
-            found.add(item, lanes)
+            found.add(item, kept)
         else:
             waiting.append(item)
     patterns = Patterns(of=found.patterns, blocks=found.first)
@@ -247,29 +242,31 @@ def read_blocks(
 class _Found:
     """The blocks so far, and which of them have the same outcome."""
 
-    def __init__(self, settings: Settings, stored: StoredGrades, trusted: frozenset[str]) -> None:
+    def __init__(
+        self, run: RunRecord, settings: Settings, stored: StoredGrades, trusted: frozenset[str]
+    ) -> None:
         self.blocks: list[Block] = []
         self.patterns: list[int] = []
         self.first: list[Block] = []
+        self._lanes = tuple(run.lanes)
         self._settings, self._stored = settings, stored
         self._keys = PatternKeys(settings, trusted)
         self._known: dict[Hashable, int] = {}
 
-    def add(self, item: Item, lanes: Mapping[Lane, Sequence[Trial]]) -> None:
+    def add(self, item: Item, trials: Sequence[Trial]) -> None:
         """Grade the trials of an item, unless they have the outcome of an earlier one."""
-        trials = [trial for done in lanes.values() for trial in done]
         is_judged = bool(self._stored.by_trial) and any(map(self._stored.of, trials))
         key = None if is_judged else self._keys.of(item, trials)
         pattern = len(self.first) if key is None else self._known.setdefault(key, len(self.first))
+        lanes = UngradedLanes(item, self._lanes, trials, self._grades_of)
         if pattern == len(self.first):
-            block = Block(item=item, lanes=dict(UngradedLanes(item, lanes, self._grades)))
-            self.first.append(block)
+            self.first.append(Block(item=item, lanes=dict(lanes)))
+            self.blocks.append(self.first[-1])
         else:
-            block = Block(item=item, lanes=UngradedLanes(item, lanes, self._grades))
-        self.blocks.append(block)
+            self.blocks.append(Block(item=item, lanes=lanes))
         self.patterns.append(pattern)
 
-    def _grades(self, item: Item, trial: Trial) -> dict[str, Grade]:
+    def _grades_of(self, item: Item, trial: Trial) -> dict[str, Grade]:
         return {**free_grades(item, trial, self._settings), **self._stored.of(trial)}
 
 
@@ -285,9 +282,11 @@ def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tup
 
     def renamed(block: Block) -> Block:
         if isinstance(block.lanes, UngradedLanes):
-            trials = kept(block.lanes.trials)
-            trials[Lane.NEW] = [replace(one, lane=Lane.NEW) for one in trials.get(Lane.NEW, ())]
-            return replace(block, lanes=block.lanes.with_trials(trials))
+            ungraded = block.lanes
+            trials = kept({lane: ungraded.trials(lane) for lane in ungraded})
+            trials[Lane.NEW] = [replace(one, lane=Lane.NEW) for one in trials[Lane.NEW]]
+            every = [one for done in trials.values() for one in done]
+            return replace(block, lanes=ungraded.with_trials(tuple(trials), every))
         lanes = kept(_pairwise_grades_against(candidate, block.lanes))
         lanes[Lane.NEW] = tuple(
             replace(graded, trial=replace(graded.trial, lane=Lane.NEW)) for graded in lanes.get(Lane.NEW, ())

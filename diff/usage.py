@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
@@ -29,9 +30,14 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
         return {}
     confidence, seed = comparison.confidence, comparison.run.seed
     found: dict[str, UsageDelta] = {}
-    for name, (keys, old, new) in _known(comparison).items():
-        if not keys:
+    sides = [_Side.of(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
+    for figure, name in enumerate(_FIGURES):
+        before, after = (side.by_item(figure) for side in sides)
+        known = [place for place, values in enumerate(zip(before, after, strict=True)) if all(values)]
+        if not known:
             continue
+        keys = [comparison.clusters[comparison.read.blocks[place].item.id] for place in known]
+        old, new = [before[place] for place in known], [after[place] for place in known]
         found[name] = _mean_change(keys, old, new, confidence, seed)
         if name == "latency_ms":
             shares = list(PERCENTILES.values())
@@ -47,30 +53,25 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     return found
 
 
-class _Known(NamedTuple):
-    """Of each item that has values of both lanes: its cluster, and the values."""
+class _Side(NamedTuple):
+    """The figures of one lane's trials."""
 
-    keys: list[Hashable]
-    old: list[list[float]]
-    new: list[list[float]]
+    ends: list[int]
+    """Of each item, where its trials end among all."""
+    columns: list[tuple[float | None, ...]]
+    """Of each figure, its value in every trial."""
 
+    @classmethod
+    def of(cls, comparison: Comparison, lane: Lane) -> _Side:
+        trials = [trials_of(block, lane) for block in comparison.read.blocks]
+        took = [_took(trial) for done in trials for trial in done]
+        return cls(ends=list(accumulate(map(len, trials))), columns=list(zip(*took, strict=True)))
 
-def _known(comparison: Comparison) -> dict[str, _Known]:
-    """Every figure over the items, in one pass."""
-    found = {name: _Known([], [], []) for name in _FIGURES}
-    for block in comparison.read.blocks:
-        key = comparison.clusters[block.item.id]
-        old, new = (
-            list(zip(*map(_took, trials_of(block, lane)), strict=True)) for lane in (Lane.OLD, Lane.NEW)
-        )
-        for known, before, after in zip(found.values(), old, new, strict=False):
-            early = [value for value in before if value is not None]
-            late = [value for value in after if value is not None]
-            if early and late:
-                known.keys.append(key)
-                known.old.append(early)
-                known.new.append(late)
-    return found
+    def by_item(self, figure: int) -> list[Sequence[float]]:
+        """The known values of each item."""
+        column: Any = self.columns[figure] if self.columns else ()
+        groups = [column[start:end] for start, end in pairwise((0, *self.ends))]
+        return [[one for one in group if one is not None] for group in groups] if None in column else groups
 
 
 def _took(trial: Trial) -> tuple[float | None, ...]:

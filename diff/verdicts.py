@@ -179,7 +179,7 @@ def each_once(function: Callable[[T], U], values: Sequence[T]) -> list[U]:
 
 def null_model(samples: Sequence[ItemScores], scale: Scale) -> noise.Null | None:
     """The noise of one metric: fitted to every item and version that was tried at least twice."""
-    return noise.fit_moments(_moments([sample.scored for sample in samples], scale))
+    return noise.fit_moments(_moments(each_once(lambda sample: sample.scored, samples), scale))
 
 
 def _moments(scores: Sequence[tuple[Sequence[float], Sequence[float]]], scale: Scale) -> noise.Moments:

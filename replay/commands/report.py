@@ -17,6 +17,7 @@ from replaydiff.replay.commands.options import (
     say,
     width_option,
 )
+from replaydiff.replay.cycles import no_cycle_search
 from replaydiff.replay.errors import ExitCode
 
 _DIFF_EPILOG = """\b
@@ -44,6 +45,7 @@ Examples:
     "--verbose", is_flag=True, help="Show everything: versions, items, slices, all causes and warnings."
 )
 @json_option
+@no_cycle_search()
 def diff(
     app: App,
     run: str | None,
@@ -106,6 +108,7 @@ Examples:
 @metrics_option
 @candidate_option
 @width_option
+@no_cycle_search()
 def report(
     app: App,
     run: str | None,

@@ -5,10 +5,10 @@ A grade of the same grader version replaces the earlier one; a decision is appen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.model import Action, Decision, Grade, GradeState, Lane, Vote
 from replaydiff.replay.store import sql
@@ -49,13 +49,42 @@ def write_grades(con: DuckDBPyConnection, grades: Sequence[Grade]) -> None:
     sql.insert(con, "grades", GRADE_COLUMNS, list(latest.values()), _CONFLICT)
 
 
-def iter_grades(con: DuckDBPyConnection, run_id: str) -> Iterator[Grade]:
-    """All grades of a run, by item, lane, trial, grader and its version; streamed."""
+class GraderVersion(NamedTuple):
+    """One version of a grader, and how much of a run it graded."""
+
+    grader: str
+    version: str
+    lanes: int
+    grades: int
+
+
+def grader_versions(con: DuckDBPyConnection, run_id: str) -> list[GraderVersion]:
+    """Return the graders' versions that a run has grades of."""
+    rows = con.execute(
+        "SELECT grader, grader_version, count(DISTINCT lane), count(*) FROM grades WHERE run_id = ?"
+        " GROUP BY grader, grader_version ORDER BY ALL",
+        [run_id],
+    ).fetchall()
+    return [GraderVersion(*row) for row in rows]
+
+
+def iter_grades(
+    con: DuckDBPyConnection, run_id: str, versions: Mapping[str, str] | None = None
+) -> Iterator[Grade]:
+    """All grades of a run, by item, lane, trial, grader and its version; streamed.
+
+    Args:
+        con: the store.
+        run_id: the run.
+        versions: of each grader the version that is wanted; None for all of them.
+    """
+    wanted = [f"{grader}\n{version}" for grader, version in (versions or {}).items()]
     cursor = con.cursor()
     cursor.execute(
-        f"SELECT {', '.join(GRADE_COLUMNS)} FROM grades WHERE run_id = ?"
+        f"SELECT {', '.join(GRADE_COLUMNS)} FROM grades WHERE run_id = $run"
+        " AND ($every OR list_contains($wanted, grader || chr(10) || grader_version))"
         " ORDER BY item_id, lane, trial, grader, grader_version",
-        [run_id],
+        {"run": run_id, "every": versions is None, "wanted": wanted},
     )
     while rows := cursor.fetchmany(_READ_BATCH):
         yield from map(_grade, rows)

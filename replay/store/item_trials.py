@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import count, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +21,9 @@ from replaydiff.replay.store.trials import read_scores, read_served, read_turns,
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_BATCH = 2000
+_BATCH = 5000
+"""Items that are read together: sorting all trials of a large run would hold their texts a second time."""
+_ROWS = 500
 _COLUMNS = (
     "item_id, lane, index, status, reason, final_response, served, usage, cost_usd, latency_ms, started_at,"
     " attempts, scores, stderr, turns"
@@ -28,9 +31,12 @@ _COLUMNS = (
 _TRIALS = f"""
     SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))} FROM trials t
     JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id
-    WHERE t.run_id = ? ORDER BY i.position, t.lane, t.index
+    WHERE t.run_id = $run AND i.position >= $first AND i.position < $end ORDER BY i.position, t.lane, t.index
 """
-_ITEMS = "SELECT item FROM run_items WHERE run_id = ? ORDER BY position"
+_ITEMS = """
+    SELECT item FROM run_items
+    WHERE run_id = $run AND position >= $first AND position < $end ORDER BY position
+"""
 
 _statuses = {status.value: status for status in Status}
 _encode = msgspec.json.Encoder().encode
@@ -42,22 +48,26 @@ def iter_item_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[tuple[Ite
     Trials with equal calls share them, and calls that are the recorded ones share arguments and result with
     the item's tape.
     """
-    groups = groupby(_rows(con, _TRIALS, run_id), key=lambda row: row[0])
-    waiting = next(groups, None)
     lanes: dict[str, Lane] = {}
-    for (text,) in _rows(con, _ITEMS, run_id):
-        item = read_item(text)
-        if waiting is None or waiting[0] != item.id:
-            yield item, []
-            continue
-        shared = _ItemValues(item, run_id, lanes)
-        yield item, [shared.trial(row) for row in waiting[1]]
+    for first in count(0, _BATCH):
+        part = {"run": run_id, "first": first, "end": first + _BATCH}
+        items = con.cursor().execute(_ITEMS, part).fetchall()
+        groups = groupby(_rows(con.cursor().execute(_TRIALS, part)), key=itemgetter(0))
         waiting = next(groups, None)
+        for (text,) in items:
+            item = read_item(text)
+            if waiting is None or waiting[0] != item.id:
+                yield item, []
+                continue
+            shared = _ItemValues(item, run_id, lanes)
+            yield item, [shared.trial(row) for row in waiting[1]]
+            waiting = next(groups, None)
+        if len(items) < _BATCH:
+            return
 
 
-def _rows(con: DuckDBPyConnection, query: str, run_id: str) -> Iterator[tuple[Any, ...]]:
-    cursor = con.cursor().execute(query, [run_id])
-    while rows := cursor.fetchmany(_BATCH):
+def _rows(cursor: DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while rows := cursor.fetchmany(_ROWS):
         yield from rows
 
 

@@ -84,7 +84,10 @@ def test_errors_end_in_3_and_a_gate_outweighs_them(replay: Replay, tmp_path: Pat
             f"run {RUN_ID}: there is no metric 'tool_cals'; did you mean 'tool_calls'?",
         ),
         (["--gate", "regressed"], "--gate 'regressed' is not a condition; write `default`"),
-        (["--gate", "regresed<=1"], "there is no figure 'regresed'; did you mean 'regressed'?"),
+        (
+            ["--gate", "regresed<=1"],
+            "--gate 'regresed<=1': there is no figure 'regresed'; did you mean 'regressed'?",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence(replay: Replay, regressed: Path, args: list[str], sentence: str) -> None:
