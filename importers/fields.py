@@ -147,7 +147,8 @@ def parse_time(value: Json, key: str = "time") -> datetime:
     """ISO 8601 (without an offset: UTC) or a number of seconds, milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, str):
         stripped = value.strip()
-        if not _SECONDS.fullmatch(stripped):
+        # The fifth character of a time is a hyphen, as no number's is.
+        if stripped[4:5] == "-" or not _SECONDS.fullmatch(stripped):
             return _iso(stripped, key)
         value = float(stripped)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -202,6 +202,10 @@ def read_calls(value: Json) -> list[ToolCall]:
     """The entries of a `tool_calls` field, which may also be a bare `{name, args}` each."""
     calls = []
     for entry in entries(value):
+        plain = _chat_call(entry)
+        if plain is not None:
+            calls.append(plain)
+            continue
         # OpenInference wraps each.
         inner = entry.get("tool_call")
         entry = inner if isinstance(inner, dict) else entry
@@ -215,6 +219,22 @@ def read_calls(value: Json) -> list[ToolCall]:
         if call is not None:
             calls.append(call)
     return calls
+
+
+def _chat_call(entry: JsonObject) -> ToolCall | None:
+    """The call, where it is as the chat API writes it and needs no closer look: most calls are."""
+    function, call_id = entry.get("function"), entry.get("id")
+    if (
+        len(entry) != 3
+        or entry.get("type") != "function"
+        or not isinstance(function, dict)
+        or len(function) != 2
+    ):
+        return None
+    name, arguments = function.get("name"), function.get("arguments")
+    if not (isinstance(name, str) and isinstance(arguments, str) and isinstance(call_id, str) and call_id):
+        return None
+    return ToolCall(name=name, args=read_args(arguments), call_id=call_id, answered=False)
 
 
 def _call(name: Any, args: Json, ids: Mapping[str, Any]) -> ToolCall:
@@ -314,6 +334,14 @@ _CHAT_KEYS = {"role", "content", "tool_calls", "tool_call_id", "name"}
 _DEEPEST = 12
 
 
+def _is_text_message(value: Json) -> bool:
+    """Whether it is a message of text alone, that of parts excepted."""
+    if not isinstance(value, dict) or len(value) != 2 or "role" not in value:
+        return False
+    content = value.get("content")
+    return isinstance(content, str) and not content.startswith("[{")
+
+
 def count_requests(value: Json, depth: int = 0) -> int:
     """Count what looks like a requested tool call in a record, whether or not it can be read.
 
@@ -322,10 +350,11 @@ def count_requests(value: Json, depth: int = 0) -> int:
     if depth > _DEEPEST:
         return 0
     if isinstance(value, list):
-        return sum([count_requests(one, depth + 1) for one in value])
+        return sum([count_requests(one, depth + 1) for one in value if not _is_text_message(one)])
     if not isinstance(value, dict):
         return 0
-    if value.keys() <= _CHAT_KEYS and isinstance(content := value.get("content"), str | None):
+    content = value.get("content")
+    if (content is None or isinstance(content, str)) and value.keys() <= _CHAT_KEYS:
         # Most messages; the text may be that of parts.
         inner = decode(content) if content and content.startswith("[{") else None
         own = len(entries(value["tool_calls"])) if "tool_calls" in value else 0

@@ -100,8 +100,17 @@ def read_args(value: Json) -> JsonObject:
     """
     if value is None:
         return {}
-    if isinstance(value, str) and not value.strip():
-        return {}
+    if isinstance(value, str):
+        if value.startswith("{"):
+            # Most arguments.
+            try:
+                whole = parse(value)
+            except ValueError:
+                pass
+            else:
+                return whole if isinstance(whole, dict) else {RAW: value}
+        elif not value.strip():
+            return {}
     decoded = decode(value)
     if isinstance(decoded, dict):
         return decoded
