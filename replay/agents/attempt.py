@@ -82,12 +82,14 @@ def merge_reported(
     since they seem to miss that tool. Both lists are held together by name and, where they can be, by
     arguments (an agent may report them in another form).
     """
+    if not reported:
+        return tuple(seen)
     waiting: dict[str, list[int]] = {}
     for index, served in enumerate(seen):
         waiting.setdefault(served.call.name, []).append(index)
     after: list[list[ServedCall]] = [[] for _ in range(len(seen) + 1)]
     last = -1
-    for fields in reported or ():
+    for fields in reported:
         call = _reported_call(fields)
         call = call if renames is None else renames.call(call)
         place = _take(waiting.get(call.name, []), call, seen)

@@ -134,7 +134,8 @@ class Pace:
         """Begin a turn; `leave` is called at its end."""
         now = asyncio.get_running_loop().time
         while True:
-            await self.wait()
+            if self._not_before > now():
+                await self.wait()
             if self._running >= self.room:
                 await self._until_woken()
             elif (left := self._next_start - now()) > 0:

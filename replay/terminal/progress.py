@@ -92,11 +92,14 @@ class _Speed:
         self._unit = unit
         self._first: tuple[float, int] | None = None
 
-    def estimate(self, state: Progress, now: float) -> tuple[str, str]:
-        """Return the rate and the time left as text, both empty until they can be trusted."""
+    def begin(self, state: Progress, now: float) -> None:
+        """Measure from here on, if this is the first state."""
         if self._first is None:
             self._first = (now, state.done)
-        began, first = self._first
+
+    def estimate(self, state: Progress, now: float) -> tuple[str, str]:
+        """Return the rate and the time left as text, both empty until they can be trusted."""
+        began, first = self._first or (now, state.done)
         if state.done - first < FEWEST or now - began < SHORTEST_S:
             return "", ""
         rate = (state.done - first) / (now - began)
@@ -113,9 +116,10 @@ class _PlainLines:
 
     def update(self, state: Progress) -> None:
         now = time.monotonic()
-        rate, left = self._speed.estimate(state, now)
+        self._speed.begin(state, now)
         if now - self._printed < FIRST_LINE_S:
             return
+        rate, left = self._speed.estimate(state, now)
         self._printed = now
         print(  # noqa: T201 - stderr
             f"{self._what}: {state.done:,} of {state.total:,} {self._unit}{rate}{_more(state)}{left}",
@@ -145,9 +149,10 @@ def _bar(what: str, unit: str) -> Iterator[Update]:
         def update(state: Progress) -> None:
             nonlocal drawn
             now = time.monotonic()
-            rate, left = speed.estimate(state, now)
+            speed.begin(state, now)
             if now - drawn < _REFRESH_S and state.done < state.total:
                 return
+            rate, left = speed.estimate(state, now)
             drawn = now
             shown.update(
                 task, completed=state.done, total=state.total, details=f"{unit}{rate}{_more(state)}{left}"
