@@ -39,11 +39,22 @@ def private_folder(path: Path) -> None:
 
 
 def check_target(path: Path, example: str = "report.html") -> None:
-    """Refuse a target that cannot be written, before any work is done; `example` is the name in its advice.
+    """Refuse a target that must not be written, before any work is done; `example` is the name in its advice.
 
     Raises:
-        InputError: it is a folder, or its folder does not exist.
+        InputError: it is a folder, its folder does not exist, or a link leads it out of the current folder:
+            whoever can commit to a repository could have a report written anywhere.
     """
+    here, real = Path.cwd(), path.resolve()
+    if Path(os.path.abspath(path)).is_relative_to(here) and not real.is_relative_to(here.resolve()):  # noqa: PTH100
+        raise InputError(
+            f"{path} is behind a link that leads to {real}, out of the current folder",
+            hint="name that file itself",
+        )
+    _check_folder(path, example)
+
+
+def _check_folder(path: Path, example: str) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint=f"name a file in it, such as -o {path / example}")
     if not path.absolute().parent.is_dir():
@@ -65,7 +76,7 @@ def replacing(path: Path, example: str = "report.html", *, shared: bool = False)
         InputError: the folder cannot be written.
         NoSpaceError: there is no room.
     """
-    check_target(path, example)
+    _check_folder(path, example)
     # The path as it is: what /dev/stdout resolves to is no name of a pipe.
     special = path.exists() and not path.is_file()
     target = path if special else path.resolve()

@@ -31,7 +31,7 @@ from replaydiff.diff.judge.prompt import POINTS, document
 from replaydiff.diff.reading import StoredGrades, read_blocks
 from replaydiff.diff.result import GradedTrial
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.files import replacing
+from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.model import Grade, GradeState, Item, Lane
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import get_run
@@ -338,6 +338,7 @@ def set_label(path: Path, key: str, label: int | None, note: str = "") -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    check_target(path, "sheet.csv")
     with replacing(path) as file:
         file.write_bytes(text.encode("utf-8", errors="replace"))
 

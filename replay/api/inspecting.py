@@ -305,8 +305,9 @@ def export_to_file(
     Raises:
         InputError: the target is the store itself, or cannot be written.
     """
-    from replaydiff.replay.files import replacing
+    from replaydiff.replay.files import check_target, replacing
 
+    check_target(target)
     here = target.resolve()
     if here in (store.resolve(), store.resolve().with_name(store.name + ".wal")):
         raise InputError(f"{target} is the store itself", hint="name another file with -o")

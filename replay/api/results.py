@@ -313,10 +313,11 @@ class Diff:
         Raises:
             InputError: the suffix belongs to no format, or the file cannot be written.
         """
-        from replaydiff.replay.files import write_whole
+        from replaydiff.replay.files import check_target, write_whole
         from replaydiff.reports.registry import BUILTIN, find_format
 
         target = Path(path)
+        check_target(target)
         formats = {known.suffix: name for name, known in BUILTIN.items()}
         name = format or formats.get(target.suffix)
         if name is None:
@@ -491,8 +492,9 @@ class Check:
         Raises:
             InputError: the file cannot be written.
         """
-        from replaydiff.replay.files import write_whole
+        from replaydiff.replay.files import check_target, write_whole
 
+        check_target(Path(path))
         content = self.report(format)
         if isinstance(content, str) and format == "terminal":
             content += "\n"

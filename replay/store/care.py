@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from replaydiff.replay.errors import InputError, StoreError
-from replaydiff.replay.files import replacing
+from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import open_store, transaction
 
@@ -169,6 +169,7 @@ def backup(path: Path, target: Path) -> int:
         StoreError: the writer never left the file alone, or there is no room.
     """
     path = path.absolute()
+    check_target(target, "backup.duckdb")
     try:
         with replacing(target, example="backup.duckdb") as file:
             copied = snapshot.copy(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -227,6 +228,19 @@ def test_reports_follow_no_link_of_the_repository(tmp_path: Path) -> None:
     assert runner.run("replay", REPLAY_COMMAND="check", REPLAY_ARGS="").returncode == 0
     assert (tmp_path / "elsewhere").read_text() == "mine"
     assert runner.report("md").read_text().startswith("<!-- replaydiff -->")
+
+
+def test_workflows_to_copy_pin_other_actions_to_commits() -> None:
+    root = Path(__file__).parents[2]
+    files = [
+        *root.glob("docs/**/*.md"),
+        *root.glob("examples/**/*.yml"),
+        *root.glob("replay/api/templates/*.yml"),
+    ]
+    used = [one for file in files for one in re.findall(r"uses: +(\S+/\S+)", file.read_text())]
+    foreign = [one for one in used if "/replaydiff@" not in one and "{" not in one]
+    assert len(foreign) > 8
+    assert [one for one in foreign if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one)] == []
 
 
 def test_other_actions_are_pinned_to_commits_and_the_own_tag_is_installed() -> None:

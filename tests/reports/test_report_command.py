@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from replaydiff.replay.cli import main
-from replaydiff.replay.errors import NoSpaceError
-from replaydiff.replay.files import write_whole
+from replaydiff.replay.errors import InputError, NoSpaceError
+from replaydiff.replay.files import check_target, write_whole
 from replaydiff.replay.model import (
     Item,
     Lane,
@@ -220,6 +220,24 @@ def test_links_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
     assert real.read_text() == "text"
     write_whole(Path("/dev/null"), "text")
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_report_is_not_written_through_a_link_out_of_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, project = tmp_path / "outside", tmp_path / "project"
+    for folder in (outside, project / "own"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(project)
+    (project / "report.html").symlink_to(outside / "bashrc")
+    (project / "reports").symlink_to(outside)
+    (project / "inside.html").symlink_to("own/report.html")
+    for way_out in ("report.html", str(project / "report.html"), "reports/a.html", "own/../report.html"):
+        with pytest.raises(InputError, match="is behind a link that leads to"):
+            check_target(Path(way_out))
+    check_target(Path("inside.html"))
+    check_target(outside / "meant.html")
+    check_target(Path("/dev/stdout"))
 
 
 def test_a_new_report_is_its_owner_s_alone_and_a_file_of_the_project_is_not(tmp_path: Path) -> None:
