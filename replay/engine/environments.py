@@ -38,6 +38,10 @@ _TAIL = 3
 _INCLUDED = re.compile(r"(?:-r|--requirement|-c|--constraint)[ =]?\s*(\S+)")
 _LOCAL = re.compile(r"(?:-e|--editable|\.|/|file:|\S+ *@ *file:)")
 """How a requirement begins that is a path: relative ones lead somewhere else in another checkout."""
+_LARGEST = 64 * 1024 * 1024
+"""Bytes that decide about an environment; more is no lock file."""
+_MOST_FILES = 200
+"""Files that a requirements file may include, in turn."""
 _OWN = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME", "UV_PROJECT_ENVIRONMENT")
 """Set for `replay` itself, and then they name its environment."""
 
@@ -107,39 +111,61 @@ def _content(name: str, lock: Path) -> bytes:
     """What decides about the environment."""
     if lock.name == "pyproject.toml":
         return "\n".join(_dependencies(name, lock)).encode()
-    if lock.name == "uv.lock":
-        return lock.read_bytes() + _read(lock.with_name("pyproject.toml"))
-    return b"\0".join(_requirements(lock, set()))
+    try:
+        if lock.name == "uv.lock":
+            return _read(lock) + _read(lock.with_name("pyproject.toml"))
+        return b"\0".join(_requirements(lock))
+    except (OSError, ValueError) as error:
+        raise VersionError(f"{lock} of version {name!r} cannot be read: {error}; correct it") from None
 
 
-def _requirements(file: Path, seen: set[Path]) -> list[bytes]:
+def _requirements(lock: Path) -> list[bytes]:
     """A requirements file, those that it includes, and the paths and files that its lines name."""
-    seen.add(file)
-    parts = [_read(file)]
-    for line in parts[0].decode(errors="replace").splitlines():
-        text = line.strip()
-        included = _INCLUDED.match(text)
-        if included and (other := file.parent / included[1]) not in seen:
-            parts += _requirements(other, seen)
-        elif _LOCAL.match(text):
-            named = file.parent / text.partition("#")[0].strip()
-            parts.append(_read(named) or str(file.parent.absolute()).encode())
+    parts: list[bytes] = []
+    files = [lock]
+    for file in files:
+        content = _read(file)
+        parts.append(content)
+        for line in content.decode(errors="replace").splitlines():
+            text = line.strip()
+            included = _INCLUDED.match(text)
+            if included and (other := file.parent / included[1]) not in files:
+                files.append(other)
+            elif _LOCAL.match(text):
+                named = file.parent / text.partition("#")[0].strip()
+                parts.append(_read(named) or str(file.parent.absolute()).encode())
+        if len(files) > _MOST_FILES or sum(map(len, parts)) > _LARGEST:
+            raise ValueError(f"it includes more than {_MOST_FILES} files or {_LARGEST >> 20} MB")
     return parts
 
 
 def _read(file: Path) -> bytes:
-    return file.read_bytes() if file.is_file() else b""
+    if not file.is_file():
+        return b""
+    with file.open("rb") as opened:
+        content = opened.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise ValueError(f"{file} is larger than {_LARGEST >> 20} MB")
+    return content
 
 
 def _dependencies(name: str, lock: Path) -> list[str]:
     try:
-        found = tomllib.loads(lock.read_text(encoding="utf-8")).get("project", {}).get("dependencies", [])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        project = tomllib.loads(lock.read_text(encoding="utf-8")).get("project", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise VersionError(f"{lock} of version {name!r} cannot be read: {error}; correct it") from None
+    found = project.get("dependencies", []) if isinstance(project, dict) else None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise VersionError(
             f"[project] dependencies in {lock} of version {name!r} is not a list of texts; correct it"
         )
+    for one in found:
+        # The installer would take it for an option, such as another index or a folder to install into.
+        if one.strip().startswith("-") or not one.isprintable():
+            raise VersionError(
+                f"[project] dependencies in {lock} of version {name!r} has {one!r}, which is no package; "
+                "correct it"
+            )
     return found
 
 
