@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,10 @@ class Decisions:
             yield con
 
     def _write(self, con: DuckDBPyConnection, decision: Decision) -> None:
+        latest = latest_decision(con, decision.item_id)
+        if latest is not None and latest.at >= decision.at:
+            # The clock went back, or that of who decided before is ahead: the last word counts.
+            decision = replace(decision, at=latest.at + timedelta(microseconds=1))
         if self._waits:
             pending.append(self.store, "decisions", [decision_row(decision)])
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import InputError, UnknownNameError
@@ -35,6 +35,7 @@ _BATCH = 200
 _WRITE_BATCH = 2000
 """Items that are written at a time, if they have no more than `_WRITE_BYTES` of text."""
 _WRITE_BYTES = 4 * 2**20
+_CLOCK_WENT_BACK = timedelta(days=1)
 EXPERIMENT = "experiment"
 """Key of the settings of a run whose lanes are not to be compared: those of a bisection or a fork."""
 _HINT = "start one with `replay run` or `replay compare`"
@@ -86,7 +87,7 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
         f"INSERT INTO runs ({_RUN}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             run.id,
-            run.created_at,
+            _after_others(con, run.created_at),
             run.sample,
             run.golden_path,
             run.mode.value,
@@ -100,6 +101,15 @@ def create_run(con: DuckDBPyConnection, run: RunRecord, items: Iterable[Item]) -
             encode(run.looks),
         ],
     )
+
+
+def _after_others(con: DuckDBPyConnection, created_at: datetime) -> datetime:
+    """Return when a run was made: after all others, also where the clock went back, by a day at most."""
+    row = con.execute("SELECT max(created_at) FROM runs").fetchone()
+    newest: datetime | None = row[0] if row else None
+    if newest is None or not timedelta() <= newest - created_at < _CLOCK_WENT_BACK:
+        return created_at
+    return newest + timedelta(microseconds=1)
 
 
 def get_run(con: DuckDBPyConnection, run_id: str) -> RunRecord:

@@ -17,7 +17,8 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from replaydiff.replay.store.traces import write_traces
 from tests.diff import build
 from tests.diff.build import CALLS, RUN_ID
 from tests.engine.project import order
+from tests.stand_ins import langfuse
 from tests.stand_ins.crashing import KILLED
 from tests.stand_ins.processes import replay
 
@@ -55,6 +57,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "store merge": ("store", "merge", "other.duckdb"),
     "store prune": ("store", "prune", "--before", "2026-10-03T14:03:00", "--runs", "--yes"),
     "store compact": ("store", "compact"),
+    "store backup": ("store", "backup", "copy.duckdb"),
+    "store publish": ("store", "publish", "team"),
+    "store attach": ("store", "attach", "published"),
+    "init": ("init", "--yes", "--no-probe", "service"),
+    "push": ("push", "langfuse", RUN_ID),
+    "cases pull": ("cases", "pull", "langfuse", "edited", "--apply"),
+    "trust": ("trust", "."),
     "cases edit": ("cases", "edit", "first"),
     "cases retire": ("cases", "retire", "first", "--reason", "old"),
     "cases merge": ("cases", "merge", "theirs.jsonl"),
@@ -102,6 +111,10 @@ def project(folder: Path) -> Path:
     with open_store(folder / "other.duckdb") as con:
         write_traces(con, [order(number) for number in range(4, 9)])
     (folder / "replay.toml").write_text("")
+    (folder / "service").mkdir()
+    (folder / "service" / "app.py").write_text(
+        "def get_order(number): ...\ndef run_agent(text): return get_order(text)\n"
+    )
     lines = [
         {"trace_id": f"m{n}", "started_at": "2026-10-09", "input": f"ask {n}", "final_response": "yes"}
         for n in range(5)
@@ -112,6 +125,7 @@ def project(folder: Path) -> Path:
         (folder / name).parent.mkdir(exist_ok=True)
         record = {"id": case, "input": f"where is the {case} parcel", "expected_tool_calls": calls[:1]}
         (folder / name).write_text(json.dumps(record) + "\n")
+    assert replay(folder, "store", "publish", "published").returncode == 0
     replaydiff.open(folder).draw_labels(folder / "sheet.csv", size=20)
     with (folder / "sheet.csv").open(newline="") as file:
         rows = [{**row, "label": "3"} for row in csv.DictReader(file)]
@@ -127,17 +141,30 @@ def failing_everywhere(
 ) -> Result:
     """Let a command fail at each of its durable operations, or at `most` of them drawn at random."""
     words = _words(name, template)
+    with _langfuse(name, template, home) as env:
+        return _failing_everywhere(name, words, template, home, env, chance, most)
+
+
+def _failing_everywhere(
+    name: str,
+    words: tuple[str, ...],
+    template: Path,
+    home: Path,
+    env: dict[str, str],
+    chance: random.Random | None,
+    most: int,
+) -> Result:
     done = _fresh(template, home / "undisturbed")
-    first = _run(done, words)
+    first = _run(done, words, env)
     assert first[0] in (0, 3), (name, first)
     wanted, result = state(done), Result(operations=int((home / "operations").read_text()))
     places = [(number, mode) for number in range(1, result.operations + 1) for mode in MODES]
     for number, mode in chance.sample(places, min(most, len(places))) if chance else places:
         result.tried += 1
         folder = _fresh(template, home / "failing")
-        failed, err = _run(folder, words, number, mode)
+        failed, err = _run(folder, words, env, number, mode)
         changed = failed == 2 and state(folder) != state(template)
-        code, again = _run(folder, words)
+        code, again = _run(folder, words, env)
         fault = _fault(name, mode, failed, err, changed=changed, code=code, again=again)
         if fault is None and (after := state(folder)) != wanted:
             fault = f"differs: {_difference(after, wanted)}"
@@ -169,13 +196,32 @@ def _words(name: str, folder: Path) -> tuple[str, ...]:
 
 
 def _fresh(template: Path, folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
+    for old in (folder, folder.parent / "config"):
+        shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(template, folder)
     return folder
 
 
-def _run(folder: Path, words: Iterable[str], number: int = 0, mode: str = "none") -> tuple[int, str]:
-    env = {**os.environ, "VISUAL": EDITOR, "EDITOR": EDITOR}
+@contextmanager
+def _langfuse(name: str, template: Path, home: Path) -> Iterator[dict[str, str]]:
+    """The environment of a command; one that asks Langfuse has a server, in which a case was edited."""
+    env = {**os.environ, "VISUAL": EDITOR, "EDITOR": EDITOR, "XDG_CONFIG_HOME": str(home / "config")}
+    if name not in ("push", "cases pull"):
+        yield env
+        return
+    with langfuse.serving() as there:
+        env |= {"LANGFUSE_PUBLIC_KEY": langfuse.PUBLIC, "LANGFUSE_SECRET_KEY": langfuse.SECRET}
+        env["LANGFUSE_BASE_URL"] = there.url
+        pushed = replay(template, "push", "langfuse", "--dataset", "edited", env=env)
+        assert pushed.returncode == 0, pushed.stderr
+        for item in there.items.values():
+            item["input"] = "Where is my parcel?"
+        yield env
+
+
+def _run(
+    folder: Path, words: Iterable[str], env: dict[str, str], number: int = 0, mode: str = "none"
+) -> tuple[int, str]:
     count = str(folder.parent / "operations")
     done = replay(folder, "-c", CODE, str(number), mode, count, *words, program="python", env=env)
     return done.returncode, done.stderr
