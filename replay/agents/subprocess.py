@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from replaydiff.replay.agents.descendants import ADOPTION, collect, held_mb
+from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
 from replaydiff.replay.agents.sandbox import Sandbox
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import JsonObject
@@ -141,7 +141,7 @@ class Child:
         self, last_words: Callable[[], Awaitable[object]], on_end: Callable[[str], None]
     ) -> None:
         try:
-            await _exited(self._popen)
+            await self._until_exited()
             await self._kill_strays()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
@@ -157,6 +157,15 @@ class Child:
                 self._sandbox.close()
             self._gone.set()
             on_end(self.ending)
+
+    async def _until_exited(self) -> None:
+        exited = asyncio.ensure_future(_exited(self._popen))
+        try:
+            while not (await asyncio.wait({exited}, timeout=COLLECT_S))[0]:
+                ADOPTION.collect_ended()
+            await exited
+        finally:
+            exited.cancel()
 
     async def _weigh(self, most_mb: float) -> None:
         while True:
@@ -179,13 +188,13 @@ class Child:
         mark, dying = f"{MARK}={self._mark}".encode(), set[int]()
         # One that forks while it is looked for, and what was left to one that is ended, is found later.
         for _ in range(STRAY_ROUNDS):
-            strays = {*ADOPTION.left_by(self.pid, mark), *dying}
-            if not strays:
+            strays = ADOPTION.left_by(self.pid, mark)
+            if not strays and not dying:
                 return
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            dying = collect(strays)
+            dying = collect({*strays, *dying})
             await asyncio.sleep(STRAY_PAUSE_S)
 
 

@@ -4,12 +4,15 @@ import asyncio
 import ctypes
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from replaydiff.replay.agents import descendants, subprocess
 from replaydiff.replay.model import Item, Status
 from tests.agents.running import agent
+from tests.stand_ins.processes import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are adopted on Linux only")
 SOURCE = """
@@ -32,6 +35,10 @@ def daemon():
 
 def without_environment():
     started(os.posix_spawn(sys.executable, SLEEP, {}, setpgroup=0))
+
+def background():
+    # Each of them is left by a shell that ends.
+    os.system("for n in 1 2 3 4 5; do sleep 0 & done")
 
 def run(text):
     for start in text.split():
@@ -115,3 +122,27 @@ def test_other_children_of_this_process_stay(tmp_path: Path) -> None:
     finally:
         os.kill(own, 9)
         os.waitpid(own, 0)
+
+
+def test_what_ended_before_the_worker_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (descendants, subprocess):
+        monkeypatch.setattr(module, "COLLECT_S", 0.05)
+    (tmp_path / "agent.py").write_text(SOURCE)
+
+    def left() -> list[str]:
+        tasks = Path("/proc/self/task")
+        return [pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+
+    async def one() -> tuple[int, int]:
+        before = len(left())
+        running = agent("agent:run", folder=tmp_path)
+        await running.start()
+        await running.run(Item(id="x", input="background"), 0)
+        deadline = time.monotonic() + PATIENCE_S
+        while (now := len(left())) > before + 1 and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        await running.close()
+        return before, now
+
+    before, with_worker = asyncio.run(one())
+    assert with_worker == before + 1
