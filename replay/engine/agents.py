@@ -340,7 +340,7 @@ async def start_agents(lane_agents: LaneAgents) -> None:
             notes.append(f"note: lane {lane} has other packages than when the run began: {', '.join(other)}")
         lane_agents.lanes[lane] = replace(lane_agents.lanes[lane], packages=now)
     unclear = _unclear_results(lane_agents)
-    lane_agents.notes = [*_inventory(lane_agents.agents), *notes, *unclear]
+    lane_agents.notes = [*_inventory(lane_agents.agents), *_open_writes(lane_agents), *notes, *unclear]
 
 
 def _check_writes(lane_agents: LaneAgents) -> None:
@@ -368,6 +368,18 @@ def _check_writes(lane_agents: LaneAgents) -> None:
             'effect = "write" in replay.toml, and no patch point answers that',
             hint=f"name the function in `tools` of [agent], or remove {tables} if no version has it",
         )
+
+
+def _open_writes(lane_agents: LaneAgents) -> list[str]:
+    """Return a warning where `tools = []` lets tools run that the settings say write."""
+    rules, lanes = lane_agents.rules, lane_agents.lanes
+    is_open = any(
+        not lanes[lane].tools and lanes[lane].kind is not VersionKind.MESSAGES for lane in lane_agents.agents
+    )
+    writing = [name for name in rules.tools if rules.effect(name) == "write"]
+    if not (is_open and writing):
+        return []
+    return [f"warning: {list_names(writing)} may run for real: `tools = []` answers no tool of a version"]
 
 
 def _check_turns(lane_agents: LaneAgents) -> None:

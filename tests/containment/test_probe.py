@@ -373,6 +373,9 @@ def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
     assert 'cancel_order would run for real: it has effect = "write" in replay.toml' in done.err
     assert "remove [tools.cancel_order] if no version has it" in done.err
     assert real_calls(project) == 0
+    # `tools = []` states that tools may run; it may be a slip, so it is said.
+    project.settings(writes.replace('["app.agent:get_order_status"]', "[]"))
+    assert "warning: cancel_order may run for real: `tools = []`" in replay(*words).err
     # An earlier name of the tool answers it, and so does a dispatcher.
     project.settings(writes + 'renamed_from = "get_order_status"\n')
     assert replay(*words).code == 0
