@@ -1,4 +1,4 @@
-"""Extreme sizes: a trace of 5,000 tool calls, an input of 5 MB, and a store with 1,000 runs.
+"""Extreme sizes: a trace of 5,000 tool calls, an input of 5 MB, 1,000 runs in a store, and 10,000 items × 10 trials.
 
     .venv/bin/python benchmarks/extremes.py
 
@@ -8,6 +8,7 @@ any process has held so far.
 
 import json
 import os
+import random
 import resource
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from replaydiff.replay.store.runs import create_run
 from replaydiff.replay.store.trials import write_trials
 
 CALLS, LETTERS, RUNS, ITEMS = 5_000, 5_000_000, 1_000, 10
+MANY_ITEMS, TRIALS = 10_000, 10
 AGENT = f"""
 def look_up(n):
     raise RuntimeError("the real tool ran")
@@ -114,9 +116,43 @@ def many_runs(folder: Path) -> None:
         replay(folder, *words)
 
 
+def many_trials(folder: Path) -> None:
+    (folder / "replay.toml").touch()
+    call = ToolCall(name="look_up", args={"n": 1}, result="found")
+    items = [
+        Item(id=f"t{n}", trace_id=f"t{n}", input=f"question {n}", tape=(call,)) for n in range(MANY_ITEMS)
+    ]
+    lanes = {lane: Version(name=str(lane), kind=VersionKind.PYTHON) for lane in (Lane.OLD, Lane.NEW)}
+    run = RunRecord(id="many-trials", created_at=datetime(2026, 11, 1), lanes=lanes, trials=TRIALS, seed=0)
+    chance = random.Random(0)
+    with open_store(folder / ".replay" / "replay.duckdb") as con, transaction(con):
+        create_run(con, run, items)
+        for item in items:
+            write_trials(
+                con,
+                [
+                    Trial(
+                        run_id=run.id,
+                        item_id=item.id,
+                        lane=lane,
+                        index=index,
+                        status=Status.OK,
+                        final_response=f"done {chance.random():.2f}",
+                        served=(ServedCall(call=call, rule=Rule.TAPE),) * (chance.random() < 0.95),
+                    )
+                    for lane in lanes
+                    for index in range(TRIALS)
+                ],
+            )
+        con.execute("UPDATE runs SET finished_at = created_at")
+    html = ("report", "--format", "html", "-o", "report.html")
+    for words in (("diff",), html, ("triage", "--list"), ("trend",)):
+        replay(folder, *words)
+
+
 def main() -> None:
     os.environ["REPLAY_TRUST"] = "1"
-    for part in (large_traces, many_runs):
+    for part in (large_traces, many_runs, many_trials):
         with tempfile.TemporaryDirectory() as home:
             print(f"{part.__name__.replace('_', ' ')}:")
             part(Path(home))

@@ -21,6 +21,7 @@ import json
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from replaydiff.diff.judge.prompt import POINTS, document
 from replaydiff.diff.reading import StoredGrades, read_blocks
 from replaydiff.diff.result import GradedTrial
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.files import check_target, replacing
+from replaydiff.replay.files import check_target, locked_folder, replacing
 from replaydiff.replay.model import Grade, GradeState, Item, Lane
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.store.runs import get_run
@@ -329,12 +330,14 @@ def read(path: Path) -> list[LabelRow]:
 
 
 def set_label(path: Path, key: str, label: int | None, note: str = "") -> None:
-    """Put a label (None: none) and a note in the row of this key; the file is there whole at any moment.
+    """Put a label (None: none) and a note in the row of this key; the file is there whole at any moment, and
+    labels that are set at the same time are all kept.
 
     Raises:
         InputError: it cannot be read or written, or has no such row.
     """
-    _write(path, relabelled(path, key, label, note))
+    with locked_folder(path.parent) if path.exists() else nullcontext():
+        _write(path, relabelled(path, key, label, note))
 
 
 def _write(path: Path, text: str) -> None:

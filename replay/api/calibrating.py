@@ -118,6 +118,7 @@ class LabelSheets:
             InputError: the judge gave no response of the run a score.
         """
         from replaydiff.diff.judge import labels
+        from replaydiff.replay.files import locked_folder
         from replaydiff.replay.store.connection import open_store
 
         path = self.path_of(person)
@@ -125,7 +126,10 @@ class LabelSheets:
             return
         with open_store(self._store, read_only=True) as con:
             drawn = labels.draw_sheet(con, self._settings, self.run_id, size=size)
-        labels.write_sheet(path, drawn)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked_folder(path.parent):
+            if not path.exists():
+                labels.write_sheet(path, drawn)
 
     def set_label(self, person: str, key: str, label: int | None, note: str = "") -> None:
         """Put a label (None: none) and a note in one row of a person's sheet.

@@ -7,7 +7,9 @@ import re
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -396,6 +398,27 @@ def test_pages_read_and_decide_while_another_process_writes(server: Server) -> N
             assert len(golden(server.folder)) == 1
     with open_store(path, read_only=True) as con:
         assert [decision.action for decision in decisions(con)] == [Action.PROMOTE]
+
+
+def test_what_is_decided_and_labelled_at_the_same_time_is_all_kept_once(server: Server) -> None:
+    with server.client() as client, ThreadPoolExecutor(12) as together:
+        page = client.get(f"/runs/{RUN_ID}/triage?items=1").text
+        names = dict.fromkeys(re.findall(r'triage\?item=([^"&]+)', page))
+        forms = [{"item": name, "reason": f"of tab {tab}"} for name in names for tab in range(3)]
+        done = [*together.map(lambda form: client.post(f"/runs/{RUN_ID}/triage/dismiss", data=form), forms)]
+        assert sorted(one.status_code for one in done) == [303] * len(names) + [400] * 2 * len(names)
+        with open_store(server.folder / ".replay" / "replay.duckdb", read_only=True) as con:
+            assert Counter(one.item_id for one in decisions(con)) == dict.fromkeys(names, 1)
+        address = f"/runs/{RUN_ID}/labels"
+        assert client.post(f"{address}/draw", data={"by": "Ada", "size": "20"}).status_code == 303
+
+        def rows() -> list[dict[str, str]]:
+            return [json.loads(line) for line in client.get(f"{address}/sheet?by=Ada").text.splitlines()]
+
+        given = [{"by": "Ada", "row": row["key"], "label": "3"} for row in rows()]
+        for answer in together.map(lambda form: client.post(f"{address}/set", data=form), given):
+            assert answer.status_code == 303
+        assert [str(row["label"]) for row in rows()] == ["3"] * len(given)
 
 
 def test_an_answer_is_kept_until_another_process_writes(shop: Path) -> None:
