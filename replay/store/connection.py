@@ -46,7 +46,7 @@ _CONFIG = {
     "memory_limit": "640MB",
     "checkpoint_threshold": "128MB",
 }
-_UNWRITTEN = re.compile(
+UNWRITTEN = re.compile(
     r"No space left on device|File too large|Disk quota exceeded|Input/output error|Read-only file system",
     re.IGNORECASE,
 )
@@ -211,7 +211,7 @@ def explained(error: BaseException) -> StoreError | None:
     if not isinstance(error, duckdb.Error):
         return None
     text = str(error)
-    if unwritten := _UNWRITTEN.search(text):
+    if unwritten := UNWRITTEN.search(text):
         return StoreWriteError(
             f"the store could not be written ({unwritten[0]}); what was committed before is kept",
             hint="make room, or name another place with --db, and do the same again",

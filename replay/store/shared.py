@@ -26,7 +26,7 @@ import duckdb
 from replaydiff.replay.errors import InputError, NoSpaceError, StoreBusyError, StoreError, StoreVersionError
 from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.store.attached import mark_of_origin
-from replaydiff.replay.store.connection import migrations, open_store, transaction
+from replaydiff.replay.store.connection import UNWRITTEN, migrations, open_store, transaction
 from replaydiff.replay.store.runs import list_runs
 
 if TYPE_CHECKING:
@@ -176,15 +176,21 @@ def _prepare(folder: Path) -> None:
     if (folder / LAYOUT).exists():
         _check(folder)
         return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or not _is_begun(folder)):
         raise InputError(
             f"{folder} is not empty and has no {LAYOUT}",
             hint="name a new folder, or one that was published to",
         )
     with _storage(folder):
-        (folder / "runs").mkdir(parents=True)
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
         layout = {"format": _FORMAT, "schema": migrations()[-1].version}
         write_whole(folder / LAYOUT, json.dumps(layout) + "\n", shared=True)
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether a folder holds nothing, or no more than a killed command made of a shared folder."""
+    own = ("runs", f".{LAYOUT}.")
+    return not any((folder / "runs").glob("*")) and all(one.name.startswith(own) for one in folder.iterdir())
 
 
 def _check(folder: Path) -> None:
@@ -248,6 +254,8 @@ def _storage(folder: Path) -> Iterator[None]:
         ) from None
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.BinderException, ValueError) as error:
         reason = str(error).splitlines()[0]
+        if UNWRITTEN.search(reason):
+            raise NoSpaceError(f"there is no room in {folder}", hint="make room, then try again") from None
         raise StoreError(
             f"a file of {folder} cannot be read or written: {reason}",
             hint="delete the folder of that run and publish it again",

@@ -154,7 +154,7 @@ def _failing_everywhere(
     chance: random.Random | None,
     most: int,
 ) -> Result:
-    done = _fresh(template, home / "undisturbed")
+    done = _fresh(template, home / "failing")
     first = _run(done, words, env)
     assert first[0] in (0, 3), (name, first)
     wanted, result = state(done), Result(operations=int((home / "operations").read_text()))
