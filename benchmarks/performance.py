@@ -120,7 +120,7 @@ def total(costs: list[Cost]) -> Spent:
 
 
 ENGINE = "Python in the engine: scheduling, tape, journal and store, then the store's inserts"
-READING = "Python objects for each trial and grade"
+READING = "the start of the command, then Python objects for each trial"
 ROWS = {
     "run": Row(
         what="`replay run`, 10,000 trials of an instant agent at 50, one tool call from the tape each",

@@ -16,7 +16,7 @@ from replaydiff.diff import responses
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.graders.matching import same_values
 from replaydiff.diff.graders.registry import graders
-from replaydiff.diff.result import Block, GradedTrial
+from replaydiff.diff.result import Block, GradedTrial, ItemVerdict
 from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, ServedCall, Status, Trial
 from replaydiff.replay.model.json import encode_hook
 from replaydiff.replay.settings import Settings
@@ -31,7 +31,7 @@ Regrading = Callable[[Item, Trial, dict[str, Grade]], dict[str, Grade]]
 
 
 class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
-    """The trials of an item by lane, graded each time they are looked up.
+    """The trials of an item by lane, graded each time they are looked up; no grade of them costs anything.
 
     Grades take more room than trials, and at most items nobody looks.
     """
@@ -77,7 +77,13 @@ class UngradedLanes(Mapping[Lane, tuple[GradedTrial, ...]]):
         )
 
 
-def trials_of(block: Block, lane: Lane) -> Sequence[Trial]:
+def judged_trials(block: Block | ItemVerdict) -> Iterator[tuple[Lane, GradedTrial]]:
+    """Yield the trials of an item that may have grades which cost something, each with its lane."""
+    if not isinstance(block.lanes, UngradedLanes):
+        yield from ((lane, one) for lane, done in block.lanes.items() for one in done)
+
+
+def trials_of(block: Block | ItemVerdict, lane: Lane) -> Sequence[Trial]:
     """Return the trials of a lane without their grades."""
     if isinstance(block.lanes, UngradedLanes):
         return block.lanes.trials(lane)

@@ -220,7 +220,7 @@ def read_blocks(
                     kept.append(trial)
         is_whole = all(finished[lane] >= number for lane, number in wanted.items())
         if is_whole and (first is None or items <= first):
-            found.add(item, kept)
+            found.add(item, tuple(kept))
         else:
             waiting.append(item)
     patterns = Patterns(of=found.patterns, blocks=found.first)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from replaydiff.diff.blocks import judged_trials, trials_of
 from replaydiff.diff.result import DiffResult, ItemVerdict, Verdict
 from replaydiff.replay.model import Case, Decision, GradeState, Lane, Status, effective_decisions
 from replaydiff.replay.settings import Settings
@@ -111,7 +112,7 @@ def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
         yield from ((Priority.REGRESSED, reason) for reason in changed)
     elif item.verdict is Verdict.MIXED:
         yield from ((Priority.MIXED, reason) for reason in changed)
-    for lane, graded in ((lane, one) for lane, trials in item.lanes.items() for one in trials):
+    for lane, graded in judged_trials(item):
         for name, grade in graded.grades.items():
             votes = [
                 vote.score
@@ -125,9 +126,10 @@ def _of_run(item: ItemVerdict) -> Iterator[tuple[Priority, str]]:
                     f"{name} disagrees with itself on {lane} trial {graded.trial.index + 1}: {shown}",
                 )
     for lane in (Lane.NEW, Lane.OLD):
-        ended = [one.trial for one in item.lanes.get(lane, ()) if one.trial.status is not Status.OK]
+        trials = trials_of(item, lane)
+        ended = [one for one in trials if one.status is not Status.OK]
         if ended:
-            count = f"{len(ended)} of {len(item.lanes[lane])} {lane} trials"
+            count = f"{len(ended)} of {len(trials)} {lane} trials"
             reason = f": {ended[0].reason}" if ended[0].reason else ""
             yield Priority.NOT_FINISHED, f"{count} {ended[0].status.value}{reason}"
 
@@ -194,9 +196,13 @@ def _grouped(entries: Sequence[Entry]) -> list[Entry]:
         if first != index:
             alike.setdefault(first, []).append(entry.item)
     return [
-        Entry(item=entry.item, kind=entry.kind, reasons=entry.reasons, alike=tuple(alike.get(index, ())))
-        for index, entry in enumerate(entries)
-        if index in shown.values()
+        Entry(
+            item=entries[index].item,
+            kind=entries[index].kind,
+            reasons=entries[index].reasons,
+            alike=tuple(alike.get(index, ())),
+        )
+        for index in shown.values()
     ]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from replaydiff.replay.model import Item, Lane, ServedCall, Status, ToolCall, Trial
+from replaydiff.replay.model import Item, Lane, Score, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.store.runs import read_item
 from replaydiff.replay.store.trials import read_scores, read_served, read_turns, read_usage
 
@@ -38,6 +38,7 @@ _ITEMS = """
     WHERE run_id = $run AND position >= $first AND position < $end ORDER BY position
 """
 
+_NO_SCORES: dict[str, Score] = {}
 _statuses = {status.value: status for status in Status}
 _encode = msgspec.json.Encoder().encode
 
@@ -106,7 +107,7 @@ class _ItemValues:
             latency_ms=latency_ms,
             started_at=started_at,
             attempts=attempts,
-            scores=read_scores(scores),
+            scores=_NO_SCORES if scores == "{}" else read_scores(scores),
             stderr=stderr,
             turns=() if turns is None else read_turns(turns),
         )
