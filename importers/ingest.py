@@ -207,13 +207,17 @@ def write(
     committed stays where a later batch is interrupted; the same import again completes it.
     """
     batch = _ImportBatch(con, report, redactor)
-    limit = con.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
+    asked = "SELECT current_setting('memory_limit'), current_setting('threads')"
+    [(limit, threads)] = con.execute(asked).fetchall()
+    # A batch is too small for several: they would only take a core from the processes that convert.
+    con.execute("SET threads = 1")
     for number, item in enumerate(items, start=1):
         batch.take(item)
         if progress and number % _PROGRESS_EVERY == 0:
             progress(report.traces + batch.waiting, report.rejected)
     batch.write()
     con.execute(f"SET memory_limit = '{limit}'")
+    con.execute(f"SET threads = {threads}")
     return report
 
 
