@@ -56,18 +56,18 @@ class KnownRecords:
         if not self._any:
             return {}
         hashes = [record_hash(self.key, job.options, text) for _, text in job.records]
+        # Of each the position alone: DuckDB takes 45 µs to write a number of 128 bits.
         found = self._con.execute(
-            "SELECT record_hash::VARCHAR, source_id, state, updated_at, call_counts FROM traces"
-            " WHERE record_hash IN (SELECT unnest(?::VARCHAR[])::UHUGEINT) AND source = ?",
-            [hashes, self._source],
+            "SELECT place, source_id, state, updated_at, call_counts FROM traces JOIN"
+            " (SELECT unnest($hashes::VARCHAR[])::UHUGEINT AS record_hash,"
+            " unnest(range(len($hashes))) AS place)"
+            " USING (record_hash) WHERE source = $source",
+            {"hashes": hashes, "source": self._source},
         ).fetchall()
-        by_hash = {one: stored for one, *stored in found}
         known = {}
-        for place, one in enumerate(hashes):
-            if one in by_hash:
-                source_id, state, updated_at, counts = by_hash[one]
-                made = partial(made_of, self.key, job, place)
-                known[place] = KnownTrace(source_id, TraceState(state), updated_at, tuple(counts), made)
+        for at, source_id, state, updated_at, counts in found:
+            made = partial(made_of, self.key, job, at)
+            known[at] = KnownTrace(source_id, TraceState(state), updated_at, tuple(counts), made)
         return known
 
 

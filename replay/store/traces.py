@@ -95,7 +95,7 @@ def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
                 continue
             elif stored.digest == row.digest:
                 later = row.updated_at is not None and row.updated_at != stored.updated_at
-                if later or row.record_hash != (stored.record_hash or ""):
+                if later or _low(row.record_hash) != stored.low_hash:
                     touched.append((trace_id, row))
                 continue
             else:
@@ -280,12 +280,20 @@ def count_traces(con: DuckDBPyConnection) -> int:
     return int(found[0]) if found else 0
 
 
+_LOW = 2**64
+
+
+def _low(record_hash: str) -> int | None:
+    return int(record_hash) % _LOW if record_hash else None
+
+
 class _Stored(NamedTuple):
     source: str
     source_id: str
     digest: str
     updated_at: datetime | None
-    record_hash: str | None
+    low_hash: int | None
+    """The lower 64 bits of the record's hash."""
 
 
 class _Names:
@@ -314,7 +322,8 @@ class _Names:
 
     def _look_up(self, names: list[str]) -> None:
         rows = self._con.execute(
-            "SELECT trace_id, source, source_id, content_hash, updated_at, record_hash::VARCHAR FROM traces"
+            "SELECT trace_id, source, source_id, content_hash, updated_at,"
+            f" (record_hash % {_LOW})::UBIGINT FROM traces"
             " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
             [names],
         ).fetchall()
