@@ -207,8 +207,8 @@ def write(
     committed stays where a later batch is interrupted; the same import again completes it.
     """
     batch = _ImportBatch(con, report, redactor)
-    asked = "SELECT current_setting('memory_limit'), current_setting('threads')"
-    [(limit, threads)] = con.execute(asked).fetchall()
+    settings = "SELECT current_setting('memory_limit'), current_setting('threads')"
+    [(limit, threads)] = con.execute(settings).fetchall()
     # A batch is too small for several: they would only take a core from the processes that convert.
     con.execute("SET threads = 1")
     for number, item in enumerate(items, start=1):
