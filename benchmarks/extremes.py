@@ -127,23 +127,22 @@ def many_trials(folder: Path) -> None:
     chance = random.Random(0)
     with open_store(folder / ".replay" / "replay.duckdb") as con, transaction(con):
         create_run(con, run, items)
-        for item in items:
-            write_trials(
-                con,
-                [
-                    Trial(
-                        run_id=run.id,
-                        item_id=item.id,
-                        lane=lane,
-                        index=index,
-                        status=Status.OK,
-                        final_response=f"done {chance.random():.2f}",
-                        served=(ServedCall(call=call, rule=Rule.TAPE),) * (chance.random() < 0.95),
-                    )
-                    for lane in lanes
-                    for index in range(TRIALS)
-                ],
-            )
+        for start in range(0, MANY_ITEMS, 500):
+            trials = [
+                Trial(
+                    run_id=run.id,
+                    item_id=item.id,
+                    lane=lane,
+                    index=index,
+                    status=Status.OK,
+                    final_response=f"done {chance.random():.2f}",
+                    served=(ServedCall(call=call, rule=Rule.TAPE),) * (chance.random() < 0.95),
+                )
+                for item in items[start : start + 500]
+                for lane in lanes
+                for index in range(TRIALS)
+            ]
+            write_trials(con, trials)
         con.execute("UPDATE runs SET finished_at = created_at")
     html = ("report", "--format", "html", "-o", "report.html")
     for words in (("diff",), html, ("triage", "--list"), ("trend",)):
