@@ -94,12 +94,11 @@ def serve(folder: Path) -> None:
         raise InputError(f"{folder} was not made by `replay demo`; make one with: replay demo {folder}")
     if repository.is_live(folder):
         raise InputError(f"the demo in {folder} uses the real API and needs no stand-in")
-    with StandIn(port=repository.port_of(folder)) as stand_in:
+    with StandIn(port=repository.port_of(folder)) as stand_in, contextlib.suppress(KeyboardInterrupt):
         click.echo(
             f"The model stand-in of {folder.resolve()} listens at {stand_in.url}. Stop it with Ctrl-C."
         )
-        with contextlib.suppress(KeyboardInterrupt):
-            stand_in.serve_until_orphaned()
+        stand_in.serve_until_orphaned()
     with contextlib.suppress(OSError):
         click.echo(f"Answered {stand_in.answered} requests.")
 

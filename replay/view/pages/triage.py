@@ -5,7 +5,8 @@ A case can be edited before it is added; an error names its line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 RECORDING = "recording"
 """The expectation that every entry can have: what production recorded."""
+_NOT_OPEN = "this entry was decided already, or is none of this run's; go back to the queue"
 
 
 def entry(site: Site, request: Request) -> Response:
@@ -81,7 +83,7 @@ def promote(site: Site, request: Request, fields: Mapping[str, str]) -> Response
     queue, one, following = _requested_entry(site, request, fields)
     case = _proposed_case(site, queue, one, fields.get("expect", RECORDING), fields.get("trait", ""))
     try:
-        with site.cache.writing():
+        with _deciding(site, one):
             site.reviewer.promote(one, case)
     except InputError as error:
         if not is_duplicate(error):
@@ -106,7 +108,7 @@ def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response
     reason = fields.get("reason", "").strip()
     if not reason:
         raise InputError("nothing was set aside: a reason is required, in a few words")
-    with site.cache.writing():
+    with _deciding(site, one):
         site.reviewer.dismiss(one, queue.result.run.id, reason, alike=fields.get("alike") == "1")
     return _redirect_to_next(queue, following, fields, "dismissed")
 
@@ -114,7 +116,7 @@ def dismiss(site: Site, request: Request, fields: Mapping[str, str]) -> Response
 def skip(site: Site, request: Request, fields: Mapping[str, str]) -> Response:
     """Leave the entry for later."""
     queue, one, following = _requested_entry(site, request, fields)
-    with site.cache.writing():
+    with _deciding(site, one):
         site.reviewer.skip(one, queue.result.run.id)
     return _redirect_to_next(queue, following, fields, "skipped")
 
@@ -174,10 +176,23 @@ def _requested_entry(
     entries = _open_entries(site, queue)
     names = [one.item.item.id for one in entries]
     if fields.get("item") not in names:
-        raise InputError("this entry was decided already, or is none of this run's; go back to the queue")
+        raise InputError(_NOT_OPEN)
     place = names.index(fields["item"])
     following = names[place + 1] if place + 1 < len(names) else names[place - 1] if place else None
     return queue, entries[place], following
+
+
+@contextmanager
+def _deciding(site: Site, one: Entry) -> Iterator[None]:
+    """Write a decision on an entry, alone: who asked first decides.
+
+    Raises:
+        InputError: another tab has decided it since this one asked.
+    """
+    with site.cache.writing():
+        if one.key in site.reviewer.decided():
+            raise InputError(_NOT_OPEN)
+        yield
 
 
 def _redirect_to_next(
@@ -220,7 +235,7 @@ def save_edited(site: Site, request: Request, fields: Mapping[str, str]) -> Resp
     text = fields.get("text", "").replace("\r\n", "\n")
     try:
         case = parse_case(text)
-        with site.cache.writing():
+        with _deciding(site, one):
             site.reviewer.promote(one, case, force=fields.get("force") == "1")
     except (InputError, StoreBusyError) as error:
         return _edit_page(site, queue, one, fields, text=text, wrong=error, line=getattr(error, "line", None))
