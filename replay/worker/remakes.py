@@ -120,18 +120,7 @@ def _refusing(code: types.CodeType, name: str, refuse: Callable[[str], BaseExcep
     )
     exec(text, namespace)  # noqa: S102
     new: types.CodeType = namespace["outside"](*range(len(code.co_freevars))).__code__
-    changes: dict[str, Any] = {
-        "co_consts": tuple(refused if const == "refuse" else const for const in new.co_consts),
-        "co_freevars": code.co_freevars,
-        "co_name": code.co_name,
-        "co_filename": code.co_filename,
-        "co_firstlineno": code.co_firstlineno,
-    }
-    if sys.version_info >= (3, 11):  # noqa: UP036 - the agent's Python may be older
-        changes["co_qualname"] = code.co_qualname
-    if code.co_flags & inspect.CO_ITERABLE_COROUTINE:
-        changes["co_flags"] = new.co_flags | inspect.CO_ITERABLE_COROUTINE
-    made = new.replace(**changes)
+    made = trampoline.in_place_of(code, new, "refuse", refused)
     _OWN[made] = code
     return made
 
@@ -155,9 +144,5 @@ def _parameters(code: types.CodeType) -> str:
 
 
 def _set_code(function: types.FunctionType, code: types.CodeType) -> None:
-    trampoline.ORIGINALS.making = True
-    try:
-        with contextlib.suppress(AttributeError):
-            function.__code__ = code
-    finally:
-        trampoline.ORIGINALS.making = False
+    with contextlib.suppress(AttributeError):
+        trampoline.set_code(function, code)

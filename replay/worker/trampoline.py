@@ -130,9 +130,22 @@ def replace_code(function: types.FunctionType, handler: Handler) -> None:
         if signature is not None:
             function.__signature__ = signature  # type: ignore[attr-defined]
     old = function.__code__
-    new = _compiled(kind_of(old), len(old.co_freevars))
+    code = in_place_of(old, _compiled(kind_of(old), len(old.co_freevars)), "handler", handler)
+    failures.PATCHED.add(code)
+    set_code(function, code)
+
+
+def in_place_of(old: types.CodeType, new: types.CodeType, placeholder: str, value: object) -> types.CodeType:
+    """Return new code that has the names and the place of old code, and a value for a constant.
+
+    Args:
+        old: the code that it takes the place of.
+        new: as it was compiled, with as many free variables.
+        placeholder: the constant that stands for the value.
+        value: what the new code calls.
+    """
     changes: dict[str, Any] = {
-        "co_consts": tuple(handler if const == "handler" else const for const in new.co_consts),
+        "co_consts": tuple(value if const == placeholder else const for const in new.co_consts),
         "co_freevars": old.co_freevars,
         "co_name": old.co_name,
         "co_filename": old.co_filename,
@@ -142,8 +155,11 @@ def replace_code(function: types.FunctionType, handler: Handler) -> None:
         changes["co_qualname"] = old.co_qualname
     if old.co_flags & inspect.CO_ITERABLE_COROUTINE:
         changes["co_flags"] = new.co_flags | inspect.CO_ITERABLE_COROUTINE
-    code = new.replace(**changes)
-    failures.PATCHED.add(code)
+    return new.replace(**changes)
+
+
+def set_code(function: types.FunctionType, code: types.CodeType) -> None:
+    """Give a function other code, which only this package may do with a tool's."""
     ORIGINALS.making = True
     try:
         function.__code__ = code
