@@ -392,7 +392,7 @@ def _message_of(text: str) -> str | None:
 
 
 def _spoken(messages: Sequence[Message]) -> list[Json]:
-    """What user and agent said to each other: a user sees no tools and no system prompt."""
+    """What user and agent wrote to each other: a user sees no tools and no system prompt."""
     return [
         {"role": message.role, "text": message.text[:_LONGEST]}
         for message in messages

@@ -163,7 +163,7 @@ class WorkerClient:
     def ahead(self) -> int:
         """How many trials may wait in it while it runs one.
 
-        None where its agent prints: what a trial printed could not be told from what the next one did.
+        None where its agent prints: what a trial printed could not be separated from what the next one did.
         """
         prints = self._prints or self._process.has_printed
         return AHEAD if self._quick >= QUICK_TRIALS and not prints else 0

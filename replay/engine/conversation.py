@@ -1,11 +1,11 @@
 """Replay a conversation: call the agent at each replayed user turn.
 
 The recorded turns of the user come first, word for word. At each, the agent gets the conversation so far,
-with what it said and called itself, and its tools are answered from the same tape: a recording that an
+with what it wrote and called itself, and its tools are answered from the same tape: a recording that an
 earlier turn used up is used up. Where a turn does not end well, the trial ends there.
 
 With a simulated user (`[user]`) a trial leaves the recording at the first turn whose tool calls are not the
-recorded ones: what the user said next replied to something else. From there on a model plays the user, until
+recorded ones: what the user wrote next replied to something else. From there on a model plays the user, until
 it ends the conversation or has taken `EXTRA_TURNS` more turns than were recorded. At the last recorded turn
 that is so only where the agent asks something.
 """

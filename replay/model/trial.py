@@ -70,7 +70,7 @@ class Turn:
     """How many of the trial's tool calls were made at it."""
     response: str | None = None
     user: str | None = None
-    """What the simulated user said; None where it was the recorded turn."""
+    """What the simulated user wrote; None where it was the recorded turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

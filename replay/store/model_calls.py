@@ -46,7 +46,7 @@ class Recorded(NamedTuple):
     content_type: str
     body: bytes
     usage: Usage | None
-    """As it was known then: an agent that did not ask for it was not told."""
+    """As it was known then: an agent that did not ask for it got none."""
 
 
 def write_model_calls(con: DuckDBPyConnection, calls: Sequence[ModelCall]) -> None:
