@@ -86,6 +86,9 @@ class Job:
     records: Sequence[tuple[Place, bytes]]
     options: bytes = b""
     """What the conversion depends on besides the record and the code; 16 bytes at most."""
+    typed_trace: Callable[[bytes], Trace | None] | None = None
+    """A faster way to the trace of a record, good for encoding alone: the only thing that `convert` gives of
+    it; None where `convert` must be called."""
 
 
 @dataclass(slots=True, kw_only=True)

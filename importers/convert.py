@@ -32,7 +32,7 @@ from replaydiff.importers.base import (
 )
 from replaydiff.importers.reading import Broken, JsonBlock, Record, lines, parsed, pieces, records
 from replaydiff.replay.messages import parse
-from replaydiff.replay.model import Json
+from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.model.light import light_dataclass
 
 Convert = Callable[[Json, InputFile], Iterable[Imported]]
@@ -56,13 +56,19 @@ def done(found: Iterable[Imported | Job]) -> Iterator[Imported]:
             yield one
 
 
-def jobs(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported | Job]:
-    """The same as jobs; `convert` must be a function of a module."""
+def jobs(
+    source: str,
+    files: Sequence[InputFile],
+    convert: Convert,
+    typed_trace: Callable[[bytes], Trace | None] | None = None,
+) -> Iterator[Imported | Job]:
+    """The same as jobs; `convert` and `typed_trace` (see `Job`) must be functions of a module."""
     for file in files:
         for piece in pieces(file):
             if isinstance(piece, JsonBlock):
                 options = b"all" if file.all_environments else b""
-                yield Job(partial(_line, source, file, convert), list(lines(piece)), options)
+                line = partial(_line, source, file, convert)
+                yield Job(line, list(lines(piece)), options, typed_trace)
             else:
                 yield from _each(source, file, convert, (piece,))
 

@@ -74,7 +74,8 @@ class KnownRecords:
 def made_of(key: bytes, job: Job, at: int) -> list[Made]:
     """What becomes of one record of a job; a trace that is all of it can be known by the record."""
     place, text = job.records[at]
-    items = list(job.convert(place, text))
+    trace = job.typed_trace(text) if job.typed_trace else None
+    items = list(job.convert(place, text)) if trace is None else [trace]
     hashed = record_hash(key, job.options, text) if len(items) == 1 else ""
     return [encode_trace(item, hashed) if isinstance(item, Trace) else item for item in items]
 

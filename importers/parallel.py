@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -107,7 +108,7 @@ def _left(job: Job, known: Mapping[int, KnownTrace]) -> Job:
     """The job without the records that are known."""
     if not known:
         return job
-    return Job(job.convert, [one for at, one in enumerate(job.records) if at not in known], job.options)
+    return replace(job, records=[one for at, one in enumerate(job.records) if at not in known])
 
 
 def _converted(key: bytes, job: Job) -> Iterator[list[Made]]:

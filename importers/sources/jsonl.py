@@ -12,14 +12,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
+from replaydiff.importers.chat.typed import ChatMessage, typed_messages
 from replaydiff.importers.convert import converted, jobs
 from replaydiff.importers.joining import UNKNOWN_CALLS
+from replaydiff.importers.reading import RECORD_BYTES
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
 from replaydiff.replay.store.trace_codec import field_types
@@ -65,7 +68,7 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
 
 def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
     """The same in blocks."""
-    return jobs(NAME, files, read)
+    return jobs(NAME, files, read, typed_trace)
 
 
 def read(record: Json, _file: InputFile) -> Iterator[Imported]:
@@ -74,7 +77,7 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
         raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
-    found = _trace(record)
+    found = _trace(record, _messages(record))
     if found.messages and count_requests(record["messages"]) > sum(
         len(message.tool_calls) for message in found.messages
     ):
@@ -82,12 +85,45 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
     yield found
 
 
-def _trace(record: dict[str, Json]) -> Trace:
+def typed_trace(text: bytes) -> Trace | None:
+    """Return the trace of a record whose messages are as the chat API writes them; None for any other.
+
+    It is the one that `read` yields without a note, for encoding alone: its messages are `typed_messages`.
+
+    Args:
+        text: the JSON of one record.
+    """
+    if _NUL in text or len(text) >= RECORD_BYTES:
+        return None
+    try:
+        record = _decode(text)
+        messages = typed_messages(record.messages)
+        if not messages:
+            return None
+        fields_of = zip(_OTHER_FIELDS, _read_others(record), strict=True)
+        return _trace({name: value for name, value in fields_of if value is not msgspec.UNSET}, messages)
+    except Exception:  # noqa: BLE001 - `read` decides what is wrong with the record, and says it
+        return None
+
+
+_NUL = b"\\u0000"
+"""Texts with it are cleaned before they are read."""
+_OTHER_FIELDS = tuple(sorted(FIELDS - {"messages"}))
+_read_others = attrgetter(*_OTHER_FIELDS)
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder(
+    msgspec.defstruct(
+        "_Record",
+        [("messages", list[ChatMessage]), *((name, Any, msgspec.UNSET) for name in _OTHER_FIELDS)],
+        forbid_unknown_fields=True,
+    )
+).decode
+
+
+def _trace(record: dict[str, Json], messages: tuple[Message, ...] | None) -> Trace:
     plain = {name: read(record, name) for name, read in _PLAIN if name in record}
     for name in ("trace_id", "started_at"):
         if plain.get(name) is None:
             raise RecordError(f"{name} is missing")
-    messages = _messages(record)
     if messages is None and record.get("input") is None:
         raise RecordError("input is missing (or messages)")
     # Our own exports are complete: what is null there was unknown, and who imported the trace first counts.
