@@ -25,7 +25,7 @@ from typing import NamedTuple
 from replaydiff.importers.base import Imported, Job
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made, made_of
 from replaydiff.replay.errors import UnavailableError
-from replaydiff.replay.event_loop import signals_wait
+from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.trace_codec import encode_trace
 

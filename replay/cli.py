@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from replaydiff.replay import interruption
 from replaydiff.replay.commands.options import App, common_options
 from replaydiff.replay.errors import (
     ExitCode,
@@ -135,7 +136,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     app = App()
     try:
         _obey_signals()
-        result = _invoke(args, app)
+        with interruption.handled_by(interruption.interrupt):
+            result = _invoke(args, app)
         code = int(result) if isinstance(result, int) else ExitCode.OK
     except click.ClickException as error:
         error.show()
@@ -180,7 +182,7 @@ def _explained(error: BaseException) -> ReplayError:
     if isinstance(error, ReplayError):
         return error
     # DuckDB takes the signal that arrives during a query, and raises an error of its own.
-    is_query = isinstance(error, RuntimeError) and str(error) == "Query interrupted"
+    is_query = isinstance(error, RuntimeError) and interruption.is_cause_of(error)
     if is_query or isinstance(error, click.Abort | KeyboardInterrupt):
         return Interrupted("interrupted")
     if isinstance(error, OSError):

@@ -10,34 +10,34 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TypeVar
 
+from replaydiff.replay import interruption
 from replaydiff.replay.errors import ExitCode
 
 T = TypeVar("T")
 _TICK_S = 0.5
 """Between two looks at the clock; what is late by less is the work of this process itself."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Cancellation:
     """A request, from any thread, to cancel the coroutine that `run_sync` runs for someone."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._requested = False
+        # Not a plain lock: the handler of a signal may request it while the same thread holds the lock.
+        self._lock = threading.RLock()
+        self.requested = False
         self._cancel: Callable[[], object] | None = None
 
     def request(self) -> None:
         """Cancel what runs now, or whatever starts next."""
         with self._lock:
-            self._requested = True
+            self.requested = True
             if self._cancel is not None:
                 self._cancel()
 
@@ -45,7 +45,7 @@ class Cancellation:
         """Name what cancels the coroutine that runs now; None when it has ended."""
         with self._lock:
             self._cancel = cancel
-            if self._requested and cancel is not None:
+            if self.requested and cancel is not None:
                 cancel()
 
 
@@ -71,42 +71,62 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _run_here(work: Coroutine[Any, Any, T]) -> T:
-    # Only the main thread may decide what signals do.
-    in_main = threading.current_thread() is threading.main_thread()
-    before = {number: signal.getsignal(number) for number in _SIGNALS} if in_main else {}
-    # One that is ignored (`nohup`) stays ignored.
-    heeded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    try:
-        return asyncio.run(_cancellable(work, heeded))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    stopping = Cancellation()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if stopping.requested:
+            os._exit(ExitCode.INTERRUPTED)
+        stopping.request()
+
+    with interruption.handled_by(stop):
+        try:
+            return asyncio.run(_cancellable(work, stopping))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        except Exception as error:
+            if stopping.requested and interruption.is_cause_of(error):
+                raise KeyboardInterrupt from None
+            raise
+        finally:
+            if stopping.requested:
+                interruption.answered()
 
 
-async def _cancellable(work: Coroutine[Any, Any, T], signals: list[signal.Signals]) -> T:
+async def _cancellable(work: Coroutine[Any, Any, T], stopping: Cancellation) -> T:
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    signalled = False
+    waking = interruption.interruptible(_Waking(loop))
 
     def stop() -> None:
-        nonlocal signalled
-        if signalled:
-            os._exit(ExitCode.INTERRUPTED)
-        signalled = True
+        # In the loop, and not in the handler: DuckDB calls handlers in the middle of a query, too.
+        interruption.answered()
         task.cancel()
 
-    for number in signals:
-        loop.add_signal_handler(number, stop)
+    stopping.apply_to(lambda: loop.call_soon_threadsafe(stop))
     cancellation = CANCELLATION.get()
     if cancellation is not None:
         cancellation.apply_to(lambda: loop.call_soon_threadsafe(task.cancel))
     try:
         return await task
     finally:
+        stopping.apply_to(None)
         if cancellation is not None:
             cancellation.apply_to(None)
+        del waking
+
+
+class _Waking:
+    """Lets a loop take a step, before which Python calls the handlers of signals.
+
+    A signal that arrives just before the loop waits for its sockets does not end the waiting.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def interrupt(self) -> None:
+        """Wake the loop."""
+        self._loop.call_soon_threadsafe(lambda: None)
 
 
 def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
@@ -116,36 +136,13 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
     with ThreadPoolExecutor(1, thread_name_prefix="replaydiff") as pool:
         try:
             # Ctrl-C may come as soon as the work has begun, before the pool knows its thread.
-            with signals_wait():
+            with interruption.signals_wait():
                 done = pool.submit(context.run, _run_here, work)
             return done.result()
         except KeyboardInterrupt:
             # Ctrl-C in a notebook interrupts this waiting thread; the work goes on until it is cancelled.
             cancellation.request()
             raise
-
-
-@contextmanager
-def signals_wait() -> Iterator[None]:
-    """Have handlers of signals called only at the end of the block.
-
-    An interrupt while a thread or process starts would leave it half started: unknown to those who wait for
-    it, or without its input. A blocked signal would still reach other threads, those of DuckDB.
-    """
-    seen: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        handlers = {one: handler for one in _SIGNALS if callable(handler := signal.getsignal(one))}
-    for one in handlers:
-        signal.signal(one, lambda number, _: seen.append(number))
-    try:
-        yield
-    finally:
-        for one, handler in handlers.items():
-            signal.signal(one, handler)
-    if seen:
-        # Not sent again: a loop that reads signals from its pipe has seen it already.
-        handlers[signal.Signals(seen[0])](seen[0], None)
 
 
 class Pauses:

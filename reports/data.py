@@ -17,6 +17,7 @@ from pathlib import Path
 
 from replaydiff.diff.document import json_parts
 from replaydiff.diff.result import DiffResult, ItemVerdict
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store.sql import clean_json_text, clean_text
 from replaydiff.replay.terminal.text import spreadsheet_cell, visible
 
@@ -66,7 +67,7 @@ def render_parquet(result: DiffResult, *, width: int, color: bool) -> bytes:  # 
     from replaydiff.replay.store import sql
 
     columns = {f'"{name.replace(chr(34), chr(34) * 2)}"': kind for name, kind in _columns(result).items()}
-    with tempfile.TemporaryDirectory() as folder, duckdb.connect() as con:
+    with tempfile.TemporaryDirectory() as folder, interruptible(duckdb.connect()) as con:
         file = Path(folder) / "cases.parquet"
         con.execute(f"CREATE TABLE cases ({', '.join(f'{name} {kind}' for name, kind in columns.items())})")
         for start in range(0, len(result.items), _ROWS):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json, JsonObject
 
@@ -78,7 +79,7 @@ def _reader(place: Path, archive: zipfile.ZipFile) -> Iterator[ReadMember]:
 
     with (
         tempfile.TemporaryDirectory(prefix="replay-eval-") as folder,
-        duckdb.connect(":memory:", config={"threads": 1}) as con,
+        interruptible(duckdb.connect(":memory:", config={"threads": 1})) as con,
     ):
         packed = Path(folder) / "member.json.zst"
 

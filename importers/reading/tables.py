@@ -33,6 +33,7 @@ from replaydiff.importers.reading.record import (
     opened,
     why,
 )
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.messages import parse
 from replaydiff.replay.store.sql import clean, clean_text
 
@@ -220,7 +221,7 @@ def _database(file: InputFile) -> Iterator[tuple[DuckDBPyConnection, str]]:
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
-        with duckdb.connect(":memory:", config=settings) as con:
+        with interruptible(duckdb.connect(":memory:", config=settings)) as con:
             con.execute("SET TimeZone = 'UTC'")
             yield con, str(link)
 

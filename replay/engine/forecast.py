@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.engine.conversation import EXTRA_TURNS
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.llm import prices
 from replaydiff.replay.llm.anthropic import is_loopback
 from replaydiff.replay.model import JsonObject, Lane, Mode, RunRecord, Usage, Version, VersionKind
@@ -163,7 +164,7 @@ def forecast(
         else "0"
     )
     a_trace = "count(*) OVER (PARTITION BY i.trace_id)" if run.mode is Mode.STEP else "1"
-    rows = con.cursor().execute(
+    rows = interruptible(con.cursor()).execute(
         f"SELECT i.item_id, length(i.item), t.usage, t.input_tokens, t.output_tokens, t.cost_usd, t.model,"
         f" {a_trace}, {turns_of} FROM run_items i LEFT JOIN traces t ON t.trace_id = i.trace_id"
         " WHERE i.run_id = ?",

@@ -14,6 +14,7 @@ import duckdb
 
 from replaydiff.replay.errors import InputError, StoreError
 from replaydiff.replay.files import check_target, replacing
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import open_store, transaction
 
@@ -142,7 +143,7 @@ def compact(path: Path) -> tuple[int, int]:
     with open_store(path) as con:
         con.execute("CHECKPOINT")
     try:
-        with duckdb.connect(config={"memory_limit": "640MB"}) as work:
+        with interruptible(duckdb.connect(config={"memory_limit": "640MB"})) as work:
             for name, file in (("old", path), ("new", target)):
                 quoted = str(file).replace("'", "''")
                 work.execute(f"ATTACH '{quoted}' AS {name}")

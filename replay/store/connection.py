@@ -30,6 +30,7 @@ from replaydiff.replay.errors import (
     StoreWriteError,
 )
 from replaydiff.replay.files import private_folder, writer_wait_s
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.attached import refuse_writing
 from replaydiff.replay.version import VERSION
@@ -135,14 +136,14 @@ def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> Duck
     state = (snapshot.fingerprint(path), pending.count(path))
     known = _copies.get(path)
     if known is not None and known[0] == state and export_to is None:
-        return known[1].cursor()
+        return interruptible(known[1].cursor())
     for _ in range(_COPIES):
         try:
             copied = snapshot.copy(path)
         except (OSError, snapshot.UnsettledError):
             break
         try:
-            with duckdb.connect(str(copied), config=dict(_CONFIG)) as con:
+            with interruptible(duckdb.connect(str(copied), config=dict(_CONFIG))) as con:
                 present = _version(con, path)
                 if present < migrations()[-1].version:
                     _migrate(con, present)
@@ -158,7 +159,7 @@ def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> Duck
         if export_to is not None:
             return con
         _copies[path] = (state, con)
-        return con.cursor()
+        return interruptible(con.cursor())
     raise busy
 
 
@@ -319,7 +320,7 @@ def _connect(path: Path, read_only: bool, export_to: Path | None) -> DuckDBPyCon
     give_up = time.monotonic() + writer_wait_s()
     while True:
         try:
-            con = duckdb.connect(str(path), read_only=read_only, config=config)
+            con = interruptible(duckdb.connect(str(path), read_only=read_only, config=config))
         except duckdb.Error as error:
             problem = str(error)
             locked = "Could not set lock" in problem

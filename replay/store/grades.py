@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Action, Decision, Grade, GradeState, Lane, Vote
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.sql import clean_text, encode
@@ -79,7 +80,7 @@ def iter_grades(
         versions: of each grader the version that is wanted; None for all of them.
     """
     wanted = [f"{grader}\n{version}" for grader, version in (versions or {}).items()]
-    cursor = con.cursor()
+    cursor = interruptible(con.cursor())
     cursor.execute(
         f"SELECT {', '.join(GRADE_COLUMNS)} FROM grades WHERE run_id = $run"
         " AND ($every OR list_contains($wanted, grader || chr(10) || grader_version))"

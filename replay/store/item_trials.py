@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Item, Lane, Score, ServedCall, Status, ToolCall, Trial
 from replaydiff.replay.store.runs import read_item
 from replaydiff.replay.store.trials import read_scores, read_served, read_turns, read_usage
@@ -52,8 +53,8 @@ def iter_item_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[tuple[Ite
     lanes: dict[str, Lane] = {}
     for first in count(0, _BATCH):
         part = {"run": run_id, "first": first, "end": first + _BATCH}
-        items = con.cursor().execute(_ITEMS, part).fetchall()
-        groups = groupby(_rows(con.cursor().execute(_TRIALS, part)), key=itemgetter(0))
+        items = interruptible(con.cursor()).execute(_ITEMS, part).fetchall()
+        groups = groupby(_rows(interruptible(con.cursor()).execute(_TRIALS, part)), key=itemgetter(0))
         waiting = next(groups, None)
         for (text,) in items:
             item = read_item(text)

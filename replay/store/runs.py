@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.masking import masked_version
 from replaydiff.replay.model import Item, Lane, Look, Mode, RunRecord, Version
 from replaydiff.replay.store import sql
@@ -200,7 +201,7 @@ def add_look(con: DuckDBPyConnection, run: RunRecord, look: Look) -> RunRecord:
 
 def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
     """The items of a run by position, read in batches; writes on `con` may go on in between."""
-    cursor = con.cursor()
+    cursor = interruptible(con.cursor())
     position = 0
     while True:
         rows = cursor.execute(

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
@@ -183,7 +184,7 @@ def iter_traces(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> Iterator[T
     Raises:
         UnknownNameError: an id is not in the store.
     """
-    cursor = con.cursor()
+    cursor = interruptible(con.cursor())
     ids = iter(trace_ids)
     size = _READ_BATCH
     while batch := list(islice(ids, size)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.sql import clean_text, encode
@@ -59,7 +60,7 @@ def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
 
     Trials of one item with equal calls share them.
     """
-    cursor = con.cursor()
+    cursor = interruptible(con.cursor())
     cursor.execute(
         f"SELECT {', '.join(f't.{name}' for name in _TRIAL)} FROM trials t"
         " JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id"

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from replaydiff.replay.errors import InputError, UnknownNameError
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store.trace_codec import FACTS
 
 if TYPE_CHECKING:
@@ -308,7 +309,7 @@ def matching_ids(
 def guarded(con: DuckDBPyConnection, where: str | None) -> Iterator[DuckDBPyConnection]:
     """Open a cursor in a read-only transaction with a time limit; DuckDB's errors become sentences on
     `where`."""
-    cursor = con.cursor()
+    cursor = interruptible(con.cursor())
     try:
         cursor.execute(f"SET SESSION max_execution_time = {int(TIME_LIMIT_S * 1000)}")
         cursor.execute("BEGIN TRANSACTION READ ONLY")

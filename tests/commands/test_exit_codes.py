@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -201,30 +199,3 @@ def test_an_error_of_the_api_has_its_hint_apart(tmp_path: Path) -> None:
     assert missing.value.reason == f"there is no file {tmp_path / 'none.jsonl'}"
     assert missing.value.hint == "check the path"
     assert str(missing.value) == f"{missing.value.reason}; {missing.value.hint}"
-
-
-QUERY = """
-import os, signal, threading, duckdb
-from replaydiff.replay import cli
-cli._obey_signals()
-con, over = duckdb.connect(config={"threads": 1}), threading.Event()
-
-def end():
-    # DuckDB forgets an interruption that arrives before its query has begun.
-    while not over.wait(1):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-threading.Thread(target=end).start()
-try:
-    con.execute("SELECT count(*) FROM range(1000000000000) t(i) WHERE i % 7 = 3").fetchone()
-except BaseException as error:
-    over.set()
-    print(int(cli._explained(error).exit_code), cli._explained(error))
-"""
-
-
-def test_a_signal_during_a_query_interrupts_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", QUERY], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.stdout == "130 interrupted\n", done.stderr
