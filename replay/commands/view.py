@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import click
 
 from replaydiff.replay.commands.options import App, command
 
+if TYPE_CHECKING:
+    from replaydiff.replay.api.inspecting import ReplayedItem
+
 
 @command("view")
+@click.argument("item", required=False)
+@click.option("--run", "run_id", metavar="RUN", help="Open this run; with ITEM, default the latest.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of 127.0.0.1; default a free one.")
 @click.option("--plain-host", is_flag=True, help="Use the host 127.0.0.1 instead of a random *.localhost.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
-def view(app: App, port: int, plain_host: bool, no_browser: bool) -> None:
+def view(
+    app: App, item: str | None, run_id: str | None, port: int, plain_host: bool, no_browser: bool
+) -> None:
     """Show runs, traces and trends in a browser; triage there.
+
+    Opens the list of runs; with --run that run, and with ITEM that item of the run. The same command opens
+    the same item for everyone who has the store; in a report that was saved, `#item=ID` after its address
+    does.
 
     Serves a page on 127.0.0.1 until Ctrl-C. Its address contains a secret token that works once: only the
     browser that opens it has access. The host is a random name below localhost, so that no other port gets
@@ -25,6 +38,7 @@ def view(app: App, port: int, plain_host: bool, no_browser: bool) -> None:
     \b
     Examples:
       replay view
+      replay view 3f9a21 --run 20261120-221305-ab12
       replay view --no-browser --port 8123
     """
     import threading
@@ -49,7 +63,27 @@ def view(app: App, port: int, plain_host: bool, no_browser: bool) -> None:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     try:
-        serve(Site.of(app.project), port=port, plain_host=plain_host, opened=opened)
+        serve(
+            Site.of(app.project),
+            port=port,
+            plain_host=plain_host,
+            first=_first_page(app, item, run_id),
+            opened=opened,
+        )
     except KeyboardInterrupt:
         # This is how a person ends it.
         return
+
+
+def _first_page(app: App, item: str | None, run: str | None) -> str:
+    """Return the path of the page to open.
+
+    Raises:
+        UnknownNameError: there is no such run, or no such item in it.
+    """
+    from urllib.parse import quote, urlencode
+
+    if item is None:
+        return "/" if run is None else f"/runs/{quote(run, safe='')}"
+    found = cast("ReplayedItem", app.project.find(item, run=run or ""))
+    return f"/runs/{quote(found.run, safe='')}?{urlencode({'item': found.item.id})}"

@@ -47,10 +47,15 @@ from replaydiff.replay.view.site import Site, asset
 from replaydiff.reports.html import render
 
 
-def serve(site: Site, *, port: int, plain_host: bool, opened: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `opened` gets the address with its token once the port is there.
+def serve(site: Site, *, port: int, plain_host: bool, first: str, opened: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM.
 
-    `plain_host` is for browsers that do not resolve names below `localhost`: the host is then 127.0.0.1.
+    Args:
+        site: the project, with the state of its pages.
+        port: of 127.0.0.1; 0 takes a free one.
+        plain_host: the host is 127.0.0.1, for browsers that do not resolve names below `localhost`.
+        first: the path, with its query, of the page that the address opens.
+        opened: gets the address with its token once the port is there.
 
     Raises:
         InputError: the port is taken.
@@ -77,7 +82,7 @@ def serve(site: Site, *, port: int, plain_host: bool, opened: Callable[[str], No
             proxy_headers=False,
             timeout_graceful_shutdown=2,
         )
-        address = f"http://{host}/?token={token}"
+        address = f"http://{host}{first}{'&' if '?' in first else '?'}token={token}"
         _Server(config, lambda: opened(address)).run(sockets=[listening])
 
 

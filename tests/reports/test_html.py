@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from replaydiff.diff.result import Verdict
+from replaydiff.diff.result import Cause, CauseExample, CauseState, Verdict
+from replaydiff.replay.model import Lane
 from replaydiff.reports import registry
 from replaydiff.reports.html import plots, render, transcripts
 from replaydiff.reports.html.transcripts import case, text_limit
@@ -278,6 +279,31 @@ def test_an_item_opens_by_its_address(load: Callable[..., str]) -> None:
         assert text in panel
     assert '<mark title="differs from the first column">"A-1004"</mark>' in panel
     assert 'href="https://langfuse.example/trace/1"' in panel
+
+
+@in_browser
+def test_the_address_of_an_item_is_a_link_and_works_while_the_page_is_open(
+    load: Callable[..., str], tab: Browser
+) -> None:
+    cause = Cause(
+        id="c9ccf3d4a",
+        text="calls cancel_order without calling get_order first",
+        items=1,
+        trials={Lane.OLD: (0, 150), Lane.NEW: (3, 150)},
+        p=0.01,
+        state=CauseState.OPEN,
+        examples=(CauseExample(item="trace-0002", old=0, new=0),),
+    )
+    load(registry.render(replace(results.hold(), causes=(cause,)), "html"), "#item=no%20such%20item")
+    tab.until("document.querySelector('.shown').textContent === 'no item no such item on this page'")
+    tab.page.click(".cause a")
+    tab.until("document.querySelector('.case .facts-line')")
+    opened = str(tab.eval("document.querySelector('.is-open').id"))
+    assert opened == "item=trace-0002"
+    link = "[...document.querySelectorAll('.case a')].find((one) => one.textContent === 'Link to this item')"
+    assert str(tab.eval(f"{link}.href")).endswith(f"report.html#{opened}")
+    tab.eval("location.hash = 'item=trace-0003'")
+    tab.until("document.querySelectorAll('.is-open').length === 2")
 
 
 @in_browser

@@ -305,6 +305,20 @@ def test_the_host_is_new_each_time_and_plain_where_that_is_asked_for(shop: Path)
 
 
 @in_browser
+@in_browser
+def test_a_command_opens_one_item(shop: Path, tab: Browser) -> None:
+    with serving(shop, "item-1", "--run", RUN_ID) as server:
+        assert f"/runs/{RUN_ID}?item=item-1&token=" in server.address
+        tab.open(server.address, "document.querySelector('.case .sides table')")
+        assert tab.eval("document.querySelector('.is-open .open').textContent") == "item-1"
+        assert not str(tab.eval("location.href")).endswith("?item=item-1")
+    with serving(shop, "--run", RUN_ID) as server:
+        assert f"/runs/{RUN_ID}?token=" in server.address
+    refused = replay(shop, "view", "no-such-item", "--no-browser")
+    assert refused.returncode == 2
+    assert "there is no item 'no-such-item'" in refused.stderr
+
+
 def test_no_other_port_gets_the_cookie(server: Server, tab: Browser) -> None:
     tab.open(server.address)
     assert tab.page.context.cookies(server.base)

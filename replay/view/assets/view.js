@@ -78,6 +78,13 @@
     count();
   }
 
+  // On a narrow window the latest run of the plot is in sight.
+  const plot = document.querySelector(".trend .wide");
+  if (plot) {
+    const dot = [...plot.querySelectorAll(".dot")].pop().getBoundingClientRect();
+    plot.scrollLeft = Math.max(0, dot.right + 48 - plot.getBoundingClientRect().right);
+  }
+
   const answers = async () => {
     for (const chip of document.querySelectorAll("[data-answer]")) {
       try {

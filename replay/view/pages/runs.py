@@ -143,6 +143,8 @@ def _number(text: str) -> int:
 
 WIDTH, HEIGHT = 1000.0, 240.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 20.0, 14.0, 34.0
+_WIDEST = 200.0
+"""Largest distance of two runs: the first ones are at the left, where a phone shows them."""
 _LAST = 24
 
 
@@ -218,7 +220,7 @@ def trends(site: Site, request: Request) -> Response:
 def plot(points: Sequence[TrendPoint]) -> list[Mark]:
     """Return the positions of the runs, evenly spaced: on a time axis, bursts of runs would overlap."""
     bottom, top = _reach(points)
-    step = (WIDTH - _LEFT - _RIGHT) / max(len(points), 1)
+    step = min(_WIDEST, (WIDTH - _LEFT - _RIGHT) / max(len(points), 1))
     every = max(1, -(-len(points) * 90 // int(WIDTH)))
     return [
         Mark(

@@ -272,10 +272,11 @@
   };
 
   const heading = alone ? "h2" : "h3";
+  const address = (item) => `#item=${encodeURIComponent(item.id)}`;
   const fill = (cell, item) => {
     for (const lane of item.lanes)
       for (const trial of lane.trials) for (const call of trial.calls) call.a ??= item.ref?.calls[call.m]?.a ?? [];
-    if (item.facts.length || item.links.length) {
+    if (item.facts.length || item.links.length || !alone) {
       const facts = el("ul", "facts-line");
       for (const [name, value] of item.facts) facts.append(el("li", "", `${name} `, el("b", "", value)));
       for (const [name, address] of item.links) {
@@ -285,6 +286,11 @@
         link.target = "_blank";
         link.title = address;
         facts.append(el("li", "", link));
+      }
+      if (!alone) {
+        const here = el("a", "", "Link to this item");
+        here.href = address(item);
+        facts.append(el("li", "", here));
       }
       cell.append(facts);
     }
@@ -354,10 +360,10 @@
     row.classList.toggle("is-open", open);
     if (open) {
       row.after(panelOf(data().cases[i]));
-      history.replaceState(null, "", `#item=${encodeURIComponent(data().cases[i].id)}`);
+      history.replaceState(null, "", location.pathname + address(data().cases[i]));
     } else {
       row.nextElementSibling.remove();
-      history.replaceState(null, "", location.pathname + location.search);
+      history.replaceState(null, "", location.pathname);
     }
   };
 
@@ -410,19 +416,28 @@
   document.querySelector(".keys").hidden = false;
   form.reset();
   apply();
-  const asked = /^#item=(.+)$/.exec(location.hash);
-  if (asked) {
-    let id = asked[1];
+  // `#item=ID` is the address of an item; `replay view ID` writes `?item=ID`, which survives its sign-in.
+  const wanted = () => {
+    const hash = /^#item=(.+)$/.exec(location.hash);
+    if (!hash) return new URLSearchParams(location.search).get("item");
     try {
-      id = decodeURIComponent(id);
+      return decodeURIComponent(hash[1]);
     } catch {
-      // A hash that is no encoded text names no item.
+      return hash[1];
     }
+  };
+  const openWanted = () => {
+    const id = wanted();
+    if (id === null) return;
     const i = data().cases.findIndex((item) => item.id === id);
-    if (i >= 0) {
-      rows[i].hidden = false;
-      toggle(rows[i], true);
-      rows[i].scrollIntoView();
+    if (i < 0) {
+      form.querySelector(".shown").textContent = `no item ${id} on this page`;
+      return;
     }
-  }
+    rows[i].hidden = false;
+    toggle(rows[i], true);
+    rows[i].scrollIntoView();
+  };
+  addEventListener("hashchange", openWanted);
+  openWanted();
 })();
