@@ -18,7 +18,7 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from subprocess import PIPE, Popen
 
-from diff_ten_thousand import _fill
+from diff_ten_thousand import fill as fill_run
 from measuring import is_busy, others, run
 from sample_million import FILL
 
@@ -46,7 +46,7 @@ PAGES = (
 def fill(folder: Path, traces: int, runs: int) -> None:
     store = folder / ".replay" / "replay.duckdb"
     store.parent.mkdir()
-    _fill(store, ITEMS)
+    fill_run(store, ITEMS)
     with open_store(store) as con:
         con.execute(FILL, [traces])
         for table, changed in COPIES.items():
