@@ -14,10 +14,11 @@ from replaydiff.diff.blocks import PatternKeys, UngradedLanes
 from replaydiff.diff.compute import compute
 from replaydiff.diff.document import json_parts, to_json
 from replaydiff.diff.result import DiffResult
-from replaydiff.replay.model import CORRECTION, Assertion, Grade, Item, Lane, Rule, Status, Trial
+from replaydiff.replay.model import CORRECTION, Assertion, Grade, Item, Lane, Rule, Status, Trace, Trial
 from replaydiff.replay.model.json import json_text
 from replaydiff.replay.settings import MatchSection
-from tests.diff.build import CALLS, RUN_ID, case, filled, item, judged, settings, trial, version
+from replaydiff.replay.store.traces import write_traces
+from tests.diff.build import CALLS, RUN_ID, WHEN, case, filled, item, judged, settings, trial, version
 
 ITEMS = 48
 LANES = (Lane.OLD, Lane.NEW, Lane.OLD2)
@@ -69,6 +70,20 @@ def grades(done: list[Trial]) -> list[Grade]:
     ]
 
 
+def recorded(known: Sequence[Item]) -> Iterator[Trace]:
+    """The traces of sampled items; every other item of each kind was liked by its user."""
+    for number, one in enumerate(known):
+        if one.trace_id is not None:
+            liked = float(number % 16 < 8)
+            yield Trace(
+                trace_id=one.trace_id,
+                source="test",
+                started_at=WHEN,
+                input=one.input,
+                scores={"liked": liked},
+            )
+
+
 def result(
     folder: Path, *, is_judged: bool = False, corrected: Sequence[int] = (), **sections: Any
 ) -> DiffResult:
@@ -77,6 +92,7 @@ def result(
     folder.mkdir()
     given = grades(done) if is_judged else []
     with filled(folder, known, done, grades=given, lanes={lane: version() for lane in LANES}) as con:
+        write_traces(con, recorded(known))
         return compute(con, RUN_ID, settings(folder.parent, **sections))
 
 
@@ -86,11 +102,12 @@ def result(
         {},
         {"match": MatchSection()},
         {"match": MatchSection(mode="subset"), "corrected": (0, 8, 9)},
+        {"match": MatchSection(trust="scores.liked >= 1")},
         {"match": MatchSection(trust=True, tools={"cancel_order": "ignore"})},
         {"assert_": (Assertion(must_not_call="refund"), Assertion(max_chars=40))},
         {"is_judged": True},
     ],
-    ids=["trusted", "agreement", "mixed", "tool rules", "assertions", "judged"],
+    ids=["trusted", "agreement", "mixed", "trusted by a condition", "tool rules", "assertions", "judged"],
 )
 def test_a_shared_outcome_is_reported_as_if_each_item_was_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sections: dict[str, Any]
