@@ -82,4 +82,8 @@ def _pooled(groups: Sequence[Sequence[float]]) -> float | None:
     freedom = sum(len(group) - 1 for group in groups)
     if not freedom:
         return None
-    return math.fsum((value - _mean(group)) ** 2 for group in groups for value in group) / freedom
+    means = map(_mean, groups)
+    return (
+        math.fsum((value - mean) ** 2 for group, mean in zip(groups, means, strict=True) for value in group)
+        / freedom
+    )

@@ -130,7 +130,8 @@ def permutation(
     totals = np.zeros(draws)
     for changes, chances, weight, times in dealt:
         if times == 1:
-            totals += weight * rng.choice(changes, size=draws, p=chances)
+            # What `rng.choice` does after it has checked its arguments, which takes longer than the draw.
+            totals += weight * changes[_cumulated(chances).searchsorted(rng.random(draws), side="right")]
         else:
             totals += weight * (rng.multinomial(times, chances, size=draws) @ changes)
     reached = int(np.count_nonzero(np.abs(totals) >= abs(observed) - 1e-9))
@@ -147,8 +148,17 @@ def _deals(values: tuple[float, ...], new: int) -> tuple[np.ndarray, np.ndarray]
     else:
         rng = np.random.default_rng(0)
         sums = rng.permuted(np.tile(values, (_ENUMERATED, 1)), axis=1)[:, :new].sum(axis=1)
-    found, times = np.unique(np.round(sums, 12), return_counts=True)
+    counts = Counter(np.round(sums, 12).tolist())
+    found = np.array(sorted(counts))
+    times = np.array([counts[one] for one in found.tolist()])
     return found / new - (total - found) / old, times / times.sum()
+
+
+def _cumulated(chances: np.ndarray) -> np.ndarray:
+    """Return the cumulated chances, the last of which is 1."""
+    cumulated = chances.cumsum()
+    cumulated /= cumulated[-1]
+    return cumulated
 
 
 def _mean(values: Sequence[float]) -> float:
