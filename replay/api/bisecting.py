@@ -224,7 +224,7 @@ def cause_of_run(store: Path, settings: Settings, run: str | None, name: str) ->
     Raises:
         UnknownNameError: there is no such run or cause.
     """
-    from replaydiff.replay.api.results import diff_of
+    from replaydiff.replay.api.diff import diff_of
     from replaydiff.replay.model import Lane
 
     diff = diff_of(store, settings, run)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from replaydiff.replay import settings as settings_module
 from replaydiff.replay.api.channel import Channel
+from replaydiff.replay.api.diff import Diff, diff_of
 from replaydiff.replay.api.options import (
     RunOptions,
     resumed_settings,
     settings_with,
 )
-from replaydiff.replay.api.results import Check, Diff, Run, Sample, TriageQueue, diff_of
+from replaydiff.replay.api.results import Check, Run, Sample, TriageQueue
 from replaydiff.replay.api.sampling import SampleOptions
 from replaydiff.replay.api.store_file import StoreFile, readable
 from replaydiff.replay.api.threads import in_thread

@@ -1,27 +1,23 @@
-"""What the methods of `Project` return: typed, as a JSON document, as a table, as a page."""
+"""What the methods of `Project` return beside a diff: a sample, a run, a triage queue, a check."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replaydiff.replay.errors import ExitCode, InputError, UnknownNameError, worst_exit
+from replaydiff.replay.errors import ExitCode, worst_exit
 
 if TYPE_CHECKING:
-    import pandas
-    import pyarrow
-
     from replaydiff.cases.check.outcome import CheckResult
     from replaydiff.cases.triage.priority import Entry, Queue
-    from replaydiff.diff.result import Cause, Gate, ItemVerdict, LaneSummary, MetricDelta
-    from replaydiff.diff.result import DiffResult as DiffResult
+    from replaydiff.diff.result import DiffResult, ItemVerdict
+    from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.project import Project
     from replaydiff.replay.api.reviewing import Reviewer
     from replaydiff.replay.api.running import Ended
     from replaydiff.replay.model import Lane, SampleItem, SampleRecord, Status, Version
-    from replaydiff.replay.settings import Settings
 
 
 class Sample:
@@ -204,191 +200,6 @@ class Run:
     def __repr__(self) -> str:
         lanes = ", ".join(f"{lane}={version.name!r}" for lane, version in self.lanes.items())
         return f"Run({self.id!r}, {lanes})"
-
-
-class Diff:
-    """What changed between the lanes of a run, and whether to ship."""
-
-    def __init__(self, result: DiffResult) -> None:
-        self.result = result
-        """Everything that was computed."""
-
-    @property
-    def answer(self) -> str:
-        """Return `SHIP`, `HOLD` or `CAN'T TELL`."""
-        return self.result.answer.value
-
-    @property
-    def reason(self) -> str:
-        """Why, in one sentence."""
-        return self.result.reason
-
-    @property
-    def next(self) -> str:
-        """The next command to type."""
-        return self.result.next
-
-    @property
-    def run_id(self) -> str:
-        """The run it was computed from."""
-        return self.result.run.id
-
-    @property
-    def metrics(self) -> Mapping[str, MetricDelta]:
-        """Metric → its means, the change with its interval, and the counts of items."""
-        return self.result.metrics
-
-    @property
-    def causes(self) -> tuple[Cause, ...]:
-        """What the new version does otherwise, with counts: rejected causes first, then open ones."""
-        return self.result.causes
-
-    def cause(self, name: str) -> Cause:
-        """Return the cause of this id, or of a unique beginning of it.
-
-        Raises:
-            UnknownNameError: the run has no such cause.
-        """
-        found = [cause for cause in self.causes if name and cause.id.startswith(name)]
-        if len(found) != 1:
-            run, hint = f"run {self.run_id}", "" if self.causes else "it shows none"
-            raise UnknownNameError("cause", name, [cause.id for cause in self.causes], hint, where=run)
-        return found[0]
-
-    @property
-    def items(self) -> tuple[ItemVerdict, ...]:
-        """The items with their verdicts: regressed first."""
-        return self.result.items
-
-    @property
-    def lanes(self) -> Mapping[Lane, LaneSummary]:
-        """How each lane ran."""
-        return self.result.lanes
-
-    @property
-    def gate(self) -> Gate:
-        """Return the gate's conditions, and whether it passed."""
-        return self.result.gate
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return the warnings as sentences, the most serious first."""
-        return self.result.warnings
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """What `replay diff` ends with."""
-        from replaydiff.diff.gate import exit_code
-
-        return worst_exit(
-            [exit_code(self.result.gate), ExitCode.PARTIAL if self.result.errors else ExitCode.OK]
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document (schema `replaydiff.diff/1`)."""
-        from replaydiff.diff.document import to_json
-
-        return to_json(self.result)
-
-    def json_parts(self) -> Iterator[str]:
-        """Yield the JSON document as text, part by part, so that one of any size fits into memory."""
-        from replaydiff.diff.document import json_parts
-        from replaydiff.replay.model.json import json_text
-
-        return json_parts(self.result, json_text)
-
-    def report(self, format: str = "terminal", *, width: int = 100) -> str | bytes:  # noqa: A002
-        """Return a report in a format: terminal, markdown, json, csv, parquet, junit, html, or a plugin's.
-
-        Raises:
-            UnknownNameError: no format has this name.
-        """
-        from replaydiff.reports.registry import render
-
-        return render(self.result, format, width=width)
-
-    def save(self, path: str | Path, format: str | None = None, *, width: int = 100) -> Path:  # noqa: A002
-        """Write a report; the file's suffix chooses the format unless one is named. Return the path.
-
-        Raises:
-            InputError: the suffix belongs to no format, or the file cannot be written.
-        """
-        from replaydiff.replay.files import check_target, write_whole
-        from replaydiff.reports.registry import BUILTIN, find_format
-
-        target = Path(path)
-        check_target(target)
-        formats = {known.suffix: name for name, known in BUILTIN.items()}
-        name = format or formats.get(target.suffix)
-        if name is None:
-            raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
-        write_whole(target, find_format(name)(self.result, width=width, color=False))
-        return target
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Return the items as an Arrow table, one row each (requires pyarrow).
-
-        Raises:
-            InputError: pyarrow is not installed.
-        """
-        import io
-
-        try:
-            import pyarrow.parquet
-        except ImportError:
-            raise InputError("to_arrow requires pyarrow; install it with `pip install pyarrow`") from None
-        content = self.report("parquet")
-        assert isinstance(content, bytes)  # noqa: S101 - Parquet is bytes
-        return pyarrow.parquet.read_table(io.BytesIO(content))
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return the items as a data frame, one row each (requires pandas and pyarrow).
-
-        Raises:
-            InputError: pandas or pyarrow is not installed.
-        """
-        table = self.to_arrow()
-        try:
-            import pandas  # noqa: F401
-        except ImportError:
-            raise InputError("to_pandas requires pandas; install it with `pip install pandas`") from None
-        frame: pandas.DataFrame = table.to_pandas()
-        return frame
-
-    def _repr_html_(self) -> str:
-        from replaydiff.reports.notebook import notebook_html
-
-        return notebook_html(self.result)
-
-    def __repr__(self) -> str:
-        return f"Diff({self.run_id!r}: {self.answer}, {self.reason})"
-
-
-def diff_of(
-    store: Path,
-    settings: Settings,
-    run: str | None,
-    *,
-    metrics: Sequence[str] = (),
-    gate: Sequence[str] = (),
-    lane: str | None = None,
-    compared: bool = False,
-) -> Diff:
-    """Compute what changed in a run of a store; see `Project.diff`, and `chosen_run` for `compared`."""
-    from replaydiff.diff.compute import compute
-    from replaydiff.diff.gate import check_form
-    from replaydiff.replay.api.forks import refuse_fork
-    from replaydiff.replay.model import Lane
-    from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.runs import chosen_run
-
-    check_form(gate)
-    candidate = None if lane is None else Lane.parse(lane)
-    with open_store(store, read_only=True) as con:
-        chosen = chosen_run(con, run, compared=compared)
-        refuse_fork(chosen)
-        given, conditions = tuple(metrics), tuple(gate) or None
-        return Diff(compute(con, chosen.id, settings, metrics=given, gate=conditions, candidate=candidate))
 
 
 class TriageQueue:

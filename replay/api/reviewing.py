@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from replaydiff.cases.triage.priority import Entry as Entry
     from replaydiff.diff.judge.judge import Judge
     from replaydiff.diff.result import Cause
+    from replaydiff.replay.api.diff import Diff
     from replaydiff.replay.api.options import RunOptions
     from replaydiff.replay.api.project import Project
-    from replaydiff.replay.api.results import Diff, TriageQueue
+    from replaydiff.replay.api.results import TriageQueue
     from replaydiff.replay.model import Case, Decision, Item, Json, RunRecord, Trial
 
 
@@ -304,7 +305,7 @@ def decide_causes(
     from replaydiff.diff.cause_decisions import decisions_path, write_decisions
     from replaydiff.diff.result import CauseState
     from replaydiff.replay.api.completing import complete, unfinished_items
-    from replaydiff.replay.api.results import diff_of
+    from replaydiff.replay.api.diff import diff_of
 
     before = diff_of(project.store, project.settings, run, lane=lane, compared=True)
     chosen = [before.cause(name) for name in dict.fromkeys(names)]

@@ -20,9 +20,9 @@ from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from replaydiff.replay.api.diff import Diff
 from replaydiff.replay.api.options import RunOptions
 from replaydiff.replay.api.project import Project
-from replaydiff.replay.api.results import Diff
 from replaydiff.replay.api.reviewing import CauseReview
 from replaydiff.replay.commands.mcp_access import Workspace, allowed_path, allowed_version, opened_project
 from replaydiff.replay.commands.options import App

@@ -15,7 +15,7 @@ from replaydiff.replay.view.live import LiveRuns
 from replaydiff.reports.html.render import environment
 
 if TYPE_CHECKING:
-    from replaydiff.replay.api.results import DiffResult
+    from replaydiff.replay.api.diff import DiffResult
     from replaydiff.replay.api.reviewing import Reviewer
 
 T = TypeVar("T")

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from replaydiff.replay.agents.base import AgentAdapter as AgentAdapter
     from replaydiff.replay.agents.base import Outcome as Outcome
     from replaydiff.replay.agents.base import Rules as Rules
+    from replaydiff.replay.api.diff import Diff as Diff
     from replaydiff.replay.api.forks import ForkResult as ForkResult
     from replaydiff.replay.api.importing import ImportReport as ImportReport
     from replaydiff.replay.api.options import RunOptions as RunOptions
     from replaydiff.replay.api.project import Project as Project
     from replaydiff.replay.api.project import open as open  # noqa: A004
     from replaydiff.replay.api.results import Check as Check
-    from replaydiff.replay.api.results import Diff as Diff
     from replaydiff.replay.api.results import Run as Run
     from replaydiff.replay.api.results import Sample as Sample
     from replaydiff.replay.bisect.result import BisectResult as BisectResult
@@ -69,7 +69,7 @@ _EXPORTS = {
     "Version": "replaydiff.replay.model",
     "Lane": "replaydiff.replay.model",
     "Check": "replaydiff.replay.api.results",
-    "Diff": "replaydiff.replay.api.results",
+    "Diff": "replaydiff.replay.api.diff",
     "ImportReport": "replaydiff.replay.api.importing",
     "Project": "replaydiff.replay.api.project",
     "Run": "replaydiff.replay.api.results",

@@ -22,7 +22,7 @@ from replaydiff.reports.html import render
 
 if TYPE_CHECKING:
     from replaydiff.replay.api.browsing import TrendPoint
-    from replaydiff.replay.api.results import DiffResult
+    from replaydiff.replay.api.diff import DiffResult
 
 _PAGE = 25
 
