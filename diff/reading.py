@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -249,7 +250,9 @@ class _Found:
         self.patterns: list[int] = []
         self.first: list[Block] = []
         self._lanes = tuple(run.lanes)
-        self._settings, self._stored = settings, stored
+        self._stored = stored
+        # No method of this object: blocks that hold it would be part of a cycle, which only a search frees.
+        self._grades_of = partial(_all_grades, settings, stored)
         self._keys = PatternKeys(settings, trusted)
         self._known: dict[Hashable, int] = {}
 
@@ -266,8 +269,9 @@ class _Found:
             self.blocks.append(Block(item=item, lanes=lanes))
         self.patterns.append(pattern)
 
-    def _grades_of(self, item: Item, trial: Trial) -> dict[str, Grade]:
-        return {**free_grades(item, trial, self._settings), **self._stored.of(trial)}
+
+def _all_grades(settings: Settings, stored: StoredGrades, item: Item, trial: Trial) -> dict[str, Grade]:
+    return {**free_grades(item, trial, settings), **stored.of(trial)}
 
 
 def with_candidate_as_new(run: RunRecord, read: RunData, candidate: Lane) -> tuple[RunRecord, RunData]:

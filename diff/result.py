@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from replaydiff.diff.statistics.split import VarianceSplit
 from replaydiff.replay.model import Grade, GradeState, Item, JsonObject, Lane, RunRecord, Trial
+from replaydiff.replay.model.light import light_dataclass
 
 
 class Answer(StrEnum):
@@ -62,7 +63,7 @@ class Noise(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class ItemMetric:
     """One metric of one item."""
 
@@ -79,7 +80,7 @@ class ItemMetric:
     kind: Kind = Kind.QUALITY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class GradedTrial:
     """A trial with its grades by metric name."""
 
@@ -98,7 +99,7 @@ def scores_of(trials: Iterable[GradedTrial], metric: str) -> list[float]:
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One item with all its finished, graded trials."""
 
@@ -123,7 +124,7 @@ class Divergence:
         return f"the lanes differ from user turn {self.turn} of {self.of} on"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class ItemVerdict:
     """One item of the run (a "case" in the document)."""
 

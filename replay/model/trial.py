@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from replaydiff.replay.model.json import Json, JsonObject
 from replaydiff.replay.model.lane import Lane
+from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.model.trace import Score, ToolCall, Usage, Witness
 
 
@@ -43,7 +44,7 @@ class Rule(StrEnum):
     MISS = "miss"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class ServedCall:
     """A tool call of a replay, and how it was answered."""
 
@@ -60,7 +61,7 @@ class ServedCall:
         return self.rule is Rule.TAPE and self.call.witness != Witness.NAME
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """What a trial did at one of the user's turns."""
 
@@ -73,7 +74,7 @@ class Turn:
     """What the simulated user wrote; None where it was the recorded turn."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """Identified by run, item, lane and index."""
 
@@ -134,7 +135,7 @@ class GradeState(StrEnum):
     """The judge's batch was cancelled before this was asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
     """One answer of the judge."""
 
@@ -145,7 +146,7 @@ class Vote:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
     """Identified by run, item, lane, trial, grader and grader version."""
 
