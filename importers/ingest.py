@@ -9,6 +9,7 @@ everything would need memory for everything.
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from replaydiff.replay.redact.redactor import Redactor
 
 
-BATCH_TRACES = 2_000
+BATCH_TRACES = 5000
 BATCH_CHARACTERS = 16_000_000
 """A batch is written when it has this many traces, or this much text in them; each batch is one commit."""
 DATABASE_BYTES = 200_000_000
@@ -119,8 +120,13 @@ def ingest(
     """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    with closing(_read(con, importer, files, redactor)) as made:
-        write(con, report, made, progress, redactor)
+    # The collections that a batch's many objects start look at them alone, and not at every imported module.
+    gc.freeze()
+    try:
+        with closing(_read(con, importer, files, redactor)) as made:
+            write(con, report, made, progress, redactor)
+    finally:
+        gc.unfreeze()
     forget_rejects(con, [_redacted_name(file.name, redactor) for file in files], began)
     return report
 

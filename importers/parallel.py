@@ -10,6 +10,7 @@ the other finds the pipe closed.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import deque
@@ -166,6 +167,8 @@ def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
 
 def _serve(pipe: Connection) -> None:
     """What another process does: jobs, until there are no more."""
+    # No collection looks at the imported modules again.
+    gc.freeze()
     with suppress(EOFError, OSError):
         while True:
             pipe.send(_answer(*pipe.recv()))
