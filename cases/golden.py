@@ -17,7 +17,7 @@ from typing import Any
 
 from replaydiff.cases.similarity import refuse_duplicates
 from replaydiff.replay.errors import InputError, UnknownNameError
-from replaydiff.replay.files import locked_folder, write_whole
+from replaydiff.replay.files import check_link, locked_folder, write_whole
 from replaydiff.replay.golden import case_of, case_to_json, json_form, read_golden
 from replaydiff.replay.golden.splicing import pieces_of, rewritten, with_case, without
 from replaydiff.replay.golden.text import Piece, read_text
@@ -31,9 +31,10 @@ def add_cases(path: Path, cases: Sequence[Case], *, force: bool = False) -> None
     promote at once lose nothing.
 
     Raises:
-        InputError: an id is taken.
+        InputError: an id is taken, or a link leads the file out of the repository.
         DuplicateError: a case like one of them is there (without `force`); nothing was changed.
     """
+    check_link(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(path.parent):
         present = read_golden(path) if path.exists() else []
@@ -73,9 +74,12 @@ def retire_cases(path: Path, ids: Sequence[str], *, reason: str, by: str, at: da
 
     Raises:
         UnknownNameError: a case is not there; nothing was changed.
-        InputError: the file is of a form that cases are not taken out of.
+        InputError: the file is of a form that cases are not taken out of, or a link leads it or that of the
+            retired cases out of the repository.
     """
     kept = path.parent / "retired.jsonl"
+    for file in (path, kept):
+        check_link(file)
     with locked_folder(path.parent):
         cases = {case.id for case in read_golden(path)}
         for name in ids:

@@ -16,7 +16,7 @@ import msgspec
 
 from replaydiff.diff.result import Cause, CauseState
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.files import locked_folder, write_whole
+from replaydiff.replay.files import check_link, locked_folder, write_whole
 from replaydiff.replay.settings import Settings
 
 FILE = "causes.jsonl"
@@ -73,9 +73,10 @@ def write_decisions(
     """Add a line for each cause that was not decided so last; the file is there whole or as it was.
 
     Raises:
-        InputError: the file cannot be read or written.
+        InputError: the file cannot be read or written, or a link leads it out of the repository.
         NoSpaceError: there is no room.
     """
+    check_link(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked_folder(path.parent):
         decided = read_decisions(path)

@@ -54,6 +54,26 @@ def check_target(path: Path, example: str = "report.html") -> None:
     _check_folder(path, example)
 
 
+def check_link(path: Path) -> None:
+    """Refuse a file of a project that is behind a link out of the project's repository.
+
+    Whoever can commit to a repository could otherwise have a golden set written over any file. Where there is
+    no repository, the folder with `replay.toml` is the limit; a file in neither is whoever's who names it.
+
+    Raises:
+        InputError: a link leads there.
+    """
+    absolute = Path(os.path.abspath(path))  # noqa: PTH100 - as it is named: links are what is looked for
+    around = [
+        folder for mark in (".git", "replay.toml") for folder in absolute.parents if (folder / mark).exists()
+    ]
+    real = path.resolve()
+    if around and not real.is_relative_to(around[0].resolve()):
+        raise InputError(
+            f"{path} is behind a link that leads to {real}, out of {around[0]}", hint="name that file itself"
+        )
+
+
 def _check_folder(path: Path, example: str) -> None:
     if path.is_dir():
         raise InputError(f"{path} is a folder", hint=f"name a file in it, such as -o {path / example}")
@@ -70,13 +90,15 @@ def replacing(path: Path, example: str = "report.html", *, shared: bool = False)
     A reader sees the old file or the new one, never half of one. Through a symbolic link its target is
     replaced; into a pipe or device (`/dev/stdout`) the finished file is copied. A file that exists keeps its
     mode. A new one is readable by its owner alone, because it may contain traces; a `shared` one has the mode
-    of any other new file, as files of the project that are kept in git need.
+    of any other new file, as files of the project that are kept in git need, and `check_link` is for it.
 
     Raises:
-        InputError: the folder cannot be written.
+        InputError: the folder cannot be written, or a link leads a shared file out of the repository.
         NoSpaceError: there is no room.
     """
     _check_folder(path, example)
+    if shared:
+        check_link(path)
     # The path as it is: what /dev/stdout resolves to is no name of a pipe.
     special = path.exists() and not path.is_file()
     target = path if special else path.resolve()

@@ -308,7 +308,7 @@ def calibrate_existing(
 def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, keep: bool) -> Calibration:
     """Write a calibration to its file."""
     from replaydiff.diff.judge.calibration import IDENTITY, SIDES, LaneAgreement, gate_refusal, judge_hash
-    from replaydiff.replay.files import write_whole
+    from replaydiff.replay.files import check_link, write_whole
 
     lanes = {lane: LaneAgreement(**figures) for lane, figures in document["lanes"].items()}
     refusal = gate_refusal(document["labels"], lanes, [*lanes] or SIDES, settings.gate)
@@ -318,6 +318,7 @@ def _kept(document: dict[str, Any], settings: Settings, output: Path | None, *, 
         target = settings.root / settings.judge.calibration / f"{name}.json"
     if target is not None:
         kept = {key: value for key, value in document.items() if key != "disagreements"}
+        check_link(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         write_whole(target, json.dumps(kept, ensure_ascii=False, indent=1) + "\n", shared=True)
     return Calibration(document=document, path=target, refusal=refusal)

@@ -13,6 +13,7 @@ from typing import Literal
 from replaydiff.replay.api.diagnosis import Diagnosis, diagnose
 from replaydiff.replay.api.proposal import SetupProposal
 from replaydiff.replay.errors import ReplayError
+from replaydiff.replay.files import check_link
 from replaydiff.replay.settings.toml import toml_text, tool_table
 from replaydiff.replay.terminal.text import one_line
 
@@ -37,15 +38,19 @@ def write_setup(folder: Path, proposal: SetupProposal) -> list[SetupFile]:
         proposal: what replay.toml and the workflow say.
 
     Raises:
-        ReplayError: .gitignore cannot be read as text.
+        ReplayError: .gitignore cannot be read as text, or a link leads a file out of the repository.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    names = ("replay.toml", "cases/golden.jsonl", ".github/workflows/replay.yml", ".gitignore")
+    settings_file, golden, workflow, ignored = (folder / name for name in names)
+    for target in (settings_file, golden, workflow, ignored):
+        check_link(target)
     settings = _template("replay.toml").replace("@AGENT@\n", _agent(proposal))
     return [
-        _write(folder / "replay.toml", settings),
-        _write(folder / "cases" / "golden.jsonl", ""),
-        _write(folder / ".github" / "workflows" / "replay.yml", _workflow(folder, proposal)),
-        _ignore(folder / ".gitignore"),
+        _write(settings_file, settings),
+        _write(golden, ""),
+        _write(workflow, _workflow(folder, proposal)),
+        _ignore(ignored),
     ]
 
 
@@ -56,19 +61,21 @@ def write_agent_files(folder: Path) -> list[SetupFile]:
         folder: of the agent's repository. An AGENTS.md that is there gets the section at its end, once.
 
     Raises:
-        ReplayError: AGENTS.md cannot be read as text.
+        ReplayError: AGENTS.md cannot be read as text, or a link leads a file out of the repository.
     """
     folder.mkdir(parents=True, exist_ok=True)
     section = _template("agents.md")
     marker = section.partition("\n")[0]
-    target = folder / "AGENTS.md"
+    target, skill = folder / "AGENTS.md", folder / SKILL
+    for file in (target, skill):
+        check_link(file)
     # The section is one addition, recognised by its marker: what a person changed in it stays.
     lines = (
         ()
         if marker in _present(target, "convert it to UTF-8, then run `replay init --agents` again")
         else (section,)
     )
-    return [_extend(target, lines, gap="\n"), _write(folder / SKILL, _template("skill.md"))]
+    return [_extend(target, lines, gap="\n"), _write(skill, _template("skill.md"))]
 
 
 def check_setup(folder: Path, *, probe: bool) -> Diagnosis:
