@@ -20,8 +20,10 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ from pathlib import Path
 
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.files import alone, home_of, mark_of
+from replaydiff.replay.interruption import signals_wait
 
 LOCKS = ("uv.lock", "requirements.lock", "requirements.txt", "pyproject.toml")
 _LETTERS = 16
@@ -58,7 +61,9 @@ class Environment:
     """What it was built from, with a hash of that: `uv.lock sha256:…`."""
 
 
-def environment(name: str, folder: Path, base: str | None, data_folder: Path) -> Environment:
+def environment(
+    name: str, folder: Path, base: str | None, data_folder: Path, *, within_s: float = 600.0
+) -> Environment:
     """Return the environment of a version, building it if missing.
 
     Args:
@@ -66,9 +71,11 @@ def environment(name: str, folder: Path, base: str | None, data_folder: Path) ->
         folder: of its agent.
         base: the interpreter it is made of; None for the one that runs `replay`.
         data_folder: `.replay`.
+        within_s: seconds that each command of the installer may take.
 
     Raises:
-        VersionError: there is nothing to build it from, or building fails; with the message of the installer.
+        VersionError: there is nothing to build it from, or building fails or takes longer; with the message
+            of the installer.
     """
     base = base or sys.executable
     lock = _lock_of(name, folder)
@@ -84,7 +91,7 @@ def environment(name: str, folder: Path, base: str | None, data_folder: Path) ->
             shutil.rmtree(made, ignore_errors=True)
             try:
                 for command in _commands(name, lock, base, made):
-                    _run(name, lock, command, made)
+                    _run(name, lock, command, made, within_s)
             except BaseException:
                 shutil.rmtree(made, ignore_errors=True)
                 raise
@@ -189,21 +196,39 @@ def _commands(name: str, lock: Path, base: str, made: Path) -> list[list[str]]:
     return [make, install] if wanted else [make]
 
 
-def _run(name: str, lock: Path, command: Sequence[str], made: Path) -> None:
+def _run(name: str, lock: Path, command: Sequence[str], made: Path, within_s: float) -> None:
     surrounding = {key: value for key, value in os.environ.items() if key not in _OWN}
-    done = subprocess.run(
-        command,
-        cwd=lock.parent,
-        env={**surrounding, "UV_PROJECT_ENVIRONMENT": str(made.absolute()), "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )
-    if done.returncode:
-        lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-        reason = " / ".join(lines[-_TAIL:]) or f"{command[0]} ended with {done.returncode}"
+    # Into a file: what an installer leaves behind would keep a pipe open.
+    with tempfile.TemporaryFile() as output:
+        with signals_wait():
+            process = subprocess.Popen(
+                command,
+                cwd=lock.parent,
+                env={**surrounding, "UV_PROJECT_ENVIRONMENT": str(made.absolute()), "NO_COLOR": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            code: int | None = process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            # Also after Ctrl-C, which does not reach another session. Until it is collected, nobody else has
+            # its number.
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        output.seek(0)
+        lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
+    if code != 0:
+        reason = " / ".join(lines[-_TAIL:]) or f"{command[0]} ended with {code}"
         fix = "install uv" if "No module named pip" in reason else "mend the file, or leave venv out"
+        if code is None:
+            last = f"; the installer's last words: {reason}" if lines else ""
+            reason = f"it took longer than {within_s:g} s{last}"
+            fix = "give it longer with install_timeout of [run], or mend the file"
         raise VersionError(
             f"the virtual environment of version {name!r} cannot be built from {lock}: {reason}; {fix}"
         )

@@ -288,7 +288,8 @@ def _python(version: Version, settings: Settings, entry: VersionEntry, copy: Pat
     place = place_of(name, settings, entry, copy)
     python, lock = interpreter_of(name, settings, entry.python or agent.python), None
     if agent.venv if entry.venv is None else entry.venv:
-        own = environment(name, place.folder, python, settings.data_folder)
+        within_s = settings.run.install_timeout
+        own = environment(name, place.folder, python, settings.data_folder, within_s=within_s)
         python, lock = own.python, own.lock
     return replace(
         version,

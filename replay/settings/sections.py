@@ -236,6 +236,8 @@ class RunSection:
     items are the same; they are not paid again."""
     reuse_days: float = 7.0
     """How old, in days, such a run may be."""
+    install_timeout: float = 600.0
+    """Seconds within which the packages of a version with `venv = true` must be installed."""
     seed: int = 0
     """Another seed replays the items in another order."""
     executor: str = "local"
@@ -247,6 +249,8 @@ class RunSection:
         _at_least(self, 0, "retries", "budget", "max_tokens")
         if self.timeout <= 0:
             raise ValueError("timeout must be more than 0 seconds")
+        if self.install_timeout <= 0:
+            raise ValueError("install_timeout must be more than 0 seconds")
         if self.record and self.replay_model is not None:
             raise ValueError("record and replay_model exclude each other: only record calls models")
         if self.per_minute is not None and self.per_minute <= 0:

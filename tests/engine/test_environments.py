@@ -151,3 +151,23 @@ def test_a_changed_include_is_another_environment(tmp_path: Path) -> None:
     assert environment("v", tmp_path, None, tmp_path / ".replay") == one
     (tmp_path / "base.txt").write_text("# changed\n")
     assert environment("v", tmp_path, None, tmp_path / ".replay").python != one.python
+
+
+def test_an_installer_that_never_ends_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid, slow = tmp_path / "pid", tmp_path / "bin" / "uv"
+    slow.parent.mkdir()
+    slow.write_text(f"#!/bin/sh\necho resolving\nsleep 300 & echo $! > {pid}\nwait\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+    requirements(tmp_path / "app", "1.0")
+    with pytest.raises(
+        VersionError, match=r"it took longer than 3 s; .*resolving; give it longer with install_timeout"
+    ):
+        environment("v", tmp_path / "app", None, tmp_path / ".replay", within_s=3.0)
+    ended = subprocess.run(
+        ["ps", "-o", "stat=", "-p", pid.read_text()], capture_output=True, text=True, check=False
+    )
+    assert ended.stdout.strip() in ("", "Z"), "a child that nobody has collected has ended, too"
+    assert [path.name for path in (tmp_path / ".replay" / "venvs").iterdir() if path.is_dir()] == []
