@@ -78,9 +78,13 @@ def prune(con: DuckDBPyConnection, before: datetime, *, runs: bool, really: bool
             f"DELETE FROM tool_calls WHERE trace_id IN (SELECT trace_id FROM traces WHERE {old})", [before]
         )
         con.execute(f"DELETE FROM traces WHERE {old}", [before])
+        parts = [name for name, (owner, _) in _OWNER.items() if owner == "runs"]
+        for table in parts:
+            # A run is written last: one that was killed before leaves items and trials of its recordings.
+            con.execute(f"DELETE FROM {table} WHERE run_id NOT IN (SELECT run_id FROM runs)")
         if runs:
             aged = "run_id IN (SELECT run_id FROM runs WHERE created_at < $1)"
-            for table in (*(name for name, (owner, _) in _OWNER.items() if owner == "runs"), "runs"):
+            for table in (*parts, "runs"):
                 con.execute(f"DELETE FROM {table} WHERE {aged}", [before])
             con.execute("DELETE FROM judge_votes WHERE cast_at < $1", [before])
     return found

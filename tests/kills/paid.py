@@ -371,9 +371,11 @@ def _grades(folder: Path) -> Any:
 
 
 def _recorded(folder: Path) -> Any:
+    """What the run contains. One that was ended while it was written down left no run, but maybe trials."""
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
         trials = con.execute(
-            "SELECT item_id, lane, index, status, final_response FROM trials ORDER BY ALL"
+            "SELECT item_id, lane, index, status, final_response FROM trials JOIN runs USING (run_id)"
+            " ORDER BY ALL"
         ).fetchall()
         calls = con.execute(
             "SELECT item_id, lane, trial, index, request FROM model_calls ORDER BY ALL"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -167,7 +168,9 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Send a signal, where it still runs."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            # It may have ended meanwhile, and the one that forked it knows first.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -220,6 +220,20 @@ def test_the_run_it_merged_can_be_read(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["items"]["compared"] == 3
 
 
+def test_prune_removes_what_a_run_left_that_was_killed_while_it_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [item("t1")]
+    path = store(tmp_path, items, [trial(items[0], Lane.NEW)])
+    with open_store(path) as con:
+        con.execute("INSERT INTO trials SELECT * REPLACE ('killed' AS run_id) FROM trials")
+        con.execute("INSERT INTO run_items SELECT * REPLACE ('killed' AS run_id) FROM run_items")
+    assert _json(path, capsys, "prune", "--before", "2020-01", "--yes")["done"] is True
+    with open_store(path, read_only=True) as con:
+        for table in ("trials", "run_items"):
+            assert con.execute(f"SELECT DISTINCT run_id FROM {table}").fetchall() == [(RUN_ID,)]
+
+
 def test_prune_removes_what_no_run_needs_and_git_s_record_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
