@@ -86,6 +86,12 @@ class HostGate:
                 self._check_host(address[0], f"{address[0]}:{address[1]}")
             elif isinstance(address, (str, bytes)):
                 self._check_path(os.fsdecode(address))
+        elif event == "socket.bind" and args[0].family in (socket.AF_INET, socket.AF_INET6):
+            host, port = args[1][:2]
+            # No host is every address of the machine.
+            if not ((host and _is_near(str(host))) or self._is_named(str(host))):
+                self._refuse_trial(f"it listened on {host or '*'}:{port}, which --no-network refuses")
+                raise RefusedConnectionError(f"--no-network refuses to listen on {host or '*'}:{port}")
 
     def _check_host(self, host: Any, where: object) -> None:
         if host is None:

@@ -38,6 +38,9 @@ def run(text):
         return "went on"
     if how == "url":
         urllib.request.urlopen(f"http://{place}/", timeout=2)
+    if how in ("listen", "listen6"):
+        with socket.socket(socket.AF_INET6 if how == "listen6" else socket.AF_INET) as listening:
+            listening.bind((host.replace("|", ":"), int(port)))
     if how == "udp":
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (host, int(port)))
     if how == "name":
@@ -114,6 +117,36 @@ def test_a_connection_elsewhere_is_refused_and_ends_in_the_agents_error(folder: 
     assert found.reason in [
         f"it opened a connection to {place}, which --no-network refuses" for place in places
     ]
+
+
+@pytest.mark.parametrize(
+    ("how", "host", "shown"),
+    [
+        ("listen", "0.0.0.0", "0.0.0.0"),
+        ("listen", "", "*"),
+        ("listen6", "||", "::"),
+        ("listen", "192.0.2.1", "192.0.2.1"),
+    ],
+)
+def test_listening_for_other_machines_is_refused(folder: Path, how: str, host: str, shown: str) -> None:
+    found = outcome(folder, f"{how} {host}:0")
+    assert (found.status, found.reason) == (
+        Status.AGENT_ERROR,
+        f"it listened on {shown}:0, which --no-network refuses",
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "host", "named"),
+    [
+        ("listen", "127.0.0.1", ()),
+        ("listen", "localhost", ()),
+        ("listen6", "||1", ()),
+        ("listen", "0.0.0.0", ("0.0.0.0",)),
+    ],
+)
+def test_listening_for_this_machine_is_not(folder: Path, how: str, host: str, named: tuple[str, ...]) -> None:
+    assert outcome(folder, f"{how} {host}:0", *named).status is Status.OK
 
 
 @pytest.mark.parametrize(
