@@ -10,6 +10,7 @@ import asyncio
 import math
 from typing import Protocol
 
+from replaydiff.replay.agents.reply import TrialReply
 from replaydiff.replay.event_loop import Pauses
 from replaydiff.replay.model import JsonObject
 
@@ -35,7 +36,7 @@ class Deadline:
 
     __slots__ = ("_has_expired", "_when", "reply")
 
-    reply: asyncio.Future[JsonObject]
+    reply: TrialReply
     """Gets a TimeoutError when the time is up."""
 
     def __init__(self, when: float) -> None:
@@ -93,11 +94,6 @@ class Deadlines:
             self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
         try:
             return await deadline.reply
-        except asyncio.CancelledError:
-            if deadline.reply.done() and not deadline.reply.cancelled():
-                # Nobody is left to ask why there is none.
-                deadline.reply.exception()
-            raise
         finally:
             self._open.discard(deadline)
 

@@ -1,8 +1,7 @@
 """Processes and all that they start: begun, watched, and ended for certain.
 
 A process leads a session and process group of its own, so that ending it ends what it started. Processes
-that left the group are found among those that were left to this process (on Linux). A worker's `Process` has
-two channels besides, and a pipe by which it ends with its parent.
+that left the group are found among those that were left to this process (on Linux). A worker's `Process` X
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from replaydiff.replay.agents.call_log import CallLog
 from replaydiff.replay.agents.descendants import ADOPTION, COLLECT_S, collect, held_mb
 from replaydiff.replay.agents.sandbox import Sandbox
 from replaydiff.replay.errors import VersionError
@@ -304,6 +304,8 @@ class Process:
 
     def __init__(self, life: int) -> None:
         self._life = life
+        self.call_log = CallLog()
+        """The calls that it answered itself, known also where it died."""
         self._tail = Tail()
         self._unsent: list[bytes] = []
         self._transports: list[asyncio.BaseTransport] = []
@@ -346,8 +348,13 @@ class Process:
         tools, tools_theirs = socket.socketpair()
         life_theirs, life = os.pipe()
         printed, printed_theirs = os.pipe()
-        theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs)
         process = cls(life)
+        theirs = (control_theirs.fileno(), tools_theirs.fileno(), life_theirs, process.call_log.descriptor)
+
+        def ended(ending: str) -> None:
+            on_end(ending)
+            process.call_log.close()
+
         try:
             process._child = Child.spawn(
                 [launch.python, str(WORKER), *map(str, theirs)],
@@ -360,13 +367,14 @@ class Process:
                 memory_mb=launch.memory_mb,
                 sandbox=sandbox,
                 last_words=process._all_read,
-                on_end=on_end,
+                on_end=ended,
             )
         except OSError as error:
             control.close()
             tools.close()
             os.close(life)
             os.close(printed)
+            process.call_log.close()
             if sandbox is not None:
                 sandbox.close()
             raise VersionError(_no_start(launch, error)) from None
@@ -386,11 +394,15 @@ class Process:
             raise
         return process
 
-    def send_control(self, line: bytes) -> None:
+    def send_control(self, line: bytes, *, at_once: bool = False) -> None:
         """Write to the control channel; what a dead process cannot read is dropped.
 
-        Lines of one round of the event loop leave together: each write may wake the process.
+        Lines of one round of the event loop leave together, since each write may wake the process, but for
+        those that are sent `at_once` where none waits.
         """
+        if at_once and not self._unsent:
+            self._control.write(line)
+            return
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(line)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from replaydiff.replay.agents.base import Address
+from replaydiff.replay.agents.reply import TrialReply
 from replaydiff.replay.agents.subprocess import Launch, Process
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.messages import parse
@@ -32,7 +33,7 @@ QUICK_TRIALS = 20
 AHEAD = 15
 """Trials that wait in a worker of a quick agent, so that it need not wait for the next one."""
 _GIVEN = b'{"given":'
-"""How the line of a call begins that the worker has answered itself."""
+"""How a line begins with the calls that the worker has answered itself."""
 _TRIAL = re.compile(rb'\{"trial": (\d+)')
 
 
@@ -66,12 +67,10 @@ class TrialListener(Protocol):
 @dataclass(slots=True)
 class _Running:
     trial: TrialListener
-    reply: asyncio.Future[JsonObject]
+    reply: TrialReply
     began: bool
     given: int = 0
-    """Calls that the worker answered itself and that have come in."""
-    held: Any = None
-    """The reply, which came in before the last of these calls: it takes another channel."""
+    """Calls that the worker answered itself and that are known here."""
 
 
 class WorkerClient:
@@ -102,6 +101,8 @@ class WorkerClient:
         """Quick trials in a row, up to now."""
         self._prints = False
         """Its agent has printed something during an earlier trial."""
+        self._has_failed = False
+        """A trial of a sync agent has failed, and it takes no other until `go_on`."""
         self._skipped: set[int] = set()
         """Trials that waited behind one that failed, and that it will not run."""
         self._running: dict[int, _Running] = {}
@@ -168,38 +169,45 @@ class WorkerClient:
         prints = self._prints or self._process.has_printed
         return AHEAD if self._quick >= QUICK_TRIALS and not prints else 0
 
-    def begin(self, number: int, request: JsonObject, trial: TrialListener) -> asyncio.Future[JsonObject]:
+    def begin(self, number: int, request: JsonObject, trial: TrialListener) -> TrialReply:
         """Send a trial. The future gets the worker's reply, or WorkerDied if the process ends first."""
-        if not self._running:
+        is_idle = not self._running
+        if is_idle:
             self._prints = self._prints or (self.trials > 0 and self._process.has_printed)
             self._process.forget_printed()
         # A sync agent's trials run in the order in which they are sent.
-        is_next = self.mode == "sync" and not self._running.keys() - self._skipped
-        running = _Running(trial, asyncio.get_running_loop().create_future(), began=is_next)
+        is_next = self.mode == "sync" and not self._has_failed and not self._running.keys() - self._skipped
+        running = _Running(trial, TrialReply(), began=is_next)
         if not self.alive:
             running.reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
             return running.reply
         self.trials += 1
         self._running[number] = running
-        self._process.send_control(_encode({"trial": number, **request}))
+        if self._has_failed:
+            self._skipped.add(number)
+        # An idle process waits for this; to one that works, several trials go together.
+        self._process.send_control(_encode({"trial": number, **request}), at_once=is_idle)
         if running.began:
             trial.begin()
         return running.reply
 
     def go_on(self) -> None:
         """Have a sync worker take trials again after one that failed."""
+        self._has_failed = False
         self._process.send_control(_encode({"go": True}))
 
-    def cancel(self, number: int) -> asyncio.Future[JsonObject]:
+    def cancel(self, number: int) -> TrialReply:
         """Ask an async worker to give up a trial; the future gets its last reply, or WorkerDied."""
         running = self._running[number]
-        running.reply = asyncio.get_running_loop().create_future()
+        running.reply = TrialReply()
         self._process.send_control(_encode({"cancel": number}))
         return running.reply
 
     def forget(self, number: int) -> None:
-        """Forget a trial that is no longer awaited."""
-        self._running.pop(number, None)
+        """Forget a trial that is no longer awaited, once the calls that it made are known."""
+        running = self._running.pop(number, None)
+        if running is not None:
+            self._take_logged(number, running)
 
     async def printed(self) -> str | None:
         """The end of what was printed since the worker was last idle."""
@@ -219,8 +227,6 @@ class WorkerClient:
             running = self._running.get(message["trial"])
             if "skipped" in message:
                 self._skip(message["trial"])
-            elif running is not None and running.given < message.get("given", 0):
-                running.held = message
             elif running is not None:
                 self._end(message["trial"], running, message)
         elif "began" in message:
@@ -232,21 +238,36 @@ class WorkerClient:
             self._ready.set_result(message)
 
     def _end(self, number: int, running: _Running, message: JsonObject) -> None:
-        """Hand over a trial's reply."""
+        """Hand over a trial's reply, and before it the calls that the worker answered."""
+        given: Any = message.get("given")
+        if given is None:
+            self._take_logged(number, running)
+        else:
+            self._take_given(running, given)
         del self._running[number]
+        if self.mode == "sync":
+            took: Any = message["ms"]
+            if "failed" in message:
+                self._has_failed, self._quick, self._skipped = True, 0, set(self._running)
+            else:
+                self._quick = self._quick + 1 if took <= QUICK_MS else 0
+                for following in self._running.values():
+                    following.began = True
+                    following.trial.begin()
+                    break
+        # Last, since whoever waits for it goes on at once.
         if not running.reply.done():
             running.reply.set_result(message)
-        if self.mode != "sync":
-            return
-        took: Any = message["ms"]
-        if "failed" in message:
-            self._quick, self._skipped = 0, set(self._running)
-            return
-        self._quick = self._quick + 1 if took <= QUICK_MS else 0
-        for following in self._running.values():
-            following.began = True
-            following.trial.begin()
-            break
+
+    def _take_given(self, running: _Running, calls: list[JsonObject]) -> None:
+        """Take in calls that the worker has answered."""
+        running.given += len(calls)
+        for call in calls:
+            running.trial.answer(call)
+
+    def _take_logged(self, number: int, running: _Running) -> None:
+        """Take in the calls that the worker has answered and not reported."""
+        self._take_given(running, self._process.call_log.calls(number, running.given))
 
     def _skip(self, number: int) -> None:
         """A trial that waited behind one that failed was not begun."""
@@ -262,10 +283,7 @@ class WorkerClient:
         if line.startswith(_GIVEN):
             # Nothing is answered, whatever the line has.
             if running is not None:
-                running.trial.answer(message)
-                running.given += 1
-                if running.held is not None and running.given >= running.held["given"]:
-                    self._end(message["trial"], running, running.held)
+                self._take_given(running, message["given"])
             return
         if "ran" in message:
             if running is not None:
@@ -289,7 +307,8 @@ class WorkerClient:
         """Fail everything that waits for the process."""
         # Of a sync agent's trials one runs, whatever waits behind it.
         isolated = (len(self._running) == 1 or self.mode == "sync") and not self._process.killed
-        for running in self._running.values():
+        for number, running in self._running.items():
+            self._take_logged(number, running)
             if not running.reply.done():
                 running.reply.set_exception(
                     WorkerDied(ending, isolated=isolated and running.began, began=running.began)

@@ -22,6 +22,8 @@ else:
 
 LARGEST_LINE = 64 * 1024 * 1024
 """Bytes of the longest message; a longer answer is the agent's error."""
+LARGEST_LOG = 1024 * 1024
+"""Bytes of the call log, after which the calls of trials that have ended are removed from it."""
 
 TRIAL = processes.TRIAL
 
@@ -37,12 +39,19 @@ class Stopped(BaseException):
     """The trial ends at this tool call. No `except Exception` of an agent catches it."""
 
 
-def encode(message: Any) -> bytes:
-    """One line of JSON. What is not JSON value is written as `replies.plain` sees it."""
+def encode(message: Any, given: list[str] | None = None) -> bytes:
+    """One line of JSON. What is not JSON value is written as `replies.plain` sees it.
+
+    Args:
+        message: an object.
+        given: texts of calls, which it gets as the field `given`; None for no such field.
+    """
     try:
         text = _encode(message)
     except TypeError:
         text = _encode(replies.with_text_keys(message))
+    if given is not None:
+        text = f'{text[:-1]}, "given": [{", ".join(given)}]}}'
     return text.encode() + b"\n"
 
 
@@ -115,7 +124,7 @@ class Asking:
         if len(line) > LARGEST_LINE:
             raise RuntimeError(f"the arguments of {name} are longer than {LARGEST_LINE >> 20} MB")
         if answer is None:
-            answer = json.loads(self.exchange(line, name))
+            answer = json.loads(self.exchange(line, trial, name))
         if "stop" in answer:
             self.forget_recordings(trial)
             raise Stopped(answer["stop"])
@@ -145,8 +154,8 @@ class Asking:
     def forget_recordings(self, trial: int | None) -> None:
         """Ask for every further call of a trial."""
 
-    def exchange(self, line: bytes, name: str) -> bytes:
-        """Send a call and return its answer."""
+    def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:
+        """Send a call of a trial and return its answer."""
         raise NotImplementedError
 
     def send(self, line: bytes) -> None:
@@ -164,7 +173,7 @@ class Elsewhere(Asking):
         """The trial that this process or its task belongs to; None where only the worker may know."""
         return self._trial()
 
-    def exchange(self, line: bytes, name: str) -> bytes:
+    def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:  # noqa: ARG002
         """Send a call through the worker."""
         try:
             return self._connection.ask(line)
@@ -187,8 +196,15 @@ class Elsewhere(Asking):
 class Tools(Asking):
     """The tools channel of a worker: one question and its answer at a time."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self._channel = channel
+    def __init__(self, channel: socket.socket, log: int) -> None:
+        """Ask through a channel.
+
+        Args:
+            channel: the socket.
+            log: file descriptor of the call log, which has every call that is answered here: the engine
+                reads it where this process ends before it has reported them.
+        """
+        self._channel, self._log = channel, log
         self._answers = channel.makefile("rb")
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -199,8 +215,12 @@ class Tools(Asking):
         self._has_begun = False
         self._recorded: dict[int, dict[str, dict[str, list[Any]]]] = {}
         """Trial → tool → arguments as sorted JSON text → answers that are left, the first one last."""
-        self._given: dict[int, int] = {}
-        """Trial → how many calls were answered here."""
+        self._given: dict[int, list[str]] = {}
+        """Trial → the calls that were answered here, as JSON text."""
+        self._reported: dict[int, int] = {}
+        """Trial → how many of these were reported."""
+        self._logged, self._log_limit = 0, LARGEST_LOG
+        """Bytes in the call log, and how many it may have before it is written anew."""
 
     def begin(self, trial: int, tape: list[Any]) -> None:
         """A trial begins; `tape` has the recordings with which its calls may be answered here."""
@@ -212,15 +232,15 @@ class Tools(Asking):
                 recorded.setdefault(name, {}).setdefault(_encode_sorted(args), []).append(answer)
             self._recorded[trial] = recorded
 
-    def end(self, trial: int) -> int:
-        """A trial ends; return how many of its calls were answered here."""
+    def end(self, trial: int) -> list[str]:
+        """A trial ends; return its calls that were answered here and not reported, each as JSON text."""
         self.running.discard(trial)
         with self._lock:
             self._recorded.pop(trial, None)
-            return self._given.pop(trial, 0)
+            return self._given.pop(trial, [])[self._reported.pop(trial, 0) :]
 
     def answer_here(self, trial: int | None, name: str, args: dict[str, Any]) -> dict[str, Any] | None:
-        """Answer a call that was recorded with the very same arguments, and report it.
+        """Answer a call that was recorded with the very same arguments, and keep it to be reported.
 
         The engine finds the same recording. Once a call of a tool was asked for, all of them are, since the
         engine may have used up any of the tool's recordings.
@@ -237,11 +257,30 @@ class Tools(Asking):
             if not left:
                 by_tool.pop(name, None)
                 return None
-            self._given[trial] = self._given.get(trial, 0) + 1
-            line = f'{{"given": true, "trial": {trial}, "name": {_encode(name)}, "args": {text}}}\n'
-            self._channel.sendall(line.encode())
+            self._keep_call(trial, f'{{"name": {_encode(name)}, "args": {text}}}')
             answer: dict[str, Any] = left.pop()
             return answer
+
+    def _keep_call(self, trial: int, call: str) -> None:
+        """Keep a call that is answered here until it is reported, and where it outlives this process."""
+        self._given.setdefault(trial, []).append(call)
+        if self._logged > self._log_limit:
+            os.ftruncate(self._log, 0)
+            os.lseek(self._log, 0, os.SEEK_SET)
+            lines = "".join(f"{one} {made}\n" for one, calls in self._given.items() for made in calls)
+            self._logged = 0
+            self._log_limit = LARGEST_LOG + 2 * len(lines)
+        else:
+            lines = f"{trial} {call}\n"
+        self._logged += os.write(self._log, lines.encode())
+
+    def _unreported(self, trial: int | None) -> bytes:
+        """Return a line with the calls that are to be known before the next one is answered, or nothing."""
+        calls = [] if trial is None else self._given.get(trial, [])[self._reported.get(trial, 0) :]
+        if trial is None or not calls:
+            return b""
+        self._reported[trial] = len(self._given[trial])
+        return f'{{"given": [{", ".join(calls)}], "trial": {trial}}}\n'.encode()
 
     def forget_recordings(self, trial: int | None) -> None:
         """Ask for every further call of a trial."""
@@ -288,12 +327,12 @@ class Tools(Asking):
             raise Stopped("the trial is over")
         return trial
 
-    def exchange(self, line: bytes, name: str) -> bytes:
-        """Send a call and return its answer."""
+    def exchange(self, line: bytes, trial: int | None, name: str) -> bytes:
+        """Send a call of a trial and return its answer."""
         if self._process != os.getpid() and self.elsewhere is not None:
-            return self.elsewhere.exchange(line, name)
+            return self.elsewhere.exchange(line, trial, name)
         with self._lock:
-            self._channel.sendall(line)
+            self._channel.sendall(self._unreported(trial) + line)
             reply = self._answers.readline()
         if not reply:
             os._exit(1)
@@ -322,7 +361,7 @@ class Tools(Asking):
         if trial not in self.running:
             print(f"replay: {name} was called from a process of an earlier trial; stopped", file=sys.stderr)
             return encode({"stop": "the trial is over"})
-        return self.exchange(encode({**message, "trial": trial}), name)
+        return self.exchange(encode({**message, "trial": trial}), trial, name)
 
 
 def carry_trial_into_threads() -> None:

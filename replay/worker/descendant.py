@@ -20,7 +20,7 @@ else:
 
 MODULES = (
     "failures", "trampoline", "replies", "shapes", "remote", "calls", "answers", "holders", "decorators",
-    "kinds", "places", "remakes", "discovery", "classes", "tables", "tool", "patch",
+    "kinds", "places", "remakes", "discovery", "classes", "tables", "tool", "plain", "patch",
 )  # fmt: skip
 """What is loaded once the process imports tools, each after what it needs."""
 

@@ -1,6 +1,6 @@
 """The worker: runs an agent in its own interpreter and folder, one JSON line a message.
 
-Started as `PYTHON main.py CONTROL TOOLS LIFE`, three file descriptors; standard output and error belong to
+Started as `PYTHON main.py CONTROL TOOLS LIFE LOG`, four file descriptors; standard output and error belong to
 the agent. Two of them are sockets:
 
 control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "network": hosts or null,
@@ -14,18 +14,21 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "ne
                answer]], calls with these very arguments are answered here and reported as "given"
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
-               "unpatched": {tool: function}, what was found by the watch, and "given": 2, how many calls
-               were answered here. After "failed" a sync worker answers {"trial": 8, "skipped": true} to what
-               waits, until it gets {"go": true}: the process may be spoilt, and then it is ended
+               "unpatched": {tool: function}, what was found by the watch, and "given": [{"name", "args"}],
+               the calls that were answered here and not reported yet. After "failed" a sync worker answers
+               {"trial": 8, "skipped": true} to what waits, until it gets {"go": true}: the process may be
+               spoilt, and then it is ended
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
-          out  {"given": true, "trial": 7, "name": "…", "args": {…}}   a call answered here; not answered
+          out  {"given": [{"name", "args"}], "trial": 7}   calls answered here before the next one; not
+               answered
           out  {"trial": 7, "ran": 3, "result": …} or {…, "error": "…"}   what it gave; not answered
 
 A sync agent runs one trial at a time, in the order in which they come, an async one many. The worker ends
 when its control socket closes, and takes its process group with it when LIFE, a pipe nobody writes to, does:
-so it cannot outlive its parent.
+so it cannot outlive its parent. LOG is a file to which each call that is answered here is written, as
+`7 {"name", "args"}`: the engine reads it where the process ends before it has reported them.
 Works on Python 3.9 and later; imports the standard library and its neighbours, and those by path.
 """
 
@@ -97,6 +100,7 @@ else:
     classes = _neighbour("classes")
     tables = _neighbour("tables")
     tool = _neighbour("tool")
+    plain = _neighbour("plain")
     patch = _neighbour("patch")
     broker = _neighbour("broker")
     watch = _neighbour("watch")
@@ -182,9 +186,9 @@ def _import_asyncio() -> Any:
 class Worker:
     """The agent, and how its trials are run."""
 
-    def __init__(self, control: socket.socket, tools: socket.socket) -> None:
+    def __init__(self, control: socket.socket, tools: socket.socket, log: int) -> None:
         self.control = control
-        self.tools = calls.Tools(tools)
+        self.tools = calls.Tools(tools, log)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._began: set[int] = set()
@@ -202,11 +206,12 @@ class Worker:
             asyncio.set_event_loop(self._loop)
         return self._loop
 
-    def send(self, message: dict[str, Any]) -> None:
-        line = calls.encode(message)
+    def send(self, message: dict[str, Any], given: list[str] | None = None) -> None:
+        line = calls.encode(message, given)
         if len(line) > calls.LARGEST_LINE:
             reason = f"the agent's answer is longer than {calls.LARGEST_LINE >> 20} MB"
-            line = calls.encode({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
+            failed = {**message, "answer": None, "failed": failures.failed("agent_error", reason)}
+            line = calls.encode(failed, given)
         with self._sending:
             self.control.sendall(line)
 
@@ -427,20 +432,21 @@ class Worker:
         if refused is not None:
             outcome = {"failed": failures.failed("agent_error", refused)}
         self._has_failed = "failed" in outcome
-        message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, "given": given, **outcome}
+        message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, **outcome}
         try:
-            self.send(message)
+            self.send(message, given)
         except (ValueError, RecursionError, TypeError) as error:
             self._has_failed = True
             reason = f"the agent's answer cannot be written as JSON: {error}"
-            self.send({**message, "answer": None, "failed": failures.failed("agent_error", reason)})
+            failed = {**message, "answer": None, "failed": failures.failed("agent_error", reason)}
+            self.send(failed, given)
 
 
 def main() -> None:
     """Serve until the control socket closes."""
-    control, tools, life = (int(number) for number in sys.argv[1:4])
+    control, tools, life, log = (int(number) for number in sys.argv[1:5])
     del sys.argv[1:]
-    for descriptor in (control, tools, life):
+    for descriptor in (control, tools, life, log):
         # A process that the agent starts must not keep our channels open.
         os.set_inheritable(descriptor, False)
     sys.path.insert(0, os.getcwd())  # noqa: PTH109
@@ -450,7 +456,7 @@ def main() -> None:
     faulthandler.enable()
     end_with_parent(life)
     calls.carry_trial_into_threads()
-    worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools))
+    worker = Worker(socket.socket(fileno=control), socket.socket(fileno=tools), log)
     lines = worker.control.makefile("rb")
     try:
         target = worker.start(json.loads(lines.readline()))

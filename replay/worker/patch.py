@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         holders,
         imports,
         places,
+        plain,
         remakes,
         replies,
         shapes,
@@ -46,6 +47,7 @@ else:
     holders = sys.modules["_replaydiff_worker_holders"]
     imports = sys.modules["_replaydiff_worker_imports"]
     places = sys.modules["_replaydiff_worker_places"]
+    plain = sys.modules["_replaydiff_worker_plain"]
     remakes = sys.modules["_replaydiff_worker_remakes"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
@@ -95,6 +97,7 @@ class Patches:
         self._caches: list[Any] = []
         self._classes = classes.ClassWatch(self._patch_method, self._patch_attribute)
         self.places = places.Places(self._check_places)
+        self._plain = plain.PlainPoints([] if self.frameworks else self.points)
         self._known: dict[int, Any] = {}
         self._texts: set[str] = set()
         self._checking: set[int] = set()
@@ -145,6 +148,7 @@ class Patches:
                     )
             self._is_applied = True
             self.places.keep(found.steps)
+            self._plain.keep(found, self._modules)
 
     def _unpatched(self) -> list[str]:
         """Return where the patch points now hold tools that are not patched."""
@@ -166,7 +170,7 @@ class Patches:
         if not self.points:
             return
         with self._lock:
-            taken = self._taken()
+            taken = None if self._plain.are_kept() else self._taken()
         if taken is not None:
             self._refuse(f"it replaced a tool, which then could run: {taken}; name a tool that stays")
 
@@ -238,7 +242,8 @@ class Patches:
 
     def renew(self) -> None:
         """Before a trial: patch what took a tool's place, and empty caches of other trials' answers."""
-        self.apply()
+        with self._lock:
+            (self.places.renew if self._plain.are_kept() else self.apply)()
         for cache in self._caches:
             cache.cache_clear()
 

@@ -55,7 +55,7 @@ class Places:
         self._check = check
         self._reads: list[tuple[Callable[[Any], Any], Any]] = []
         self._held: list[Any] = []
-        self._steps = 0
+        self._steps: list[Step] = []
         self._names: set[str] = set()
         self._trials: set[int] = set()
         self._busy = threading.local()
@@ -72,7 +72,7 @@ class Places:
 
     def keep(self, steps: list[Step]) -> None:
         """Compare with what these places hold now, from now on."""
-        if len(steps) != self._steps or not self._is_kept():
+        if len(steps) != len(self._steps) or not self._is_kept():
             # Two places may share a name of a class.
             reads = {
                 (id(holder), what): (get, key)
@@ -81,13 +81,17 @@ class Places:
             }
             self._reads = list(reads.values())
             self._held = [get(key) for get, key in self._reads]
-            self._steps, self._names = len(steps), {name for _, name in steps}
+            self._steps, self._names = steps, {name for _, name in steps}
         if sys.version_info >= (3, 12):
             if self._steps and not self._is_reported:
                 self._report()
         elif self._steps and not self._may_change and len(sys.modules) != self._modules:
             self._modules = len(sys.modules)
             self._may_change = any(_may_set(code, self._names) for code in _agents_codes())
+
+    def renew(self) -> None:
+        """Compare with what the same places hold now."""
+        self.keep(self._steps)
 
     def begin(self, trial: int) -> None:
         """Compare while the agent runs this trial."""

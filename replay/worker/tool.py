@@ -72,6 +72,7 @@ class Tool(trampoline.Handler):
         self._has_self = found.is_method and not found.hides_self
         self._takes_input = found.takes_input
         self._is_member = found.is_member
+        self._dispatched = _dispatch_style(self._signature, self._has_self)
         self._own_name = found.known or like.__name__
         self._convert = answers.converter(like)
         self.promised = answers.promised(like)
@@ -97,7 +98,7 @@ class Tool(trampoline.Handler):
     def style(self) -> str | None:
         """`name` for a dispatcher (name, args), `call` for (tool_call), None for a tool."""
         named = self.name or next((name for _, name in (self.owners or {}).values()), None)
-        return None if named or self._is_member else _dispatch_style(self._signature, self._has_self)
+        return None if named or self._is_member else self._dispatched
 
     @property
     def names(self) -> list[str]:

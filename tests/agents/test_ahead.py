@@ -16,7 +16,7 @@ from replaydiff.replay.tape import UNAMBIGUOUS_BYTES, Tape
 from tests.agents.running import recorded, run
 
 AGENT = """
-import json, os, subprocess, sys
+import json, os, subprocess, sys, time
 
 def call(name, args) -> object:
     raise AssertionError("a real tool ran")
@@ -32,6 +32,24 @@ def run(text):
 
 async def run_async(text):
     return run(text)
+
+def calling(text):
+    what, number = text.split()
+    for place in range(int(number)):
+        call("f", {"n": place, "of": "x" * 50})
+    if what == "exit":
+        os._exit(3)
+    if what == "hang":
+        time.sleep(60)
+    if what == "deep":
+        answer = []
+        for _ in range(3000):
+            answer = [answer]
+        return {"final_response": "", "tool_calls": [{"name": "g", "args": {"n": answer}}]}
+    return "done"
+
+async def calling_async(text):
+    return calling(text)
 
 def counted(text):
     with open("begun", "a") as file:
@@ -134,6 +152,38 @@ def test_long_recordings_stay_here(folder: Path) -> None:
     item = Item(id="x", input=json.dumps(steps), tape=tape)
     [outcome] = run("quick:run", item, folder=folder, tools=("quick:call",))
     assert json.loads(outcome.final_response or "") == [long, "short", long, "end"]
+
+
+def calls_item(what: str, number: int) -> Item:
+    tape = tuple(recorded("f", place, n=place, of="x" * 50) for place in range(number))
+    return Item(id=what, input=f"{what} {number}", tape=tape)
+
+
+@pytest.mark.parametrize("entrypoint", ["calling", "calling_async"])
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [("exit", Status.CRASHED), ("hang", Status.TIMEOUT), ("deep", Status.AGENT_ERROR)],
+)
+def test_calls_are_known_of_a_trial_that_never_reported_them(
+    folder: Path, entrypoint: str, what: str, status: Status
+) -> None:
+    [outcome] = run(
+        f"quick:{entrypoint}", calls_item(what, 3), folder=folder, tools=("quick:call",), timeout_s=3.0
+    )
+    assert outcome.status is status
+    made = [(served.rule, served.call.args["n"]) for served in outcome.served if served.call.name == "f"]
+    assert made == [(Rule.TAPE, 0), (Rule.TAPE, 1), (Rule.TAPE, 2)]
+
+
+def test_a_long_log_of_calls_keeps_those_of_the_running_trial(folder: Path) -> None:
+    items = [calls_item("end", 200) for _ in range(90)] + [calls_item("hang", 200)]
+    *others, last = run(
+        "quick:calling", *items, folder=folder, tools=("quick:call",), concurrency=1, timeout_s=5.0
+    )
+    assert {outcome.status for outcome in others} == {Status.OK}
+    assert {len(outcome.served) for outcome in others} == {200}
+    assert last.status is Status.TIMEOUT
+    assert [served.call.args["n"] for served in last.served] == list(range(200))
 
 
 def begun(folder: Path) -> Counter[str]:
