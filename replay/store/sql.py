@@ -81,10 +81,29 @@ def insert(
     """Insert rows; `columns` is name → SQL type, `conflict` an `ON CONFLICT …` clause."""
     if not rows:
         return
-    names = ", ".join(columns)
-    values = ", ".join(f"unnest(${n}::{kind}[])" for n, kind in enumerate(columns.values(), start=1))
+    values, parameters = [], []
     lists = [list(column) for column in zip(*rows, strict=True)]
-    con.execute(f"INSERT INTO {table} ({names}) SELECT {values} {conflict}", lists)
+    constant = [_is_constant(column) for column in lists]
+    if all(constant):
+        # One column gives the statement its number of rows.
+        constant[0] = False
+    for kind, column, is_constant in zip(columns.values(), lists, constant, strict=True):
+        # A list takes DuckDB twice as long as all the rest of the statement.
+        parameters.append(column[0] if is_constant else column)
+        place = f"${len(parameters)}"
+        values.append(f"{place}::{kind}" if is_constant else f"unnest({place}::{kind}[])")
+    con.execute(
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)} {conflict}", parameters
+    )
+
+
+def _is_constant(column: list[Any]) -> bool:
+    """Whether a column holds one value only: the same object, or equal texts."""
+    first = column[0]
+    # Equal values of another type may differ: `1 == True`, `0.0 == -0.0`.
+    if isinstance(first, str):
+        return column.count(first) == len(column)
+    return all(value is first for value in column)
 
 
 @contextmanager
