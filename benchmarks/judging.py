@@ -1,6 +1,6 @@
 """What grading costs beside the judge's model, and beside the bare client of its API.
 
-    python benchmarks/judging.py [ITEMS]       # default 10,000 items, two lanes
+    python benchmarks/judging.py [ITEMS] [--questions FILE]       # default 10,000 items, two lanes
 
 First with a model that answers at once: milliseconds a trial (prompt, three votes, tally, storing) and the peak
 of memory. Then over the real client, against a server of its own process that answers at once: calls a second
@@ -11,15 +11,17 @@ two in turn. Measured 2026-11-21 on two shared cores: 0.67 of it
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
+import json
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -79,60 +81,67 @@ JUDGE = Judge(
 )
 PAIRS = 5
 TRIALS = 400
-SERVER = """
-import asyncio, json
-text = json.dumps({"reasoning": "Fine.", "score": 3})
-body = json.dumps({"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None,
-                   "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
-                   "usage": {"input_tokens": 900, "output_tokens": 20}}).encode()
-answer = b"HTTP/1.1 200 OK\\r\\ncontent-type: application/json\\r\\ncontent-length: %d\\r\\n\\r\\n" % len(body) + body
-
-async def serve(reader, writer):
-    while head := await reader.readuntil(b"\\r\\n\\r\\n"):
-        length = next(line for line in head.lower().split(b"\\r\\n") if line.startswith(b"content-length"))
-        await reader.readexactly(int(length.split(b":")[1]))
-        writer.write(answer)
-
-async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
-
-asyncio.run(main())
-"""
+SERVER = Path(__file__).resolve().parent / "peers" / "model_server.py"
 
 
 def main() -> None:
-    """Both parts."""
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    at_once(count)
+    """Both parts, or one round of the second."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("items", type=int, nargs="?", default=10_000)
+    parser.add_argument(
+        "--questions", type=Path, help="grade once over the client, and write the calls there"
+    )
+    asked = parser.parse_args()
+    if asked.questions is not None:
+        once(asked.questions)
+        return
+    at_once(asked.items)
     over_the_client()
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[str]:
+    """A model's API that answers at once, in a process of its own; gives its URL."""
+    command = [sys.executable, SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.kill()
+
+
+def graded(url: str) -> tuple[list[ModelRequest], float, float]:
+    """Grade a new run; returns its questions, and the seconds of the processor and of the clock."""
+    judge = replace(JUDGE, connect=lambda: anthropic.connect(base_url=url))
+    with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.duckdb") as con:
+        _fill(con, TRIALS // 2)
+        asked = [one.request for one in questions.questions(con, get_run(con, RUN), judge, {})]
+        began, wall = time.process_time(), time.perf_counter()
+        report = grade_run(con, RUN, judge)
+        took, wall = time.process_time() - began, time.perf_counter() - wall
+        assert report.calls == len(asked) == TRIALS * 3
+    return asked, took, wall
+
+
+def once(file: Path) -> None:
+    """Grade a run, print what it took as JSON, and write the arguments of its calls."""
+    with serving() as url:
+        asked, took, wall = graded(url)
+    file.write_text(json.dumps([anthropic.arguments_of(request) for request in asked]))
+    print(json.dumps({"wall_s": wall, "cpu_s": took}))
 
 
 def over_the_client() -> None:
     """Grade a run over HTTP, and put the same questions to the bare client."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
-        assert server.stdout is not None
-        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        try:
-            judge = replace(JUDGE, connect=lambda: anthropic.connect(base_url=url))
-            ratios, rates = [], []
-            for _ in range(PAIRS):
-                with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "s.duckdb") as con:
-                    _fill(con, TRIALS // 2)
-                    asked = [one.request for one in questions.questions(con, get_run(con, RUN), judge, {})]
-                    began = time.process_time()
-                    report = grade_run(con, RUN, judge)
-                    took = time.process_time() - began
-                    assert report.calls == len(asked) == TRIALS * 3
-                began = time.process_time()
-                asyncio.run(_bare(url, asked))
-                ratios.append((time.process_time() - began) / took)
-                rates.append(len(asked) / took)
-        finally:
-            server.kill()
+    ratios, rates = [], []
+    with serving() as url:
+        for _ in range(PAIRS):
+            asked, took, _ = graded(url)
+            began = time.process_time()
+            asyncio.run(_bare(url, asked))
+            ratios.append((time.process_time() - began) / took)
+            rates.append(len(asked) / took)
     print(
         f"over the client: {statistics.median(rates):,.0f} calls a second of processor time, "
         f"{statistics.median(ratios):.2f} of the bare client's"

@@ -5,7 +5,8 @@
 Every row is measured in fresh processes, ours and the peer's in turn, and its figure is the median of the
 pairs. What counts is the processor time, which other work on the machine changes less than the wall clock;
 rows that were measured while other work took more than half of a core per core are marked. Each peer is
-installed into an environment of its own below DIR (default `.bench`); one that cannot be is left out.
+installed into an environment of its own below DIR (default `.bench`), promptfoo with npm, which brings no
+Node; one that cannot be is left out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -25,13 +27,26 @@ from importlib.metadata import version
 from pathlib import Path
 
 import diff_ten_thousand
+import judging
+import matching
 import overhead
 from measuring import Cost, is_busy, machine, others, run
 
 ROOT = Path(__file__).resolve().parents[1]
 REPLAY = Path(sys.executable).with_name("replay")
 RUN = ("run", "--old", "one", "--new", "two", "--no-aa", "--trials", "1")
-PEERS = {"pydantic_evals": "pydantic-evals", "inspect_ai": "inspect-ai", "deepeval": "deepeval"}
+PEERS = {
+    "pydantic_evals": "pydantic-evals",
+    "inspect_ai": "inspect-ai",
+    "deepeval": "deepeval",
+    "agentevals": "agentevals",
+    "anthropic": "anthropic",
+    "promptfoo": "promptfoo",
+}
+"""Names of the peers' scripts, and of their packages."""
+OF_NODE = "promptfoo"
+"""The peer that is installed with npm."""
+QUESTIONS = "questions.json"
 QUIET = {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "DEEPEVAL_UPDATE_WARNING_OPT_OUT": "YES"}
 CLEAN = {"PYTHONDONTWRITEBYTECODE": ""}
 """Without byte code on the disk every process would compile what it imports."""
@@ -110,6 +125,17 @@ def compared(items: int, *command: str) -> Callable[[Path], Spent]:
     return measure
 
 
+def reported(*command: str | Path) -> Callable[[Path], Spent]:
+    """Return what runs a benchmark that prints what its work took, without its imports."""
+
+    def measure(folder: Path) -> Spent:
+        cost = run([sys.executable, *command], cwd=folder, env=CLEAN)
+        found = json.loads(cost.output.splitlines()[-1])
+        return Spent(wall_s=found["wall_s"], cpu_s=found["cpu_s"], memory_mb=cost.memory_mb)
+
+    return measure
+
+
 def total(costs: list[Cost]) -> Spent:
     """Return the sum of the times and the largest memory."""
     return Spent(
@@ -152,6 +178,20 @@ ROWS = {
         what="`replay run`, 1,000 trials at 50",
         ours=replayed(500, 50), peer="deepeval", theirs=("1000", "50"), bound="the start of the command",
     ),
+    "promptfoo": Row(
+        what="`replay run`, 1,000 trials at 50; the peer's whole command",
+        ours=replayed(500, 50), peer="promptfoo", theirs=("1000", "50"), bound="the start of the command",
+    ),
+    "matching": Row(
+        what="matching 3 tool calls in any order, 10,000 times (the peer: 1,000 times)",
+        ours=reported(matching.__file__, "10000", "--spent"), peer="agentevals", theirs=("1000",), scale=10,
+        bound="canonical JSON of the arguments",
+    ),
+    "judging": Row(
+        what="judging 400 trials with three votes each, eight at a time, against the same calls alone",
+        ours=reported(judging.__file__, "--questions", QUESTIONS), peer="anthropic",
+        theirs=(QUESTIONS, str(judging.JUDGE.concurrency)), bound="the client of the model's API",
+    ),
     "diff": Row(
         what="`replay diff`, 10,000 items in two lanes, against the peer's table of two reports",
         ours=compared(10_000, "diff"), peer="pydantic_evals", theirs=("10000", "50", "table"), bound=READING,
@@ -170,42 +210,41 @@ ROWS = {
 }  # fmt: skip
 
 
-def peer_python(name: str, folder: Path) -> Path | None:
-    """Return the interpreter of a peer's own environment, installed where it is missing; None if it fails."""
+def peer_command(name: str, folder: Path) -> list[str | Path] | None:
+    """Return what runs a peer's script, and the peer installed where it is missing; None if that fails."""
     home = folder / name
-    python = home / "bin" / "python"
+    script = ROOT / "benchmarks" / "peers" / f"{name}_cases.py"
+    of_node = name == OF_NODE
+    python = Path(sys.executable) if of_node else home / "bin" / "python"
     if not (home / "installed").exists():
-        venv.create(home, with_pip=True, clear=True)
-        done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PEERS[name]],
-            check=False,
-        )
-        if done.returncode:
+        if of_node:
+            home.mkdir(parents=True, exist_ok=True)
+            install: list[str | Path] = ["npm", "install", "--no-audit", "--no-fund", "--silent", PEERS[name]]
+        else:
+            venv.create(home, with_pip=True, clear=True)
+            install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PEERS[name]]
+        if shutil.which(install[0]) is None or subprocess.run(install, cwd=home, check=False).returncode:
             return None
         (home / "installed").touch()
-    return python
+    return [python, script, *([home / "node_modules" / ".bin" / name] if of_node else [])]
 
 
-def peer_spent(python: Path, row: Row, versions: dict[str, str]) -> Spent:
+def peer_spent(command: list[str | Path], row: Row, cwd: Path, versions: dict[str, str]) -> Spent:
     """Measure a peer once."""
-    script = ROOT / "benchmarks" / "peers" / f"{row.peer}_cases.py"
-    with tempfile.TemporaryDirectory() as folder:
-        output = run([python, script, *row.theirs], cwd=Path(folder), env={**CLEAN, **QUIET}).output
+    output = run([*command, *row.theirs], cwd=cwd, env={**CLEAN, **QUIET}).output
     found = json.loads(output.splitlines()[-1])
     versions[PEERS[row.peer or ""]] = found["version"]
     return Spent(wall_s=found["wall_s"], cpu_s=found["cpu_s"])
 
 
-def measure(row: Row, rounds: int, python: Path | None, versions: dict[str, str]) -> Measured:
+def measure(row: Row, rounds: int, peer: list[str | Path] | None, versions: dict[str, str]) -> Measured:
     """Measure a row and its peer in turn."""
     found = Measured(row=row, before=others())
-    with tempfile.TemporaryDirectory() as shared:
-        for _ in range(rounds):
-            # A run needs a store without runs; what only reads may use one store for all rounds.
-            with tempfile.TemporaryDirectory() as fresh:
-                found.ours.append(row.ours(Path(shared if "diff_ten" in row.ours.__qualname__ else fresh)))
-            if python is not None:
-                found.theirs.append(peer_spent(python, row, versions))
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as name:
+            found.ours.append(row.ours(Path(name)))
+            if peer is not None:
+                found.theirs.append(peer_spent(peer, row, Path(name), versions))
     found.after = others()
     return found
 
@@ -244,7 +283,8 @@ turn, each in fresh processes. Machine: {machine()}.
 Versions: {used}.
 
 *Processor* is the time of all processes together, start included; a peer's is that of its evaluation call alone,
-without its imports. *Others* is how many processes of other work ran or waited for a processor before and after;
+without its imports, but for promptfoo, which has no other entry than its command. Of matching and judging neither
+side's start counts. *Others* is how many processes of other work ran or waited for a processor before and after;
 a row marked **busy** shared the machine, so only its ratio says something. Peers run the agent in their own
 process and keep nothing or a log; `replay` runs it in processes of its own, with tool calls from a tape, and keeps
 every trial so that a kill loses none.
@@ -270,8 +310,8 @@ def main() -> None:
     lines = []
     for name in asked.only:
         row = ROWS[name]
-        python = None if row.peer is None else peer_python(row.peer, asked.peers.resolve())
-        lines.append(line(measure(row, asked.rounds, python, versions)))
+        peer = None if row.peer is None else peer_command(row.peer, asked.peers.resolve())
+        lines.append(line(measure(row, asked.rounds, peer, versions)))
         print(lines[-1], flush=True)
         # After each row: what was measured is not lost where the next one fails.
         asked.output.write_text(page(lines, asked.rounds, versions), encoding="utf-8")
