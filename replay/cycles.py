@@ -22,4 +22,8 @@ def no_cycle_search() -> Iterator[None]:
     try:
         yield
     finally:
+        if not gc.get_freeze_count():
+            # Whatever is new counts as old: else it would be searched as soon as anything else is made.
+            gc.freeze()
+            gc.unfreeze()
         gc.enable()
