@@ -5,13 +5,14 @@ A grade of the same grader version replaces the earlier one; a decision is appen
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.interruption import interruptible
-from replaydiff.replay.model import Action, Decision, Grade, GradeState, Lane, Vote
+from replaydiff.replay.model import Action, Decision, Grade, GradeState, JsonObject, Lane, Vote
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.sql import clean_text, encode
 
@@ -39,6 +40,9 @@ _CONFLICT = "ON CONFLICT DO UPDATE SET " + ", ".join(
 )
 _READ_BATCH = 500
 
+_LONG_DETAIL = 400
+"""From so many characters on hardly two details are equal."""
+_states = {state.value: state for state in GradeState}
 _read_detail: Any = sql.reader(dict[str, Any])
 _read_votes = sql.reader(tuple[Vote, ...])
 
@@ -87,8 +91,11 @@ def iter_grades(
         " ORDER BY item_id, lane, trial, grader, grader_version",
         {"run": run_id, "every": versions is None, "wanted": wanted},
     )
+    lanes: dict[str, Lane] = {}
+    details: dict[str, JsonObject] = {}
     while rows := cursor.fetchmany(_READ_BATCH):
-        yield from map(_grade, rows)
+        for row in rows:
+            yield _grade(row, lanes, details)
 
 
 def grade_row(grade: Grade) -> tuple[Any, ...]:
@@ -110,13 +117,32 @@ def grade_row(grade: Grade) -> tuple[Any, ...]:
     )
 
 
-def _grade(row: Sequence[Any]) -> Grade:
-    fields = dict(zip(GRADE_COLUMNS, row, strict=True))
-    fields["lane"] = Lane.parse(fields["lane"])
-    fields["state"] = GradeState(fields["state"])
-    fields["detail"] = _read_detail(fields["detail"])
-    fields["votes"] = _read_votes(fields["votes"])
-    return Grade(**fields)
+def _grade(row: Sequence[Any], lanes: dict[str, Lane], details: dict[str, JsonObject]) -> Grade:
+    """Return the grade of a row; grades of equal lane or detail share it, as nearly all of a judge do."""
+    (
+        run_id, item_id, lane, trial, grader, version, state, score, passed, reason, detail, votes, cost_usd
+    ) = row  # fmt: skip
+    if lane not in lanes:
+        lanes[lane] = Lane.parse(lane)
+    if len(detail) > _LONG_DETAIL:
+        known = _read_detail(detail)
+    elif (known := details.get(detail)) is None:
+        known = details[detail] = _read_detail(detail)
+    return Grade(
+        run_id=run_id,
+        item_id=item_id,
+        lane=lanes[lane],
+        trial=trial,
+        grader=sys.intern(grader),
+        grader_version=sys.intern(version),
+        state=_states[state],
+        score=score,
+        passed=passed,
+        reason=reason,
+        detail=known,
+        votes=() if votes == "[]" else _read_votes(votes),
+        cost_usd=cost_usd,
+    )
 
 
 VOTE_COLUMNS = {
