@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from replaydiff.diff.result import Divergence, Miss, MissKind
-from replaydiff.replay.engine.reuse import reuse_sentences
 from replaydiff.replay.model import Item, Lane, Mode, Rule, Status, ToolCall, Trial, VersionKind, tool_path
 from replaydiff.replay.model.run import RunRecord
 from replaydiff.replay.settings.toml import toml_text, tool_table
@@ -156,6 +155,8 @@ def _one_argument_apart(witness: ReplayFidelity) -> str:
 
 def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
     """Yield a sentence for each lane of an earlier run, and for each that often left the tape."""
+    from replaydiff.replay.engine.reuse import reuse_sentences
+
     yield from reuse_sentences(run)
     for lane, witness in witnesses.items():
         if lane not in run.lanes:

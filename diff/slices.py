@@ -8,7 +8,7 @@ Holm over every slice and metric tested, so that cutting often enough finds noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import ItemVerdict, Slice, Verdict
@@ -47,20 +47,17 @@ def _keys(item: Item, fields: Sequence[str]) -> Iterable[tuple[str, str]]:
         yield "tool_path", path
         if item.stratum not in ("-", path):
             yield "stratum", item.stratum
-    known: Mapping[str, str | None] = {
-        "category": item.category,
-        "difficulty": item.difficulty,
-        "environment": item.environment,
-        "release": item.release,
-        "model": item.model,
-        "month": None if item.started_at is None else f"{item.started_at:%Y-%m}",
-        **{field: _field(item, field) for field in fields},
-    }
-    for name, value in known.items():
-        if value:
-            yield name, value
-    for tag in item.tags:
-        yield "tag", tag
+    known = (
+        ("category", item.category),
+        ("difficulty", item.difficulty),
+        ("environment", item.environment),
+        ("release", item.release),
+        ("model", item.model),
+        ("month", None if item.started_at is None else f"{item.started_at:%Y-%m}"),
+    )
+    yield from ((name, value) for name, value in known if value and name not in fields)
+    yield from ((field, value) for field in fields if (value := _field(item, field)))
+    yield from (("tag", tag) for tag in item.tags)
 
 
 def _field(item: Item, name: str) -> str | None:

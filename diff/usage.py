@@ -30,14 +30,17 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
         return {}
     confidence, seed = comparison.confidence, comparison.run.seed
     found: dict[str, UsageDelta] = {}
+    every_key = [comparison.clusters[block.item.id] for block in comparison.read.blocks]
     sides = [_Side.of(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
     for figure, name in enumerate(_FIGURES):
         before, after = (side.by_item(figure) for side in sides)
-        known = [place for place, values in enumerate(zip(before, after, strict=True)) if all(values)]
-        if not known:
+        places = [place for place, values in enumerate(zip(before, after, strict=True)) if all(values)]
+        if not places:
             continue
-        keys = [comparison.clusters[comparison.read.blocks[place].item.id] for place in known]
-        old, new = [before[place] for place in known], [after[place] for place in known]
+        old, new, keys = before, after, every_key
+        if len(places) < len(every_key):
+            old, new = ([side[place] for place in places] for side in (before, after))
+            keys = [every_key[place] for place in places]
         found[name] = _mean_change(keys, old, new, confidence, seed)
         if name == "latency_ms":
             shares = list(PERCENTILES.values())
@@ -95,7 +98,7 @@ def _mean_change(
     confidence: float,
     seed: int,
 ) -> UsageDelta:
-    before, after = [_mean(values) for values in old], [_mean(values) for values in new]
+    before, after = ([_mean(values) for values in side] for side in (old, new))
     deltas = [late - early for early, late in zip(before, after, strict=True)]
     grouped = paired.clusters(deltas, keys)
     # A price has no largest change: the largest that was seen stands for what was not.

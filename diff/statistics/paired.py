@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
@@ -39,9 +40,9 @@ class Clusters:
 
 def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
     """Group differences by cluster key, in the order in which keys first come."""
-    sums: dict[Hashable, list[float]] = {}
+    sums: defaultdict[Hashable, list[float]] = defaultdict(list)
     for key, delta in zip(keys, deltas, strict=True):
-        sums.setdefault(key, []).append(delta)
+        sums[key].append(delta)
     return Clusters(
         sums=np.array([math.fsum(group) for group in sums.values()]),
         sizes=np.array([len(group) for group in sums.values()], dtype=float),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
-
-from replaydiff.replay.event_loop import CANCELLATION, Cancellation
 
 S = TypeVar("S")
 P = ParamSpec("P")
@@ -25,6 +22,10 @@ def in_thread(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
     @functools.wraps(method)
     async def twin(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio
+
+        from replaydiff.replay.event_loop import CANCELLATION, Cancellation
+
         cancellation = Cancellation()
         context = contextvars.copy_context()
         context.run(CANCELLATION.set, cancellation)
