@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ def counted(cases: Sequence[Case]) -> dict[str, dict[str, int]]:
 _WORD = re.compile(r"\d+|[^\W\d_]+")
 _SIZE = 1 << 20
 _BLOCK = 256
+_CELLS, _FEWEST_ROWS = 4_000_000, 16
+"""Likenesses that are held at a time, as far as that leaves blocks of so many rows."""
 _CHARACTERS = 20_000
 """Of one text: what a user asks stands at its beginning, and a pasted log must not cost a minute."""
 
@@ -105,13 +108,15 @@ def vectors(texts: Sequence[str]) -> Any:
     # scipy takes half a second to load, and most commands compare no texts.
     from scipy import sparse
 
-    rows, columns, counts = [], [], []
+    # Not lists: a month has millions of words, and each number of a list is an object.
+    rows, columns, counts = array("l"), array("l"), array("d")
     for row, text in enumerate(texts):
         for column, count in Counter(_terms(text)).items():
             rows.append(row)
             columns.append(column)
             counts.append(1 + math.log(count))
-    matrix = sparse.csr_matrix((counts, (rows, columns)), shape=(len(texts), _SIZE), dtype=np.float64)
+    cells = (np.asarray(counts), (np.asarray(rows), np.asarray(columns)))
+    matrix = sparse.csr_matrix(cells, shape=(len(texts), _SIZE), dtype=np.float64)
     if not texts:
         return matrix
     having = np.bincount(matrix.indices, minlength=_SIZE)
@@ -139,16 +144,36 @@ def nearest(
 
 
 def groups(rows: Any, least: float) -> list[int]:
-    """Return, for each row, the first row that it nearly duplicates (itself if it is the first)."""
-    leader = list(range(rows.shape[0]))
-    for start in range(0, rows.shape[0], _BLOCK):
-        block = (rows[start : start + _BLOCK] @ rows.T).toarray() >= least
-        for offset, alike in enumerate(block):
-            index = start + offset
-            before = np.flatnonzero(alike[:index])
-            if before.size:
-                leader[index] = leader[int(before[0])]
-    return leader
+    """Return, for each row, the first row that it nearly duplicates (itself if it is the first).
+
+    Rows that are equal are compared once: a run has the same question many times.
+
+    Args:
+        rows: of unit length, as `vectors` returns them.
+        least: the likeness from which one duplicates another, above 0 and below 1.
+    """
+    first = _first_equal(rows)
+    places = [place for place, same in enumerate(first) if place == same]
+    distinct = rows[places]
+    columns = distinct.T.tocsr()
+    leader: dict[int, int] = {}
+    step = max(_FEWEST_ROWS, min(_BLOCK, _CELLS // max(1, len(places))))
+    for start in range(0, len(places), step):
+        block = (distinct[start : start + step] @ columns).toarray() >= least
+        for number, alike in enumerate(block, start=start):
+            before = np.flatnonzero(alike[:number])
+            leader[places[number]] = leader[places[int(before[0])]] if before.size else places[number]
+    return [leader[place] for place in first]
+
+
+def _first_equal(rows: Any) -> list[int]:
+    """Return, for each row, the first row that equals it; one without words equals itself alone."""
+    known: dict[tuple[bytes, bytes], int] = {}
+    found = []
+    for place, (start, end) in enumerate(pairwise(rows.indptr.tolist())):
+        key = (rows.indices[start:end].tobytes(), rows.data[start:end].tobytes())
+        found.append(known.setdefault(key, place) if start < end else place)
+    return found
 
 
 def _terms(text: str) -> Iterator[int]:

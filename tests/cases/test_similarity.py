@@ -45,6 +45,17 @@ def test_the_same_question_about_another_order_is_a_near_duplicate() -> None:
     assert groups(vectors(texts), 0.9) == [0, 1, 0, 0]
 
 
+@given(TEXTS, st.lists(st.integers(0, 7), max_size=8))
+def test_equal_texts_are_grouped_as_if_each_was_compared(texts: list[str], again: list[int]) -> None:
+    rows = vectors([*texts, *(texts[place % len(texts)] for place in again)])
+    likeness = (rows @ rows.T).toarray()
+    expected: list[int] = []
+    for place, row in enumerate(likeness):
+        before = [other for other in range(place) if row[other] >= 0.9]
+        expected.append(expected[before[0]] if before else place)
+    assert groups(rows, 0.9) == expected
+
+
 def test_no_text_and_nothing_to_compare_with() -> None:
     empty = vectors([])
     assert groups(empty, 0.9) == []
