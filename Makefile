@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms instrumentations examples interpreters ray clean
+.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms instrumentations examples interpreters ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,8 +21,11 @@ $(READY): requirements.lock pyproject.toml
 demo: setup ## The whole job on bundled traces, with no credentials
 	$(BIN)/replay demo
 
-test: setup ## Run the tests
-	$(BIN)/pytest -n auto
+test: setup ## Run the tests, but for those that take seconds each
+	$(BIN)/pytest -n auto -m "not slow"
+
+slow: setup ## Run the tests that take seconds each: browsers, wheels, kills
+	$(BIN)/pytest -n auto -m slow $$(grep -rl pytest.mark.slow tests --include='test_*.py')
 
 # The rooms that compute on values alone: no store, no process.
 QUICK := tests/messages tests/tape tests/model tests/test_align.py tests/engine/test_schedule.py \

@@ -221,6 +221,7 @@ def test_an_async_time_out_ends_that_trial_alone() -> None:
 @pytest.mark.parametrize(
     ("culprit", "status"), [("die", "crashed"), ("block 60", "timeout"), ("stubborn", "timeout")]
 )
+@pytest.mark.slow
 def test_who_takes_the_process_down_is_found_and_the_others_are_run_again(
     culprit: str, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

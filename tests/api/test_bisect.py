@@ -118,6 +118,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_the_commit_and_the_two_hunks_that_belong_together_are_found(shop: Project) -> None:
     before = git(shop.folder, "status", "--porcelain"), git(shop.folder, "rev-parse", "HEAD")
     found = rd.open(shop.folder).bisect("c0", "c9", cases=shop.folder / "golden.jsonl", hunks=True)
@@ -198,6 +199,7 @@ def test_the_setting_that_makes_the_change_is_found(shop: Project) -> None:
     assert "args.careful made the change" in found.headline()
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_document_and_resumes_after_a_limit(shop: Project) -> None:
     limited = shop.replay(
         "bisect", "--good", "c0", "--bad", "c9", "--cases", "golden.jsonl", "--max-trials", "4", "--json"
@@ -233,6 +235,7 @@ def test_the_commit_that_made_a_cause_is_found_by_its_behaviour_alone(shop: Proj
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=full)])
+@pytest.mark.slow
 def test_a_search_that_was_killed_loses_no_trial(shop: Project, number: signal.Signals) -> None:
     start = shop.times_called()
     process = shop.start(

@@ -46,6 +46,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> tuple[rd.Project, str]
     return found, found.run(found.sample(size=12), old="v1", new="v2", trials=1).id
 
 
+@pytest.mark.slow
 def test_hand_written_results_complete_what_was_stopped(replayed: tuple[rd.Project, str]) -> None:
     project, run = replayed
     [cause] = project.diff(run).causes
@@ -67,6 +68,7 @@ def test_hand_written_results_complete_what_was_stopped(replayed: tuple[rd.Proje
     assert not project.check(new="v1").passed
 
 
+@pytest.mark.slow
 def test_every_item_of_a_cause_is_promoted_also_in_a_run_with_several_new_versions(tmp_path: Path) -> None:
     make(tmp_path, traces=12)
     (tmp_path / "replay.toml").write_text(TOOLS)

@@ -121,6 +121,7 @@ def test_the_page_shows_each_fork_beside_the_trial_as_it_was(shop: Project) -> N
     assert "error: <span" in third
 
 
+@pytest.mark.slow
 def test_each_result_is_left_out_in_turn(shop: Project) -> None:
     done = shop.replay("fork", "seven", "--ablate", "--trials", "4", "--json")
     facts = json.loads(done.out)["facts"]

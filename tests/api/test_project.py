@@ -46,6 +46,7 @@ def test_a_month_is_compared_inside_a_running_event_loop(folder: Path) -> None:
     assert diff.to_dict()["run"]["id"] == run.id
 
 
+@pytest.mark.slow
 def test_by_default_a_comparison_has_three_trials_and_the_old_version_twice(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +107,7 @@ def test_an_error_is_one_sentence_with_its_exit_code(folder: Path) -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_table_has_a_row_for_each_item(folder: Path) -> None:
     pytest.importorskip("pyarrow")
     pandas = pytest.importorskip("pandas")
@@ -137,6 +139,7 @@ def test_every_public_name_can_be_imported() -> None:
         assert getattr(rd, name) is not None
 
 
+@pytest.mark.slow
 def test_the_blocks_of_the_page_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -247,6 +247,7 @@ def test_dismissed_traces_are_left_out_of_new_samples(shop: Path) -> None:
     assert "order-2" in drawn.stdout
 
 
+@pytest.mark.slow
 def test_show_finds_traces_cases_and_items(shop: Path) -> None:
     assert _replay(shop, "promote", "order-1", "--id", "shipped-order").returncode == 0
     assert _replay(shop, "show", "order-1").stdout.startswith("trace order-1\n")

@@ -165,6 +165,7 @@ def test_jobs_of_one_workflow_have_comments_of_their_own_and_none_decides(tmp_pa
     assert "steps.replay.outputs.reports }}/report.html" in upload["with"]["path"]
 
 
+@pytest.mark.slow
 def test_a_comparison_leaves_its_reports(tmp_path: Path) -> None:
     runner = Runner(tmp_path)
     args = "--cases --old . --new ."

@@ -53,6 +53,7 @@ def test_it_draws_runs_and_prints_the_report(replay: Replay, project: Project) -
     assert len(project.trials()) == 20
 
 
+@pytest.mark.slow
 def test_a_second_draw_gets_a_name_of_its_own_unless_it_is_the_same(replay: Replay, project: Project) -> None:
     for size in ("5", "5", "3", "3"):
         assert replay("compare", "--old", "observed", "--size", size).code == 0
@@ -169,6 +170,7 @@ def test_one_lane_alone_shows_how_often_all_its_trials_pass(replay: Replay, proj
     ("gate", "code"),
     [("regressed<=0", 0), ("regressed<0", 1), ("fidelity.old>=1", 4)],
 )
+@pytest.mark.slow
 def test_a_gate_decides_the_exit_code(replay: Replay, project: Project, gate: str, code: int) -> None:
     assert replay("compare", "--old", "observed", "--new", "observed", "--gate", gate).code == code
 
@@ -188,6 +190,7 @@ def test_a_gate_decides_the_exit_code(replay: Replay, project: Project, gate: st
         (("--where", "relase = '1'"), "the condition `relase = '1'` names a column 'relase'"),
     ],
 )
+@pytest.mark.slow
 def test_what_was_asked_wrongly_is_said_before_anything_is_spent(
     replay: Replay, project: Project, args: tuple[str, ...], said: str
 ) -> None:

@@ -94,6 +94,7 @@ def test_the_agent_is_found_in_its_source_and_not_imported(replay: Replay, proje
         ("app.agent:run_agent", 'path = "src"\n' + BOTH, "wrong  agent        there is no folder "),
     ],
 )
+@pytest.mark.slow
 def test_what_is_not_there_is_wrong(
     replay: Replay, project: Project, entrypoint: str, tools: str, line: str
 ) -> None:
@@ -107,6 +108,7 @@ def test_what_is_not_there_is_wrong(
     "source",
     ["from somewhere import *", "def __getattr__(name): ...", "from elsewhere import run"],
 )
+@pytest.mark.slow
 def test_what_the_source_cannot_show_is_left_to_the_probe(
     replay: Replay, project: Project, source: str
 ) -> None:

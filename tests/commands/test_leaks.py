@@ -17,6 +17,7 @@ from replaydiff.replay.redact.streams import redacted_stream
 from tests.commands.leaks import ALL, EMAIL, KEY, PAGE, count, leaks, outputs, with_table
 
 
+@pytest.mark.slow
 def test_no_output_contains_what_was_seeded(tmp_path: Path) -> None:
     found = outputs(tmp_path / "shop")
     assert {name: leaks(text) for name, text in found.items() if count(text)} == {}

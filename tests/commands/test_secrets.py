@@ -63,6 +63,7 @@ def _leaks(text: str) -> int:
     return sum(text.count(form) for form in forms)
 
 
+@pytest.mark.slow
 def test_no_secret_leaves_a_run_by_any_output(project: Project) -> None:
     def output(*args: str) -> str:
         done = project.replay(*args, ACME_API_KEY=SECRET)

@@ -85,6 +85,7 @@ def _ran(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("words", [*READS, *REFUSED], ids=" ".join)
+@pytest.mark.slow
 def test_commands_that_read_run_no_code_of_the_folder(words: tuple[str, ...], hostile: Path) -> None:
     done = replay(hostile, *words)
     assert not _ran(hostile), done.stderr

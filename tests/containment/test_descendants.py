@@ -23,6 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_tools_are_answered_in_every_process_that_the_agent_starts(folder: Path) -> None:
     numbers = [number for number, start in enumerate(STARTS) if not start.refused]
     items = [item(f"start_{number}", *TAPE) for number in numbers]

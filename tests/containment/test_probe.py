@@ -120,6 +120,7 @@ def real_calls(project: Project) -> int:
     ],
     ids=["named", "dispatched", "async method", "thread", "raises", "reported"],
 )
+@pytest.mark.slow
 def test_a_tool_that_no_patch_point_stands_before_runs_once(
     replay: Replay, project: Project, agent: str, evidence: str
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_failure_that_repeats_stops_the_run_and_is_repeated_when_it_is_resumed
     ["int(text[6:]) % 4", pytest.param("int(text[6:]) in (1, 2, 3, 4)", marks=full)],
     ids=["three of four", "the first ones"],
 )
+@pytest.mark.slow
 def test_an_agent_that_fails_on_some_items_is_not_stopped(
     replay: Replay, project: Project, condition: str
 ) -> None:
@@ -360,6 +362,7 @@ def test_a_recorded_tool_that_writes_and_is_never_asked_for_is_named(
     assert "called 0 times" not in replay("run", "--new", ".", "--sample", "two").err
 
 
+@pytest.mark.slow
 def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
     project: Project, replay: Replay
 ) -> None:

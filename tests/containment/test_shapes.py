@@ -53,6 +53,7 @@ def real_calls(folder: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
+@pytest.mark.slow
 def test_shapes_that_are_answered_never_run_their_tool(folder: Path) -> None:
     trials = examples(1, 2)
     outcomes = replay(folder, *ANSWERED, trials=trials)

@@ -31,6 +31,7 @@ def played(demo_run: DemoRun) -> Played:
     return demo_run.folder, demo_run.done
 
 
+@pytest.mark.slow
 def test_the_whole_job_in_one_command(played: Played) -> None:
     folder, done = played
     output = done.stdout

@@ -185,6 +185,7 @@ def _is_running(pid: int) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_served_stand_in_ends_with_the_process_that_started_it(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -198,6 +199,7 @@ def test_a_served_stand_in_ends_with_the_process_that_started_it(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
 def test_a_stand_in_started_under_nohup_outlives_its_parent(tmp_path: Path) -> None:
     parent, server = _served_by_another_process(tmp_path, nohup=True)
     try:

@@ -109,6 +109,7 @@ def result(
     ],
     ids=["trusted", "agreement", "mixed", "trusted by a condition", "tool rules", "assertions", "judged"],
 )
+@pytest.mark.slow
 def test_a_shared_outcome_is_reported_as_if_each_item_was_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sections: dict[str, Any]
 ) -> None:

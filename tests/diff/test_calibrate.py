@@ -142,6 +142,7 @@ def test_labellers_are_held_against_each_other_and_differences_are_no_measure(
     assert document["labels"] == round(50 * pair["agreement"])
 
 
+@pytest.mark.slow
 def test_with_a_good_calibration_the_judge_may_gate(graded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _regrade(graded, {(n, lane): 1 if n % 3 == (lane == "new") else 3 for n in range(60) for lane in BOTH})
     assert _run(graded, "--draw", "sheet.csv", "--size", "100") == 0

@@ -200,6 +200,7 @@ def _kill_at(path: Path, server: BatchServer, moment: str) -> None:
 
 
 @pytest.mark.parametrize("moment", ["created", "looked", "half"])
+@pytest.mark.slow
 def test_a_process_killed_at_any_moment_pays_nothing_twice(
     project: Path, server: BatchServer, moment: str
 ) -> None:
@@ -245,6 +246,7 @@ def test_ctrl_c_leaves_the_batch_and_says_how_to_fetch_it(
 
 
 @pytest.mark.parametrize("happens", [CUT, REFUSE])
+@pytest.mark.slow
 def test_a_batch_whose_answer_was_lost_is_looked_for_and_not_sent_again(
     project: Path, server: BatchServer, happens: str
 ) -> None:
@@ -278,6 +280,7 @@ def test_answers_that_break_off_are_fetched_again(project: Path, server: BatchSe
 
 
 @pytest.mark.parametrize("gone", ["deleted", "archived"])
+@pytest.mark.slow
 def test_a_batch_that_the_provider_no_longer_has_is_asked_again(
     project: Path, server: BatchServer, gone: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,6 +311,7 @@ def test_a_batch_that_the_provider_no_longer_has_is_asked_again(
         (401, 75, "does not accept the key"),
     ],
 )
+@pytest.mark.slow
 def test_a_refused_batch_is_one_sentence_and_nothing_waits(
     project: Path,
     server: BatchServer,

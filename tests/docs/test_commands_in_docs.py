@@ -210,6 +210,7 @@ def shape(line: str) -> str:
         if "```console demo" in page.read_text()
     ],
 )
+@pytest.mark.slow
 def test_the_demo_prints_what_is_shown(page: Path, demo: tuple[Path, str], tmp_path: Path) -> None:
     folder = tmp_path / "replay-demo"
     made, run = demo

@@ -23,6 +23,7 @@ def example(what: str) -> str:
     return str(text).strip()
 
 
+@pytest.mark.slow
 def test_record_repeat_and_look(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = Project(tmp_path / "shop")
     project.settings(

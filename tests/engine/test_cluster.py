@@ -150,6 +150,7 @@ def test_outcomes_are_those_of_the_local_executor() -> None:
     assert backend.is_closed
 
 
+@pytest.mark.slow
 def test_the_trials_of_a_lost_host_are_repeated_and_no_other() -> None:
     def prepare(backend: InThisProcess) -> None:
         def lose(handle: LocalHandle, method: str) -> None:
@@ -167,6 +168,7 @@ def test_the_trials_of_a_lost_host_are_repeated_and_no_other() -> None:
     assert len(backend.handles) == 3, "the lost host is replaced"
 
 
+@pytest.mark.slow
 def test_a_trial_that_loses_every_host_has_crashed() -> None:
     def prepare(backend: InThisProcess) -> None:
         def lose(handle: LocalHandle, method: str) -> None:
@@ -276,6 +278,7 @@ class Simulating:
         return f"{name} {nth} after {len(before)}"
 
 
+@pytest.mark.slow
 def test_the_driver_answers_what_the_tape_does_not() -> None:
     tools = {"get_order_status": ToolSection(effect="read")}
     rules = replace(RULES, tools=tools, corpus=OtherTraces(), simulator=Simulating())
@@ -354,6 +357,7 @@ def test_too_much_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         pack(tmp_path / "agent", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_cancelled_trial_ends_its_worker_and_its_call(tmp_path: Path) -> None:
     async def cancel() -> Outcome:
         code = tmp_path / "code"

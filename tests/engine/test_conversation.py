@@ -131,6 +131,7 @@ def test_each_turn_with_recorded_calls_is_replayed_with_what_the_version_said_be
 
 
 @pytest.mark.parametrize("old", [".", "observed"])
+@pytest.mark.slow
 def test_the_report_says_from_which_turn_the_lanes_part(replay: Replay, project: Project, old: str) -> None:
     sampled(project, talk())
     assert replay("run", "--old", old, "--new", "hasty").code == 0

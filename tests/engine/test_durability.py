@@ -50,6 +50,7 @@ def resume(project: Project, *more: str) -> Done:
     return project.replay("run", "--resume", *more)
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_moment_goes_on_and_ends_as_if_undisturbed(project: Project) -> None:
     assert project.replay(*begin()).code == 0
     undisturbed = answers(project.trials())
@@ -139,6 +140,7 @@ def test_what_was_in_the_journal_is_taken_over_unchanged_and_a_cut_line_is_ignor
     "number",
     [pytest.param(signal.SIGINT, marks=full), signal.SIGTERM, pytest.param(signal.SIGHUP, marks=full)],
 )
+@pytest.mark.slow
 def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number: signal.Signals) -> None:
     process = project.start(*begin(), SECONDS_A_TRIAL=SLOW)
     project.wait_for_calls(5)
@@ -161,6 +163,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_does(project: Project, number:
     assert [trial for trial in after if trial in kept] == kept
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once(project: Project) -> None:
     process = project.start(*begin(), SECONDS_A_TRIAL="30")
     project.wait_for_calls(2)
@@ -180,6 +183,7 @@ def test_an_interruption_before_the_first_trial_stores_nothing(project: Project)
     assert project.runs() == []
 
 
+@pytest.mark.slow
 def test_a_budget_stops_at_whole_blocks_and_a_larger_one_goes_on(project: Project) -> None:
     done = project.replay(*begin("--trials", "2", "--budget", "0.1", "--seed", "3"))
     assert done.code == 0
@@ -287,6 +291,7 @@ def _content(project: Project, run_id: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("fault", "statuses"), [pytest.param("half", "infra_error", marks=full), ("kill", "crashed,timeout")]
 )
+@pytest.mark.slow
 def test_a_repaired_run_equals_an_undisturbed_one(project: Project, fault: str, statuses: str) -> None:
     project.write("v", FAILING)
     args = (

@@ -76,6 +76,7 @@ def test_another_trace_answers_for_a_tool_that_reads_the_nearest_in_time(
 
 
 @pytest.mark.parametrize("settings", ["", READ + "[run]\ncorpus = false\n", READ.replace("read", "write")])
+@pytest.mark.slow
 def test_no_other_trace_answers_where_it_may_not(replay: Replay, project: Project, settings: str) -> None:
     project.settings(SETTINGS + settings)
     replay("run", "--new", ".", "--sample", "october")

@@ -51,6 +51,7 @@ def again(replay: Replay, project: Project, *args: str) -> int:
     return project.times_called() - before
 
 
+@pytest.mark.slow
 def test_the_unchanged_old_version_is_not_paid_again(replay: Replay, project: Project) -> None:
     first = project.run()
     done = replay("run", *BOTH, "--reuse-old")

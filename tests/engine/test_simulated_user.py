@@ -300,6 +300,7 @@ def test_an_answer_that_is_none_is_an_error_of_the_model(replay: Replay, project
         ('[user]\nmodel = "m"\nbase_url = "http://127.0.0.1:9"\n', (), "takes only the user's text"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_work_is_refused_before_anything_runs(
     replay: Replay,
     project: Project,

@@ -151,6 +151,7 @@ def _recorded_without_look_up(replay: Replay, project: Project, number: int = 12
     assert replay("sample", "--month", "2026-10", "--name", "moved", *where).code == 0
 
 
+@pytest.mark.slow
 def test_beside_a_recording_its_model_is_called_again_and_is_what_new_is_compared_with(
     replay: Replay, project: Project, stand_in: StandIn
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_run_of_steps_is_resumed_as_one(replay: Replay, project: Project, stan
         (("--new", "messages", "--cases"), "--mode step repeats recorded decisions, and a case has none"),
     ],
 )
+@pytest.mark.slow
 def test_what_has_no_steps_is_refused(
     replay: Replay, project: Project, args: tuple[str, ...], said: str
 ) -> None:
@@ -221,6 +223,7 @@ def test_what_has_no_steps_is_refused(
     assert said in done.err
 
 
+@pytest.mark.slow
 def test_traces_without_decisions_are_left_out(replay: Replay, tmp_path: Path, project: Project) -> None:
     project.traces([order(5, messages=()), trace(6)])
     assert replay("sample", "--month", "2026-10", "--name", "more").code == 0

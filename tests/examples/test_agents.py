@@ -36,6 +36,7 @@ def trials(folder: Path) -> dict[tuple[str, Lane], Trial]:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+@pytest.mark.slow
 def test_the_agent_in_node(replay: Replay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "node-agent"
     shutil.copytree(EXAMPLES / "node-agent", folder)

@@ -70,6 +70,7 @@ def groups(found: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return {group["value"]: (group["passed"], group["items"]) for group in found["groups"]}
 
 
+@pytest.mark.slow
 def test_the_support_agent(page: Example, replay: Replay) -> None:
     assert page("support") == [0, 0, 0]
     latest = json.loads(Path("reports/latest.json").read_text())

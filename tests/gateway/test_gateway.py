@@ -193,6 +193,7 @@ def test_async_agents_that_stream_are_told_apart(
 
 
 @pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.slow
 def test_programs_stream_chat_completions_and_their_tokens_are_known(
     replay: Replay, project: Project, stand_in: Models, persistent: bool
 ) -> None:
@@ -235,6 +236,7 @@ def run_agent(text, stream=False):
 
 
 @pytest.mark.parametrize("stream", ["true", "false"])
+@pytest.mark.slow
 def test_openais_responses_are_read_too(
     replay: Replay, project: Project, stand_in: Models, stream: str
 ) -> None:
@@ -257,6 +259,7 @@ def test_openais_responses_are_read_too(
     assert len(stand_in.asked) == 6
 
 
+@pytest.mark.slow
 def test_what_was_recorded_is_shown_with_its_trial_and_exported(
     replay: Replay, project: Project, stand_in: Models
 ) -> None:
@@ -288,6 +291,7 @@ def test_what_was_recorded_is_shown_with_its_trial_and_exported(
     assert replay("export", "model-calls", "-o", "calls.parquet").code == 0
 
 
+@pytest.mark.slow
 def test_the_text_of_a_stream_is_shown(replay: Replay, project: Project, stand_in: Models) -> None:
     project.write("v1", STREAMING)
     replay("run", "--new", ".", "--record")

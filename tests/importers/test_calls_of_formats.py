@@ -243,6 +243,7 @@ def write(folder: Path, records: list[Record]) -> Path:
 
 
 @pytest.mark.parametrize("source", WRITERS)
+@pytest.mark.slow
 def test_calls_stored_are_the_calls_of_the_file(source: str, tmp_path: Path) -> None:
     @settings(max_examples=20)
     @given(rounds, st.randoms(use_true_random=False))

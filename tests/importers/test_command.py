@@ -94,6 +94,7 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("annotation", "unclear"), [(" -> dict[str, str]", []), ("", ["get_order"])])
+@pytest.mark.slow
 def test_a_return_annotation_says_what_a_tool_returns(
     tmp_path: Path, annotation: str, unclear: list[str]
 ) -> None:
@@ -216,6 +217,7 @@ def test_flags_of_a_live_import_are_refused_for_files(tmp_path: Path) -> None:
         ("mlflow", {"info": {**good_record("mlflow", 1).get("info", {}), "tags": {"mlflow.eval.requestId": "r1"}}}),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_experiments_in_files_are_left_out_unless_asked_for(
     source: str, evaluation: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0
     max_examples=examples(25, 400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(files=st.lists(RECORDS, min_size=2, max_size=3), batch=st.integers(1, 3))
+@pytest.mark.slow
 def test_any_imports_end_as_if_nothing_had_been_known(
     files: list[list[tuple[int, int, int]]], batch: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

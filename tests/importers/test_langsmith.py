@@ -164,6 +164,7 @@ def test_an_interrupted_import_goes_on_and_asks_for_nothing_twice(
     assert _twice(server) == []
 
 
+@pytest.mark.slow
 def test_a_cursor_that_has_gone_stale_is_begun_again(
     server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def test_filters(
     assert (code, report["traces"]["new"]) == (0, count)
 
 
+@pytest.mark.slow
 def test_without_a_project_all_are_read_but_that_of_evaluators(
     server: Loopback, capsys: pytest.CaptureFixture[str]
 ) -> None:

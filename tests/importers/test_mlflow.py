@@ -96,6 +96,7 @@ def _exported(shop: MLflow, folder: Path) -> dict[str, Trace]:
 
 
 @pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.slow
 def test_live_and_from_an_export_are_the_same_traces(
     is_old: bool, shop: MLflow, server: Loopback, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

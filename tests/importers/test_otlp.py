@@ -140,6 +140,7 @@ def test_spans_that_are_each_others_parents_are_taken(tmp_path: Path) -> None:
     assert len(made.steps) == 3
 
 
+@pytest.mark.slow
 def test_spans_nested_without_end_are_no_hang_and_no_crash(tmp_path: Path) -> None:
     chain = [
         span("1", None, number, number + 1, attributes=AGENT)

@@ -38,6 +38,7 @@ def _lines(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("block_bytes", [100, 5_000, 1_000_000])
+@pytest.mark.slow
 def test_blocks_give_what_the_whole_file_gives(
     block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

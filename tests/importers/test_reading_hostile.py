@@ -61,6 +61,7 @@ def _write(path: Path, *parts: str | Iterator[str]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["f.jsonl", pytest.param("f.json", marks=full)])
+@pytest.mark.slow
 def test_a_record_of_200_mb_is_a_reject_between_its_neighbours(name: str, big_path: Path) -> None:
     big = _long('{"b": "', '"}', 2 * RECORD_BYTES)
     if name == "f.json":
@@ -123,6 +124,7 @@ def test_nesting_near_the_limit_is_read_or_rejected(depth: int, tmp_path: Path) 
     [b"\x00", b"\n", pytest.param(b"[", marks=full), pytest.param(b" ", marks=full)],
     ids=["NUL", "line ends", "brackets", "spaces"],
 )
+@pytest.mark.slow
 def test_a_gzip_bomb_is_given_up_in_little_memory(byte: bytes, tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl.gz"
     with gzip.open(path, "wb", compresslevel=6) as file:
@@ -264,6 +266,7 @@ def test_parquet_is_read_in_order_over_row_groups_and_progress_follows(tmp_path:
         assert file.position == file.size
 
 
+@pytest.mark.slow
 def test_a_row_of_parquet_that_is_too_large_is_a_reject(tmp_path: Path) -> None:
     query = (
         "SELECT n, repeat('x', CASE WHEN n = 1 THEN 120000000 ELSE 3 END) AS text FROM range(3) AS found(n)"
@@ -275,6 +278,7 @@ def test_a_row_of_parquet_that_is_too_large_is_a_reject(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(25, 60), deadline=None)
 @given(place=st.floats(0, 1), noise=st.binary(min_size=1, max_size=30))
+@pytest.mark.slow
 def test_damage_anywhere_in_a_parquet_file_is_told(
     place: float, noise: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -220,6 +220,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.slow
 def test_hostile_text_takes_no_longer_than_other_text(
     kind: str, redact: Redactor, european: Redactor
 ) -> None:
@@ -401,6 +402,7 @@ def test_patterns_hooks_and_whole_ids(folder: Path) -> None:
         ("patterns = { SLOW = '(a+)+$' }", "the pattern SLOW of [import.redact] took longer than 0.2 s"),
     ],
 )
+@pytest.mark.slow
 def test_a_text_that_cannot_be_searched_is_not_stored(
     lines: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

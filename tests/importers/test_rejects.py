@@ -137,6 +137,7 @@ def snapshot() -> dict[str, Any]:
         return {table: con.execute(f"SELECT * FROM {table} ORDER BY ALL").fetchall() for table in tables}
 
 
+@pytest.mark.slow
 def test_strict_stops_at_the_first_reject_and_changes_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +166,7 @@ def test_strict_stops_at_the_first_reject_and_changes_nothing(
     assert run("import", "auto", "a.jsonl", "--json").exit_code == 0
 
 
+@pytest.mark.slow
 def test_rejects_of_an_earlier_import_go_once_the_file_is_read_anew(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

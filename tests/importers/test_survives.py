@@ -94,6 +94,7 @@ def wait_for_store(folder: Path, process: Process | subprocess.Popen[str], size:
 
 
 @pytest.mark.parametrize("size", [20_000, pytest.param(300_000, marks=full)])
+@pytest.mark.slow
 def test_killed_at_any_moment_and_run_again(folder: Path, size: int) -> None:
     with begin(folder, folder / "f.jsonl") as process:
         wait_for_store(folder, process, size)
@@ -101,6 +102,7 @@ def test_killed_at_any_moment_and_run_again(folder: Path, size: int) -> None:
     holds_all(folder)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_what_was_committed_stays(folder: Path) -> None:
     with begin(folder, folder / "f.jsonl", limit=600_000) as process:
         _, said = process.communicate()
@@ -110,6 +112,7 @@ def test_a_full_disk_is_told_and_what_was_committed_stays(folder: Path) -> None:
     holds_all(folder)
 
 
+@pytest.mark.slow
 def test_of_two_imports_at_once_one_is_told_who_is_in_the_way(folder: Path) -> None:
     with begin(folder, folder / "f.jsonl") as process:
         wait_for_store(folder, process, 20_000)

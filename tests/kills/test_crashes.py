@@ -17,6 +17,7 @@ USUAL = ("dismiss", "store merge")
 @pytest.mark.parametrize(
     "name", [*USUAL, *(pytest.param(name, marks=full) for name in COMMANDS if name not in USUAL)]
 )
+@pytest.mark.slow
 def test_a_command_that_failed_is_completed_by_repeating_it(name: str, tmp_path: Path) -> None:
     result = failing_everywhere(name, project(tmp_path / "template"), tmp_path, random.Random(), 2)
     assert result.tried == min(2, 3 * result.operations)

@@ -16,6 +16,7 @@ from tests.stand_ins.full import full
     "name",
     ["judging", pytest.param("recording", marks=full), pytest.param("simulating", marks=full)],
 )
+@pytest.mark.slow
 def test_a_command_that_pays_is_ended_and_loses_nothing(name: str, tmp_path: Path) -> None:
     number = signal.SIGKILL if name == "judging" else signal.SIGTERM
     outcome, paid = disturbed(JOBS[name], number, 1, tmp_path, random.Random())

@@ -89,6 +89,7 @@ def cause_of(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=full)])
+@pytest.mark.slow
 def test_a_client_reads_a_run_and_a_person_accepts_its_cause_over_stdio(folder: Path, mode: Any) -> None:
     cause, person = cause_of(folder), Person()
     process = StdioServerParameters(
@@ -131,6 +132,7 @@ def test_a_client_reads_a_run_and_a_person_accepts_its_cause_over_stdio(folder: 
     "person", [None, Person("decline"), pytest.param(Person("cancel"), marks=full), Person(confirm=False)]
 )
 @pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=full)])
+@pytest.mark.slow
 def test_nothing_is_decided_without_a_person(folder: Path, mode: str, person: Person | None) -> None:
     causes = {"causes": [cause_of(folder)]}
     # A coding agent may try to give the answer itself.
@@ -157,6 +159,7 @@ def test_a_confirmed_item_becomes_a_case(folder: Path) -> None:
     assert len((folder / "cases" / "golden.jsonl").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_rejected_cause_is_a_regression_and_an_unknown_one_is_refused(folder: Path) -> None:
     person = Person()
     done, text = call("reject", {"run": RUN_ID, "causes": ["nothing"]}, elicitation_callback=person)
@@ -200,6 +203,7 @@ def test_errors_are_one_sentence_for_the_model(folder: Path) -> None:
     assert not (folder / "pwned").exists()
 
 
+@pytest.mark.slow
 def test_an_agent_imports_samples_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -261,6 +265,7 @@ def test_programs_addresses_and_folders_may_not_run(spec: str) -> None:
         allowed_version(spec, Settings())
 
 
+@pytest.mark.slow
 def test_an_agent_checks_the_golden_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, traces=1)
     monkeypatch.chdir(tmp_path)

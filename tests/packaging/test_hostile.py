@@ -36,6 +36,7 @@ USUAL = {("wheel", "package")}
 @pytest.mark.parametrize(
     ("install", "layout"), [pytest.param(*row, marks=() if row in USUAL else full) for row in MATRIX]
 )
+@pytest.mark.slow
 def test_packages_of_a_user_with_our_names_stay_theirs(
     install: str, layout: str, results: Results, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

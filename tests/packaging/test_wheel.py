@@ -63,6 +63,7 @@ def test_an_sdist_holds_each_file_once(built: Path) -> None:
 
 
 @pytest.mark.parametrize("fixture", ["from_wheel", "editable"])
+@pytest.mark.slow
 def test_an_install_brings_one_command_and_one_pytest_plugin(
     fixture: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

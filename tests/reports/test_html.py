@@ -242,6 +242,7 @@ PAYLOADS = [
 
 
 @in_browser
+@pytest.mark.slow
 def test_no_payload_runs_in_any_field(load: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "HOSTILE", " ".join(PAYLOADS))
     text = registry.render(results.hostile(), "html")
@@ -354,6 +355,7 @@ def test_filters_and_keys(load: Callable[..., str], tab: Browser) -> None:
 
 @in_browser
 @pytest.mark.parametrize("name", ["hold", "one_lane", "hostile"])
+@pytest.mark.slow
 def test_a_report_has_no_barrier(name: str, load: Callable[..., str], tab: Browser) -> None:
     load(registry.render(results.ALL[name](), "html"))
     tab.page.click(".row .open")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def test_a_bar_inside_a_table_ends_no_cell() -> None:
     assert markdown.code("a|b") == "`a|b`"
 
 
+@pytest.mark.slow
 def test_a_comment_fits_whatever_the_run() -> None:
     result = results.many(3000)
     long = tuple(

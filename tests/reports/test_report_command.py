@@ -137,6 +137,7 @@ def test_parquet_goes_to_a_file_or_as_bytes_to_stdout(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", ["terminal", "markdown", "json", "junit", "html"])
+@pytest.mark.slow
 def test_any_format_goes_to_the_file_that_is_named(folder: Path, format_: str) -> None:
     target = folder / "out.txt"
     target.write_text("the last one")
@@ -184,6 +185,7 @@ def test_diff_and_report_take_a_width(folder: Path) -> None:
         assert max(map(len, report("--width", "80", command=command).stdout.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_plain_text_and_a_reader_beside_it_is_no_obstacle(folder: Path) -> None:
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True):
         done = subprocess.run(

@@ -19,6 +19,7 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.mark.parametrize("name", results.ALL)
 @pytest.mark.parametrize("width", [20, 72, 80, 100, 140])
+@pytest.mark.slow
 def test_no_line_is_wider_than_asked_for(name: str, width: int) -> None:
     lines = registry.render(results.ALL[name](), "terminal", width=width).splitlines()
     assert max(map(len, lines)) <= max(width, terminal.LEAST_WIDTH)

@@ -123,6 +123,7 @@ def _zipf(paths: int, exponent: float, traces: int = 3000) -> list[int]:
 
 
 @pytest.mark.parametrize(("paths", "exponent"), [(137, 1.6), (300, 1.2), (600, 1.4)])
+@pytest.mark.slow
 def test_long_tails_cost_little(paths: int, exponent: float) -> None:
     strata = _zipf(paths, exponent)
     with memory(strata) as con:
@@ -131,6 +132,7 @@ def test_long_tails_cost_little(paths: int, exponent: float) -> None:
             assert max(effects) <= 1.5, (size, effects)
 
 
+@pytest.mark.slow
 def test_weighted_means_find_the_truth_on_a_long_tail() -> None:
     """The bias of a mean over the population is far below its error, for what sits in head, middle or tail."""
     strata = _zipf(300, 1.2)

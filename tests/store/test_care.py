@@ -52,6 +52,7 @@ def _json(path: Path, capsys: pytest.CaptureFixture[str], *args: str) -> dict[st
     return found
 
 
+@pytest.mark.slow
 def test_merge_takes_what_is_new_and_leaves_what_is_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_old_runs_go_with_their_trials_and_what_their_models_were_asked(
     assert kept == [0, 0, 0, 0, 0]
 
 
+@pytest.mark.slow
 def test_compact_gives_back_the_room_and_loses_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,6 +195,7 @@ def _hold(path: Path, ready: Any, done: Any) -> None:
         done.wait(PATIENCE_S)
 
 
+@pytest.mark.slow
 def test_a_store_in_use_is_not_compacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = _store(tmp_path / "s.duckdb", _trace("a"))
     context = multiprocessing.get_context("spawn")

@@ -217,6 +217,7 @@ WRITE = """
 """
 
 
+@pytest.mark.slow
 def test_a_killed_writer_loses_nothing_it_had_reported_and_leaves_whole_batches(tmp_path: Path) -> None:
     path = tmp_path / "s.duckdb"
     writer = python(WRITE, path)
@@ -233,6 +234,7 @@ def test_a_killed_writer_loses_nothing_it_had_reported_and_leaves_whole_batches(
     assert {count for _, count in rows} == {50}
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_explained(tmp_path: Path) -> None:
     path = tmp_path / "s.duckdb"
     with open_store(path) as con:

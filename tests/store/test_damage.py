@@ -105,6 +105,7 @@ def _in_a_child(check: Callable[[], None]) -> int:
 
 @pytest.mark.parametrize("damage", [_cut, _flip, _zeros, _stale_page, _garbage])
 @pytest.mark.parametrize("of_log", [False, True], ids=["store", "log"])
+@pytest.mark.slow
 def test_damage_is_found_or_nothing_is_different(
     damage: Damage, of_log: bool, template: Path, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_items_keep_their_order_and_everything_in_them(con: DuckDBPyConnection) 
     assert get_item(con, RUN, "case").expectation == given[-1].expectation
 
 
+@pytest.mark.slow
 def test_items_can_be_read_while_trials_are_written(con: DuckDBPyConnection) -> None:
     # More than are read at once.
     create_run(con, run(RUN), items(230))

@@ -91,6 +91,7 @@ def test_a_shared_folder_is_only_read(here: Path, tmp_path: Path) -> None:
     assert [run.record.id for run in there.runs()] == [RUN], "nothing waits beside the copy"
 
 
+@pytest.mark.slow
 def test_new_runs_appear_and_expired_ones_go(here: Path, tmp_path: Path, replay: Replay) -> None:
     shared, second = tmp_path / "shared", "20261125-221300-bbbb"
     project(here).store_file().publish(shared)

@@ -224,6 +224,7 @@ def test_a_tool_result_stays_what_it_was(con: DuckDBPyConnection, result: object
 
 
 @pytest.mark.parametrize("size", [100_000, 20_000_000])
+@pytest.mark.slow
 def test_large_payloads(con: DuckDBPyConnection, size: int) -> None:
     large = trace("a", input="i" * 1000, messages=(Message(role="user", text="é" * size),))
     write_traces(con, [large])

@@ -98,6 +98,7 @@ def _sessions(path: Path) -> list[str | None]:
         return [name for (name,) in con.execute("SELECT session_id FROM traces").fetchall()]
 
 
+@pytest.mark.slow
 def test_a_reader_sees_what_a_writer_has_committed_and_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.duckdb"
     with open_store(path) as con:
@@ -118,6 +119,7 @@ def test_a_reader_sees_what_a_writer_has_committed_and_writes_nothing(tmp_path: 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["s.duckdb"]
 
 
+@pytest.mark.slow
 def test_a_copy_is_of_one_moment_whatever_the_writer_does(tmp_path: Path) -> None:
     path, end = tmp_path / "s.duckdb", tmp_path / "end"
     states = set()
@@ -134,6 +136,7 @@ def test_a_copy_is_of_one_moment_whatever_the_writer_does(tmp_path: Path) -> Non
     assert len(states) > 5
 
 
+@pytest.mark.slow
 def test_the_same_copy_serves_until_something_is_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +175,7 @@ def test_opening_twice_in_a_process_keeps_its_lock(tmp_path: Path, read_only: bo
     assert "Could not set lock" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_decision_waits_while_another_process_writes_and_is_seen_at_once(tmp_path: Path) -> None:
     path = tmp_path / ".replay" / "s.duckdb"
     open_store(path).close()

@@ -207,6 +207,7 @@ def golden(folder: Path) -> list[dict[str, Any]]:
 # ---- who may ask --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_who_has_the_address_gets_in(server: Server) -> None:
     own = server.host
     tries = {
@@ -319,6 +320,7 @@ def test_a_command_opens_one_item(shop: Path, tab: Browser) -> None:
     assert "there is no item 'no-such-item'" in refused.stderr
 
 
+@pytest.mark.slow
 def test_no_other_port_gets_the_cookie(server: Server, tab: Browser) -> None:
     tab.open(server.address)
     assert tab.page.context.cookies(server.base)
@@ -395,6 +397,7 @@ def held(path: Path) -> Iterator[None]:
         process.communicate("\n")
 
 
+@pytest.mark.slow
 def test_pages_read_and_decide_while_another_process_writes(server: Server) -> None:
     path = server.folder / ".replay" / "replay.duckdb"
     with server.client() as client:
@@ -468,6 +471,7 @@ def test_an_answer_is_kept_until_another_process_writes(shop: Path) -> None:
 
 
 @in_browser
+@pytest.mark.slow
 def test_a_running_run_is_followed_while_it_holds_the_store(tmp_path: Path, tab: Browser) -> None:
     project = two_revisions(tmp_path / "project")
     project.sample(8)
@@ -609,6 +613,7 @@ def test_trends_are_plotted(server: Server) -> None:
         assert "No run of" in client.get("/trends?metric=nothing").text
 
 
+@pytest.mark.slow
 def test_a_cause_is_decided_on_the_page_and_the_answer_follows(tmp_path: Path) -> None:
     fill(tmp_path, [item(f"item-{n}", input=f"cancel order {n}") for n in range(8)], [])
     with serving(tmp_path) as server, server.client() as client:
@@ -682,6 +687,7 @@ def test_traces_are_searched_and_read_with_the_keyboard(server: Server, tab: Bro
 
 
 @in_browser
+@pytest.mark.slow
 def test_triage_with_the_keyboard_does_what_the_terminal_does(server: Server, tab: Browser) -> None:
     server.open(tab)
     tab.open(f"{server.base}/runs/{RUN_ID}/triage?items=1", "document.querySelector('.alone table')")
@@ -928,6 +934,7 @@ EXAMINED = (RUN_ID, "?items=1", "/labels", "/trace?id=trace-01")
 
 
 @in_browser
+@pytest.mark.slow
 def test_no_page_has_a_barrier(server: Server, tab: Browser) -> None:
     with going(server.folder, "where is my order"), server.client() as client:
         client.post(f"/runs/{RUN_ID}/labels/draw", data={"size": "4"})
@@ -982,6 +989,7 @@ def test_a_request_that_does_not_end_is_given_up_without_a_word(tmp_path: Path) 
 
 
 @in_browser
+@pytest.mark.slow
 def test_no_payload_runs_on_any_page(tmp_path: Path, tab: Browser) -> None:
     bad = HOSTILE
     scores: dict[str, Score] = {bad: bad}

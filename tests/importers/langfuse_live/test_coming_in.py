@@ -20,6 +20,7 @@ GENERATIONS = ("events", "tables", "old")
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.slow
 def test_a_month_comes_in_whole(generation: str, tmp_path: Path) -> None:
     rows = [
         row
@@ -72,6 +73,7 @@ def _comment(number: int, trace_id: str, text: str, day: int, kind: str = "TRACE
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.slow
 def test_comments_of_traces_come_in_late_ones_too(generation: str, tmp_path: Path) -> None:
     rows = [row for day in (3, 4) for row in observations(f"t{day}", on(day))]
     comments = [_comment(number, "t3", f"Note {number}", 5 + number % 9) for number in range(130)]
@@ -96,6 +98,7 @@ def test_comments_of_traces_come_in_late_ones_too(generation: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("generation", ["events", "tables"])
+@pytest.mark.slow
 def test_experiments_are_counted_and_left_out_unless_they_are_asked_for(
     generation: str, tmp_path: Path
 ) -> None:
@@ -158,6 +161,7 @@ def test_filters(
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.slow
 def test_the_edges_of_a_month_cut_no_trace(generation: str, tmp_path: Path) -> None:
     long = timedelta(minutes=40)
     rows = [
@@ -184,6 +188,7 @@ def test_the_edges_of_a_month_cut_no_trace(generation: str, tmp_path: Path) -> N
     assert found["september"].tool_calls[0].result is not None
 
 
+@pytest.mark.slow
 def test_a_root_hours_before_the_span_is_found_by_the_parent_that_is_missing(tmp_path: Path) -> None:
     rows = observations("slow", on(9, 18), length=timedelta(hours=24))
     with reading(rows=rows) as stand_in:
@@ -208,6 +213,7 @@ def test_long_metadata_comes_in_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.slow
 def test_a_persons_correction_is_what_a_promoted_case_expects(generation: str, tmp_path: Path) -> None:
     scores = [
         score("t", "output", "It is ready.", on(3), kind="CORRECTION"),
@@ -232,6 +238,7 @@ def test_a_persons_correction_is_what_a_promoted_case_expects(generation: str, t
     }
 
 
+@pytest.mark.slow
 def test_an_empty_project(tmp_path: Path) -> None:
     for generation in GENERATIONS:
         with reading(generation=generation) as stand_in:
@@ -244,6 +251,7 @@ def test_an_empty_project(tmp_path: Path) -> None:
         assert len(stand_in.asked) < 40
 
 
+@pytest.mark.slow
 def test_many_rows_take_many_pages_and_none_twice(tmp_path: Path) -> None:
     rows = [
         row for number in range(700) for row in observations(f"t{number}", on(7) + timedelta(seconds=number))

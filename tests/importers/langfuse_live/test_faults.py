@@ -18,6 +18,7 @@ def _rows(number: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("generation", ["events", "old"])
+@pytest.mark.slow
 def test_every_trace_comes_in_through_a_server_that_fails_now_and_then(
     generation: str, tmp_path: Path
 ) -> None:
@@ -35,6 +36,7 @@ def test_every_trace_comes_in_through_a_server_that_fails_now_and_then(
 
 
 @pytest.mark.parametrize(("generation", "heavy"), [("events", 300), ("old", 30)])
+@pytest.mark.slow
 def test_pages_shrink_until_they_come_in_time(generation: str, heavy: int, tmp_path: Path) -> None:
     with reading(rows=_rows(150), generation=generation, heavy=heavy) as stand_in:
         done = ask(tmp_path, stand_in, "--from", "2026-10-05", "--to", "2026-10-06", LANGFUSE_TIMEOUT="1.5")
@@ -95,6 +97,7 @@ def test_keys_that_are_missing(tmp_path: Path) -> None:
         ("404", "LANGFUSE_BASE_URL must be the address of a Langfuse server"),
     ],
 )
+@pytest.mark.slow
 def test_answers_that_are_none(fault: str, says: str, tmp_path: Path) -> None:
     with reading(faults=lambda *_: fault) as stand_in:
         done = ask(tmp_path, stand_in, *OCTOBER)

@@ -35,6 +35,7 @@ def _kill_after(folder: Path, stand_in: Langfuse, answers: int) -> None:
 
 
 @pytest.mark.parametrize("generation", ["events", "tables"])
+@pytest.mark.slow
 def test_killed_at_any_moment_it_asks_for_nothing_twice_that_it_has(generation: str, tmp_path: Path) -> None:
     scores = [score(f"t{day}", "thumbs", 1, on(day)) for day in range(1, 32)]
     with reading(rows=_month(), scores=scores, generation=generation, pause=0.02) as stand_in:
@@ -53,6 +54,7 @@ def test_killed_at_any_moment_it_asks_for_nothing_twice_that_it_has(generation: 
     assert all(len(trace.steps) == 4 and trace.scores == {"thumbs": 1} for trace in found.values())
 
 
+@pytest.mark.slow
 def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
     with reading(rows=_month()) as stand_in:
         ask(tmp_path, stand_in, *OCTOBER)
@@ -64,6 +66,7 @@ def test_the_same_again_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chosen", [(), ("--user", "u1"), pytest.param(("--name", "barista"), marks=full)])
 @pytest.mark.parametrize("generation", ["events", pytest.param("tables", marks=full)])
+@pytest.mark.slow
 def test_since_last_brings_what_is_new_and_what_changed(
     generation: str, chosen: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -95,6 +98,7 @@ def test_since_last_brings_what_is_new_and_what_changed(
     assert not any("old" in one.question for one in questions)
 
 
+@pytest.mark.slow
 def test_marks_are_of_a_place_and_a_question(tmp_path: Path) -> None:
     with reading(rows=_month()) as stand_in, reading(rows=_month()) as elsewhere:
         ask(tmp_path, stand_in, *OCTOBER)
@@ -110,6 +114,7 @@ def test_a_mark_is_set_only_where_all_was_read(tmp_path: Path) -> None:
         assert ask(tmp_path, stand_in, "--since", "last").code == 2
 
 
+@pytest.mark.slow
 def test_the_store_is_free_while_a_month_is_asked_for(tmp_path: Path) -> None:
     with (
         reading(rows=_month(), pause=0.08) as stand_in,
@@ -126,6 +131,7 @@ def test_the_store_is_free_while_a_month_is_asked_for(tmp_path: Path) -> None:
     assert len(stored(tmp_path)) == 31
 
 
+@pytest.mark.slow
 def test_a_trace_that_came_late_is_found_by_looking_back(tmp_path: Path) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     with reading(rows=observations("known", now - timedelta(days=5))) as stand_in:
