@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
+NOT_IN_ITEMS = frozenset(
+    (
+        "ended_at", "name", "user_id", "incomplete", "updated_at", "steps", "usage", "cost_usd", "latency_ms",
+        "error", "scores",
+    )
+)  # fmt: skip
+"""Fields of a trace of which an item has nothing; steps may be most of it."""
+
+
 class Source(Protocol):
     """Where a run's items come from."""
 
@@ -88,7 +97,7 @@ class SampleSource:
 
     def read(self, con: DuckDBPyConnection, ids: Sequence[str]) -> Iterator[Item]:
         """From the traces in the store."""
-        for trace in iter_traces(con, ids):
+        for trace in iter_traces(con, ids, without=NOT_IN_ITEMS):
             yield item_of_trace(trace, self._items[trace.trace_id])
 
     def recorded(self, item_id: str, trace: Trace) -> Trace:  # noqa: ARG002

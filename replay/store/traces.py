@@ -11,7 +11,7 @@ says when it changed a record last, an earlier state never replaces a later one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -178,8 +178,15 @@ def get_trace(con: DuckDBPyConnection, trace_id: str) -> Trace:
     return next(iter_traces(con, [full]))
 
 
-def iter_traces(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> Iterator[Trace]:
+def iter_traces(
+    con: DuckDBPyConnection, trace_ids: Iterable[str], without: Collection[str] = ()
+) -> Iterator[Trace]:
     """The traces of these full ids, in the order given, read in batches.
+
+    Args:
+        con: the store.
+        trace_ids: full ids.
+        without: fields that are not read; the traces have their defaults.
 
     Raises:
         UnknownNameError: an id is not in the store.
@@ -188,7 +195,7 @@ def iter_traces(con: DuckDBPyConnection, trace_ids: Iterable[str]) -> Iterator[T
     ids = iter(trace_ids)
     size = _READ_BATCH
     while batch := list(islice(ids, size)):
-        traces, length = _read(cursor, batch)
+        traces, length = _read(cursor, batch, without=without)
         found = {trace.trace_id: trace for trace in traces}
         size = min(2 * size, _READ_BYTES * len(batch) // max(length, 1) + 1)
         for trace_id in batch:
@@ -339,6 +346,7 @@ def _read(
     ids: list[str],
     rows: tuple[int, int] = _ALL,
     call_rows: tuple[int, int] = _ALL,
+    without: Collection[str] = (),
 ) -> tuple[list[Trace], int]:
     """Return traces in any order, and how many characters of text they were read from."""
     call_names = list(CALL_COLUMNS)
@@ -350,7 +358,9 @@ def _read(
     calls: dict[str, list[ToolCall]] = {}
     for trace_id, *values in found_calls:
         calls.setdefault(trace_id, []).append(ToolCall(**_fields(call_names, values, _CALL_JSON)))
-    names = [field.name for field in dataclasses.fields(Trace) if field.name != "tool_calls"]
+    left_out = {"tool_calls", *without}
+    names = [field.name for field in dataclasses.fields(Trace) if field.name not in left_out]
+    readers = {name: read for name, read in _TRACE_JSON.items() if name in names}
     found = con.execute(
         f"SELECT {', '.join(names)} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
@@ -358,7 +368,7 @@ def _read(
     ).fetchall()
     traces = []
     for row in found:
-        fields = _fields(names, row, _TRACE_JSON)
+        fields = _fields(names, row, readers)
         fields["tags"] = tuple(fields["tags"])
         traces.append(Trace(tool_calls=tuple(calls.get(fields["trace_id"], ())), **fields))
     length = sum(len(value) for row in (*found, *found_calls) for value in row if isinstance(value, str))
