@@ -27,3 +27,20 @@ def no_cycle_search() -> Iterator[None]:
             gc.freeze()
             gc.unfreeze()
         gc.enable()
+
+
+@contextmanager
+def newer_cycles_only() -> Iterator[None]:
+    """Search for cycles only in what is made from here on, until it is left.
+
+    A run makes many objects for each trial, which starts searches; those through everything that is imported
+    take a twelfth of the engine's processor time and free nothing.
+    """
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
