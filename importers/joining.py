@@ -24,8 +24,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from replaydiff.importers.fields import elapsed_ms
-from replaydiff.replay.messages import RAW, canonical_args, decode, join_results, read_args, read_messages
-from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Witness
+from replaydiff.replay.messages import (
+    RAW,
+    canonical_args,
+    decode,
+    join_results,
+    likely_requests,
+    read_args,
+    read_messages,
+)
+from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, Witness
 from replaydiff.replay.model.light import light_dataclass
 
 UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
@@ -113,6 +121,39 @@ def orphan_results(messages: Iterable[Message], calls: Iterable[ToolCall]) -> in
     """Return how many tool results in a conversation are of none of its calls."""
     results = sum(message.role == "tool" for message in messages)
     return max(0, results - sum(call.answered for call in calls))
+
+
+def has_unread_calls(recorded: Iterable[Json], trace: Trace) -> bool:
+    """Return whether something looks like a requested tool call and is none of the trace's.
+
+    Args:
+        recorded: messages, and inputs and outputs of model calls, as the source has them.
+        trace: what was made of them. The tools that ran within other tools are its steps.
+    """
+    found = [request for value in recorded for request in likely_requests(value)]
+    if not found:
+        return False
+    inner = {step.name for step in trace.steps if step.kind is StepKind.TOOL}
+    inner -= {call.name for call in trace.tool_calls}
+    left = _not_among([one for one in found if one[0] not in inner], trace.tool_calls)
+    if not left:
+        return False
+    given = (message for step in trace.steps for message in step.messages)
+    shown = [call for message in (*trace.messages, *given) for call in message.tool_calls]
+    return bool(_not_among(left, shown))
+
+
+def _not_among(
+    requests: Iterable[tuple[str, JsonObject]], calls: Sequence[ToolCall]
+) -> list[tuple[str, JsonObject]]:
+    """The requests that are none of these calls; one without arguments may be the start of a stream's."""
+    known = {_same_call(call) for call in calls}
+    names = {call.name for call in calls}
+    return [
+        (name, args)
+        for name, args in requests
+        if (name, canonical_args(args)) not in known and (args or name not in names)
+    ]
 
 
 def inner_calls(steps: Sequence[Step]) -> int:

@@ -39,7 +39,7 @@ from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Sk
 from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
 from replaydiff.importers.chat.streams import is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, orphan_results
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
@@ -239,13 +239,6 @@ def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator
         raise RecordError("there are no messages in it: looked for messages, request, input and response")
     previous_id = one.answer.get("previous_response_id", one.request.get("previous_response_id"))
     previous_id = previous_id if isinstance(previous_id, str) and previous_id else None
-    requested, answered = (
-        sum(len(message.tool_calls) for message in messages) for messages in (one.requested, one.replied)
-    )
-    held = max(count_requests(one.request), count_requests(one.record.get("messages")))
-    whole = max(count_requests(one.raw), held + count_requests(one.answer))
-    if held > requested or whole > requested + answered:
-        notes.append(UNKNOWN_CALLS)
     if not one.requested:
         notes.append("no request beside the completion: its input is not known")
     started_at = fields.time(one.record, *_TIMES) or fields.time(one.answer, "created", "created_at")
@@ -253,21 +246,35 @@ def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator
         notes.append("no time in the record: the file's modification time was taken")
         started_at = datetime.fromtimestamp(int(file.modified), UTC).replace(tzinfo=None)
     repeated = one.replied and one.requested and one.requested[-1] == one.replied[-1]
-    if repeated or not (one.replied or one.error):
-        run = conversation(one.requested)
+    run = conversation(one.requested) if repeated or not (one.replied or one.error) else None
+    made = _trace(source, one, started_at, run)
+    if _has_unread(one, made):
+        notes.insert(0, UNKNOWN_CALLS)
+    if run is not None:
         if orphan_results(one.requested, run.tool_calls):
             notes.append(ORPHANS)
         yield from map(Note, notes)
-        yield _trace(source, one, started_at, run)
+        yield made
         return
     response_id = one.answer.get("id")
     yield LoggedCall(
-        trace=_trace(source, one, started_at, None),
+        trace=made,
         request_length=len(one.requested),
         response_id=response_id if isinstance(response_id, str) else None,
         previous_id=previous_id,
         notes=tuple(notes),
     )
+
+
+def _has_unread(one: LoggedExchange, made: Trace) -> bool:
+    """Whether the record has requested tool calls that are not in its messages as they were read."""
+    requested, answered = (
+        sum(len(message.tool_calls) for message in messages) for messages in (one.requested, one.replied)
+    )
+    held = max(count_requests(one.request), count_requests(one.record.get("messages")))
+    whole = max(count_requests(one.raw), held + count_requests(one.answer))
+    recorded = [one.request, one.answer] if one.raw is None else [one.raw]
+    return held > requested or whole > requested + answered or has_unread_calls(recorded, made)
 
 
 def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversation | None) -> Trace:

@@ -17,7 +17,7 @@ from pathlib import PurePath
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import converted
-from replaydiff.importers.joining import ORPHANS, orphan_results
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
@@ -91,6 +91,8 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
         (one for one in made.messages if not _is_of_environment(one)), made.tool_calls
     ):
         yield Note(ORPHANS)
+    if has_unread_calls(own, made):
+        yield Note(UNKNOWN_CALLS)
     yield made
 
 

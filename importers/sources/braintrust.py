@@ -14,7 +14,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
 from replaydiff.importers.convert import Group, Spool, done, grouped
 from replaydiff.importers.reading import Record
-from replaydiff.importers.spans.interpret import argument, with_arguments
+from replaydiff.importers.spans.interpret import argument, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, definitions, read_text
 from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Usage
@@ -88,7 +88,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
         yield Skipped(EXPERIMENT)
         return
     spans = [_span(row, row is root) for row in rows]
-    yield with_arguments(of_spans(group.key, NAME, spans, _about(root, rows)), spans)
+    yield from with_notes(of_spans(group.key, NAME, spans, _about(root, rows)), spans)
 
 
 def _started(row: JsonObject) -> datetime:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import converted, refused
-from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, orphan_results
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, count_requests, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
@@ -73,8 +73,6 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
     listed = [_message(one, attachments) for one in fields.sequence(sample, "messages")]
     messages = read_messages(listed) or ()
     run = conversation(messages)
-    if count_requests(listed) > len(run.tool_calls):
-        yield Note(UNKNOWN_CALLS)
     if orphan_results(messages, run.tool_calls):
         yield Note(ORPHANS)
     events = [one for one in fields.sequence(sample, "events") if isinstance(one, dict)]
@@ -94,7 +92,7 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
         raise RecordError("the sample has no started_at, and its evaluation no created")
     usages = [one for one in fields.mapping(sample, "model_usage").values() if isinstance(one, dict)]
     costs = [cost for one in usages if (cost := fields.number(one, "total_cost")) is not None]
-    yield Trace(
+    made = Trace(
         trace_id=_trace_id(sample, evaluated),
         source=NAME,
         started_at=started_at,
@@ -113,6 +111,9 @@ def _sample(sample: JsonObject, evaluated: JsonObject) -> Iterator[Imported]:
         scores=scores,
         metadata=_metadata(sample, evaluated, events),
     )
+    if count_requests(listed) > len(run.tool_calls) or has_unread_calls(listed, made):
+        yield Note(UNKNOWN_CALLS)
+    yield made
 
 
 def _question(messages: Sequence[Message]) -> str:

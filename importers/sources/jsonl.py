@@ -21,7 +21,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
 from replaydiff.importers.chat.typed import ChatMessage, typed_messages
 from replaydiff.importers.convert import converted, jobs
-from replaydiff.importers.joining import UNKNOWN_CALLS
+from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import RECORD_BYTES
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
@@ -78,8 +78,9 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
     found = _trace(record, _messages(record))
-    if found.messages and count_requests(record["messages"]) > sum(
-        len(message.tool_calls) for message in found.messages
+    requested = sum(len(message.tool_calls) for message in found.messages)
+    if found.messages and (
+        count_requests(record["messages"]) > requested or has_unread_calls([record["messages"]], found)
     ):
         yield Note(UNKNOWN_CALLS)
     yield found

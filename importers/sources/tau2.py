@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import converted, refused
-from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, orphan_results
+from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Score, Trace, total_usage
@@ -67,8 +67,10 @@ def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
             continue
         if of_user:
             yield Note(USERS_CALLS)
-        requested = sum(map(len, map(_listed_calls, _flat(fields.sequence(simulation, "messages")))))
-        if requested - of_user > len(made.tool_calls):
+        listed = _flat(fields.sequence(simulation, "messages"))
+        requested = sum(map(len, map(_listed_calls, listed)))
+        own: list[Json] = [message for message in listed if message.get("role") == "assistant"]
+        if requested - of_user > len(made.tool_calls) or has_unread_calls(own, made):
             yield Note(UNKNOWN_CALLS)
         if orphan_results(made.messages, made.tool_calls):
             yield Note(ORPHANS)

@@ -16,7 +16,7 @@ from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordErro
 from replaydiff.importers.convert import Group, Spool, done, grouped
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import nested
-from replaydiff.importers.spans.interpret import argument, with_arguments
+from replaydiff.importers.spans.interpret import argument, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, definitions
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage, total_usage
@@ -80,7 +80,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
         yield Note(REFERENCES)
     counted = {row.get("parent_id") for row in rows if _usage(row) is not None}
     spans = [_span(row, is_root=row is root, is_leaf=row["id"] not in counted) for row in rows]
-    yield with_arguments(of_spans(group.key, NAME, spans, _about(root, rows)), spans)
+    yield from with_notes(of_spans(group.key, NAME, spans, _about(root, rows)), spans)
 
 
 def _started(row: JsonObject) -> datetime:

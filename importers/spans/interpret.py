@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from replaydiff.importers.base import Imported, Note, Skipped
-from replaydiff.importers.joining import INNER_CALLS, inner_calls
+from replaydiff.importers.joining import INNER_CALLS, UNKNOWN_CALLS, has_unread_calls, inner_calls
 from replaydiff.importers.spans import contents, facts
 from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan
-from replaydiff.importers.spans.trace import SDK_SCOPE, Span, of_spans
-from replaydiff.replay.messages import canonical_args, definitions, read_messages, read_text
+from replaydiff.importers.spans.trace import SDK_SCOPE, Span, contents_of, of_spans
+from replaydiff.replay.messages import canonical_args, decode, definitions, read_messages, read_text
 from replaydiff.replay.model import Json, Score, StepKind, Trace
 
 
@@ -36,11 +36,14 @@ def arguments(spans: Sequence[Span]) -> str:
     return canonical_args(root.input) if root and isinstance(root.input, dict) and root.input else ""
 
 
-def with_arguments(trace: Trace | None, spans: Sequence[Span]) -> Trace | Skipped:
-    """Return a trace of spans, with the first root's parameters where it has no input; None is skipped."""
+def with_notes(trace: Trace | None, spans: Sequence[Span]) -> Iterator[Imported]:
+    """A trace of spans, with the first root's parameters where it has no input; None is skipped."""
     if trace is None:
-        return Skipped(NO_AGENT)
-    return trace if trace.input else replace(trace, input=arguments(spans))
+        yield Skipped(NO_AGENT)
+        return
+    if has_unread_calls(contents_of(spans), trace):
+        yield Note(UNKNOWN_CALLS)
+    yield trace if trace.input else replace(trace, input=arguments(spans))
 
 
 NO_AGENT = "traces without a model call, a tool or an agent in them"
@@ -94,11 +97,22 @@ def trace(
         yield Note("no input was recorded: contents may be switched off where the traces are made")
     if definitions.KEY not in made.metadata and (tools := _tools(ordered)):
         made = replace(made, metadata={**made.metadata, definitions.KEY: tools})
+    if has_unread_calls((*contents_of(found), *_about_calls(ordered)), made):
+        yield Note(UNKNOWN_CALLS)
     if inner_calls(made.steps):
         yield Note(INNER_CALLS)
     if made.tool_calls and all(span.name in _OF_LITELLM for span in ordered):
         yield Note(LITELLM_ALONE)
     yield made
+
+
+def _about_calls(spans: Sequence[RawSpan]) -> Iterator[Json]:
+    """The lists under attributes of model calls whose names have calls in them, read or not."""
+    for span in spans:
+        if facts.kind(span) is StepKind.LLM:
+            for name, value in span.attributes.items():
+                if isinstance(value, str) and value.startswith("[{") and "call" in name.lower():
+                    yield {name: decode(value)}
 
 
 def _tools(spans: Sequence[RawSpan]) -> list[Json]:

@@ -12,7 +12,7 @@ as a tool is no answer to the user.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -85,6 +85,14 @@ class Span:
     def has_content(self) -> bool:
         """Whether anything was recorded of what went in or came out."""
         return not (_is_empty(self.input) and _is_empty(self.output))
+
+
+def contents_of(spans: Iterable[Span]) -> Iterator[Json]:
+    """What model calls and agents were given, and what they answered, as it was recorded."""
+    for span in spans:
+        if span.kind is not StepKind.TOOL:
+            yield span.input
+            yield span.output
 
 
 def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) -> Trace | None:

@@ -4,6 +4,7 @@ from replaydiff.replay.messages.content import count_requests, read_call, read_c
 from replaydiff.replay.messages.conversation import Conversation, conversation, final_response, join_results
 from replaydiff.replay.messages.decode import RAW, canonical_args, decode, parse, read_args
 from replaydiff.replay.messages.shapes import read_messages, read_text
+from replaydiff.replay.messages.unread import likely_requests
 
 __all__ = [
     "RAW",
@@ -14,6 +15,7 @@ __all__ = [
     "decode",
     "final_response",
     "join_results",
+    "likely_requests",
     "parse",
     "read_args",
     "read_call",

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, RecordError
-from replaydiff.importers.joining import INNER_CALLS, inner_calls
+from replaydiff.importers.joining import INNER_CALLS, UNKNOWN_CALLS, has_unread_calls, inner_calls
 from replaydiff.importers.sources.langfuse.observation import (
     Observation,
     correction,
@@ -61,6 +61,9 @@ def items(group: TraceRows, source: str) -> Iterator[Imported]:
             "observations, too, and import both"
         )
     made = trace(group, source)
+    generations = [row for row in group.observations if row.get("type") == "GENERATION"]
+    if has_unread_calls((row.get(key) for row in generations for key in ("input", "output")), made):
+        yield Note(UNKNOWN_CALLS)
     if inner_calls(made.steps):
         yield Note(INNER_CALLS)
     yield made

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, Skipped
+from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.sources.langsmith.runs import LangsmithRun
 from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
-from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.importers.spans.trace import About, Span, contents_of, of_spans
 from replaydiff.replay.messages import decode, join_results, read_messages, read_text
 from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall, Usage
 
@@ -62,6 +63,8 @@ def made(
         if calls:
             yield Note(ROOT_ALONE)
             trace = replace(trace, tool_calls=calls)
+    if has_unread_calls(contents_of(spans), trace):
+        yield Note(UNKNOWN_CALLS)
     trace = replace(trace, incomplete=root.pending)
     yield trace if trace.input else replace(trace, input=arguments(spans))
 
