@@ -2,8 +2,8 @@
 
     .venv/bin/python -m tests.kills.paid [KILLS] [--only JOB] [--seed 7]
 
-A job is judging, batching, recording through the gateway, asking a service, importing over an API, pushing, or
-bisecting. Each is ended KILLS (25) times by
+A job is judging, batching, recording through the gateway, asking a service, importing over an API, pushing,
+compacting the store (which pays nothing), or bisecting. Each is ended KILLS (25) times by
 `kill -9` and as often by SIGTERM, at moments drawn at random, and repeated until it finishes; then it starts
 again in a new project, until there were that many ends. Servers on loopback count what was paid for. An
 answer that was on its way when a process ended is paid again, and no other: the most that may be is what a
@@ -21,23 +21,23 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from replaydiff.replay.model import Lane, VersionKind
 from replaydiff.replay.store.connection import open_store
+from replaydiff.replay.store.traces import write_traces
 from tests.diff import build
 from tests.diff_judge.records import RUN, item, store, trial
 from tests.engine.project import Project, order
+from tests.kills.ends import Bench, Job, disturbed
 from tests.stand_ins import langfuse
 from tests.stand_ins import langfuse_read as read
 from tests.stand_ins.batches import BatchServer
@@ -45,111 +45,11 @@ from tests.stand_ins.batches import serving as batches
 from tests.stand_ins.langfuse_read import reading
 from tests.stand_ins.langfuse_rows import observations
 from tests.stand_ins.loopback import Request, serving
-from tests.stand_ins.processes import PATIENCE_S, start
+from tests.stand_ins.processes import replay
 
 AT_ONCE = 4
 ANSWER_S = 0.02
 """What a server takes for an answer."""
-
-
-@dataclass
-class Bench:
-    """A project in which a job is done, and what it paid for."""
-
-    folder: Path
-    paid: Callable[[], Counter[str]]
-    environment: dict[str, str] = field(default_factory=dict)
-    sent: Callable[[], Any] = lambda: None
-    """What the job wrote elsewhere."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """A command that pays."""
-
-    bench: Callable[[Path], Any]
-    """A context manager: a new project in a folder, with its servers."""
-    first: tuple[str, ...]
-    again: tuple[str, ...]
-    """The command that continues it."""
-    figures: Callable[[Path], Any]
-    """What the finished project contains."""
-    in_flight: int
-    """Paid answers that may be on their way at one moment."""
-
-
-@dataclass
-class Outcome:
-    """What became of a job under many ends."""
-
-    ends: int = 0
-    finished: int = 0
-    twice: int = 0
-    lost: int = 0
-    different: int = 0
-    other_codes: list[str] = field(default_factory=list)
-
-    def is_clean(self, job: Job) -> bool:
-        """Return whether nothing was lost or different, and nothing paid twice beyond what was in flight."""
-        within = self.twice <= self.ends * job.in_flight
-        return within and not (self.lost or self.different or self.other_codes)
-
-
-def disturbed(
-    job: Job, number: signal.Signals, kills: int, home: Path, chance: random.Random
-) -> tuple[Outcome, Counter[str]]:
-    """End a job at random moments until there were `kills` ends; return the outcome and what one round pays."""
-    begun = time.monotonic()
-    with job.bench(home / "undisturbed") as bench:
-        code, err = _run(job, bench, None, number)
-        assert code == 0, err
-        wanted, paid = (job.figures(bench.folder), bench.sent()), bench.paid()
-    seconds = time.monotonic() - begun
-    outcome = Outcome()
-    while outcome.ends < kills:
-        folder = home / f"round-{outcome.finished}"
-        with job.bench(folder) as bench:
-            while True:
-                after = chance.uniform(0.0, seconds) if outcome.ends < kills else None
-                code, err = _run(job, bench, after, number)
-                if code == 0:
-                    break
-                outcome.ends += 1
-                if code != (-9 if number == signal.SIGKILL else 130) or "Traceback" in err:
-                    outcome.other_codes.append(f"{code}: {err[-600:]}")
-                    if len(outcome.other_codes) > kills:
-                        return outcome, paid
-            here = bench.paid()
-            outcome.finished += 1
-            outcome.twice += (here - paid).total()
-            outcome.lost += (paid - here).total()
-            outcome.different += (job.figures(bench.folder), bench.sent()) != wanted
-        shutil.rmtree(folder)
-    return outcome, paid
-
-
-def _run(job: Job, bench: Bench, after: float | None, number: signal.Signals) -> tuple[int, str]:
-    """Do or continue the job, and end it after some seconds."""
-    run = _run_of(bench.folder)
-    words = job.first if run is None else [run if word == "RUN" else word for word in job.again]
-    process = start(bench.folder, *words, env={**os.environ, **bench.environment})
-    try:
-        process.wait(timeout=PATIENCE_S if after is None else after)
-    except subprocess.TimeoutExpired:
-        process.send_signal(number)
-    _, err = process.communicate(timeout=PATIENCE_S)
-    return process.wait(), err
-
-
-def _run_of(folder: Path) -> str | None:
-    """The run that was begun, if one was."""
-    path = folder / ".replay" / "replay.duckdb"
-    if not path.exists():
-        return None
-    with open_store(path, read_only=True) as con:
-        found: list[tuple[str]] = con.execute("SELECT run_id FROM runs").fetchall()
-    assert len(found) <= 1
-    return found[0][0] if found else None
 
 
 def _number_of(text: str) -> int:
@@ -336,7 +236,11 @@ def bisecting(folder: Path) -> Iterator[Bench]:
     calls = folder.with_name(f"{folder.name}.calls")
 
     def paid() -> Counter[str]:
-        return Counter(call=len(calls.read_text().splitlines()) if calls.exists() else 0)
+        """Calls beyond the trials in the store: what comes back first decides what is tried next."""
+        made = len(calls.read_text().splitlines()) if calls.exists() else 0
+        with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+            [(kept,)] = con.execute("SELECT count(*) FROM trials").fetchall()
+        return Counter(call=made - kept)
 
     yield Bench(folder, paid, {"CALLS": str(calls)})
 
@@ -392,13 +296,14 @@ def _imported(folder: Path) -> Any:
 
 
 def _found(folder: Path) -> Any:
-    """What a search found: the trials of each commit, and how the run ended."""
+    """The commit that a search found, how it ended, and whether a trial is there twice."""
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
-        trials = con.execute(
-            "SELECT item_id, lane, index, status, final_response, len(served) FROM trials ORDER BY ALL"
+        [(run, finished)] = con.execute("SELECT run_id, finished_at IS NOT NULL FROM runs").fetchall()
+        twice = con.execute(
+            "SELECT item_id, lane, index FROM trials GROUP BY ALL HAVING count(*) > 1"
         ).fetchall()
-        unfinished = con.execute("SELECT count(*) FROM runs WHERE finished_at IS NULL").fetchall()
-    return unfinished, trials
+    again = replay(folder, "bisect", "--resume", run, "--json", env={**os.environ, "CALLS": os.devnull})
+    return json.loads(again.stdout)["commit"], finished, twice
 
 
 _TALKING = """
@@ -445,9 +350,27 @@ def _conversations(folder: Path) -> Any:
     return unfinished, trials
 
 
+@contextmanager
+def compacting(folder: Path) -> Iterator[Bench]:
+    """A store of 20,000 traces, of which most were removed."""
+    (folder / ".replay").mkdir(parents=True)
+    (folder / "replay.toml").touch()
+    with open_store(folder / ".replay" / "replay.duckdb") as con:
+        write_traces(con, [order(number) for number in range(20_000)])
+        con.execute("DELETE FROM traces WHERE trace_id LIKE '%7%'")
+    yield Bench(folder, Counter)
+
+
+def _traces(folder: Path) -> Any:
+    with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
+        rows = con.execute("SELECT count(*), bit_xor(hash(whole)) FROM traces whole").fetchall()
+    return rows, sorted(path.name for path in (folder / ".replay").iterdir())
+
+
 _RESUME = ("run", "--resume", RUN)
 _IMPORT = ("import", "langfuse", "--month", "2026-10")
 _PUSH = ("push", "langfuse", build.RUN_ID)
+_COMPACT = ("store", "compact")
 _SEARCH = ("--concurrency", str(AT_ONCE))
 JOBS = {
     "judging": Job(judging, _RESUME, _RESUME, _grades, AT_ONCE),
@@ -475,6 +398,7 @@ JOBS = {
         AT_ONCE,
     ),
     "live import": Job(importing, _IMPORT, _IMPORT, _imported, 0),
+    "compacting": Job(compacting, _COMPACT, _COMPACT, _traces, 0),
     "pushing": Job(pushing, _PUSH, _PUSH, lambda _: None, 0),
     "bisecting": Job(
         bisecting,

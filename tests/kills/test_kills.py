@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.kills.paid import JOBS, disturbed
+from tests.kills.ends import disturbed
+from tests.kills.paid import JOBS
 from tests.stand_ins.full import full
 
 
