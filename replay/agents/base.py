@@ -135,6 +135,8 @@ class Rules:
     """Recordings of other traces may answer tools that read."""
     network: Collection[str] | None = None
     """The only hosts that an agent may connect to, besides loopback; None: any."""
+    expected: Collection[str] = ()
+    """Hosts that an agent is expected to reach, those of its models; not stored."""
     sandbox: bool = False
     """Workers and programs run behind a network boundary of the operating system."""
     memory_mb: float | None = None
@@ -272,6 +274,8 @@ class Outcome:
     """What the model gateway recorded of it."""
     unpatched: tuple[tuple[str, str], ...] = ()
     """Recorded tools that seem to have run past the patch points, each with the function that shows it."""
+    outside: tuple[tuple[str, str], ...] = ()
+    """Connections and processes of an observed trial besides its tools, each with its place in the code."""
 
     def trial(
         self, run_id: str, item_id: str, lane: Lane, index: int, *, cost_usd: float | None, attempts: int = 1

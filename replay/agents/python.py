@@ -18,7 +18,7 @@ import time
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
 from replaydiff.replay.agents.base import Outcome, Rules
@@ -64,6 +64,7 @@ class PythonAgent:
                 "adapter": _adapter(version),
                 "args": version.args,
                 "network": None if rules.network is None else list(rules.network),
+                "expected": list(rules.expected),
             },
             memory_mb=rules.memory_mb,
             reachable=reachable(rules),
@@ -211,6 +212,9 @@ class PythonAgent:
         else:
             printed = await worker.printed() if "failed" in message else None
             outcome = attempt.ended(message, printed)
+            outside: Any = message.get("outside")
+            if outside:
+                outcome = replace(outcome, outside=tuple(outside.items()))
             self._reached.update(
                 served.call.name for served in outcome.served if served.rule is not Rule.LIVE
             )

@@ -297,7 +297,8 @@ async def _probe(agents: LaneAgents, run: RunRecord, version: Version, recorded:
                 text = f"{list_names(error.tools)} may have run for real: {error.evidence}; {error.fix}"
                 return [*found, Finding("trace", State.WRONG, text)]
             if outcome.served or outcome.status.is_error or not version.tools:
-                return [*found, _replayed(item, outcome)]
+                notes = [Finding("outside", State.NOTE, text) for text in checked.notes]
+                return [*found, _replayed(item, outcome), *notes]
         if recorded.items:
             text = f"{len(recorded.items)} traces with recorded tool calls were answered without one"
             found.append(Finding("trace", State.NOTE, f"{text}; that tools are answered is not shown"))

@@ -16,7 +16,8 @@ from replaydiff.replay.api.proposal import SetupProposal, propose
 from replaydiff.replay.api.setup import check_setup, write_agent_files, write_setup
 from replaydiff.replay.commands.options import App, command, json_option, print_json
 from replaydiff.replay.errors import ExitCode
-from replaydiff.replay.terminal.text import one_line, terminal_width, wrapped
+from replaydiff.replay.masking import masked
+from replaydiff.replay.terminal.text import one_line, terminal_width, visible, wrapped
 from replaydiff.replay.trust import is_trusted, trust
 
 
@@ -184,7 +185,7 @@ def doctor(app: App, probe: str | None, as_json: bool) -> ExitCode:
         print_json(diagnosis.to_dict())
     else:
         for finding in diagnosis.findings:
-            click.echo(f"{finding.state:<6} {finding.name:<12} {finding.text}")
+            click.echo(f"{finding.state:<6} {finding.name:<12} {visible(masked(finding.text))}")
     return diagnosis.exit_code
 
 

@@ -72,7 +72,7 @@ BASES = (
 
 
 def model_hosts(named: Iterable[str], environment: Mapping[str, str]) -> list[str]:
-    """What an agent may reach with `--no-network`.
+    """What an agent may reach with `--no-network`, and is expected to reach without it.
 
     Args:
         named: the hosts of `[agent] network`.
@@ -256,7 +256,8 @@ def build_agents(
         elif rules.network is not None:
             hosts = model_hosts(rules.network, {**os.environ, **version.env})
         # Lanes of one version share no process: what one keeps (a cache, a seed) must show between them.
-        agents[lane] = make(version, replace(rules, network=hosts))
+        expected = model_hosts(settings.agent.network, {**os.environ, **version.env})
+        agents[lane] = make(version, replace(rules, network=hosts, expected=expected))
     return LaneAgents(
         agents=agents,
         lanes=dict(run.lanes),

@@ -34,6 +34,8 @@ TRIALS = 5
 """Trials of a lane after which it is decided, unless they differ."""
 OUTAGE = 12
 """Trials in a row of a lane that ended `infra_error`, after all their retries, which stop the run."""
+NOTES = 3
+"""Connections and processes besides the tools that are named."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
 """What differs between two messages of the same failure: addresses, ids, numbers."""
 
@@ -121,6 +123,8 @@ class Probe:
         self._code = {lane: _without_model(version) for lane, version in lanes.items()}
         self._contained: list[Version] = []
         """Versions, but for their model, that entered a patch point."""
+        self._outside: dict[str, None] = {}
+        """What the agents did besides their tools, in the order in which it was seen."""
         self._silent: dict[Lane, list[Item]] = {lane: [] for lane in lanes}
         """Items with recorded calls that were answered without one."""
 
@@ -199,6 +203,8 @@ class Probe:
         if outcome.status is Status.CANCELLED:
             return
         self._has_recordings = self._has_recordings or bool(item.tape)
+        for what, place in outcome.outside:
+            self._outside[f"version {self._lanes[lane].name!r} {what} at {place}"] = None
         if self._lanes[lane].tools:
             self._check_containment(lane, item, outcome)
         if not self.is_varied(lane):
@@ -206,6 +212,13 @@ class Probe:
         self._outages[lane] = self._outages[lane] + 1 if outcome.status is Status.INFRA_ERROR else 0
         if self._outages[lane] >= OUTAGE and self.is_varied(lane) and not is_last:
             raise OutageError(self._run_id, lane, outcome.reason or "no reason given")
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of the trials so far: what is real in them, a sentence each."""
+        seen = [f"{text}, outside its tools; this happens for real in every trial" for text in self._outside]
+        more = len(seen) - NOTES
+        return seen if more <= 0 else [*seen[:NOTES], f"the versions do {more} more such things"]
 
     def check_earlier(self, lane: Lane, ran: Sequence[tuple[str, str]]) -> None:
         """Look at the calls that ran for real before the run was resumed: item id and tool name of each.

@@ -331,6 +331,8 @@ class _Execution:
                     self._agents.drop_answers()
                 raise
             runner.keep_held()
+            for note in probe.notes:
+                self._hooks.announce(f"note: {note}")
             is_known = await self._replay_rest(con, runner, journal)
         if runner.done == runner.total or is_known:
             at = utc_now()

@@ -14,7 +14,8 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "ne
                answer]], calls with these very arguments are answered here and reported as "given"
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
-               "unpatched": {tool: function}, what was found by the watch, and "given": [{"name", "args"}],
+               "unpatched": {tool: function} and "outside": {"connects to …": place}, what was found by the
+               watch, and "given": [{"name", "args"}],
                the calls that were answered here and not reported yet. After "failed" a sync worker answers
                {"trial": 8, "skipped": true} to what waits, until it gets {"go": true}: the process may be
                spoilt, and then it is ended
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
         failures,
         imports,
         network,
+        outside,
         patch,
         processes,
         remote,
@@ -104,6 +106,7 @@ else:
     patch = _neighbour("patch")
     broker = _neighbour("broker")
     watch = _neighbour("watch")
+    outside = _neighbour("outside")
 
 PACKAGES = (
     "anthropic", "openai", "google-genai", "mistralai", "cohere", "groq", "litellm", "boto3",
@@ -223,6 +226,7 @@ class Worker:
         """
         if order["network"] is not None:
             network.HostGate(order["network"], self.tools.refuse).close()
+        self._outside = outside.Outside(order["expected"])
         self.patches = patch.Patches(
             order["tools"], self.tools.ask, self.tools.refuse, live=order["live"], settled=order["settled"]
         )
@@ -413,6 +417,8 @@ class Worker:
         self.patches.places.begin(order["trial"])
         if order.get("watch") or self.patches.places.needs_profile:
             self._watch.begin(order["trial"], order.get("watch", {}))
+        if order.get("watch"):
+            self._outside.begin(order["trial"])
 
     def _finish(self, trial: int, took: float, outcome: dict[str, Any]) -> None:
         self.patches.places.end(trial)
@@ -432,7 +438,13 @@ class Worker:
         if refused is not None:
             outcome = {"failed": failures.failed("agent_error", refused)}
         self._has_failed = "failed" in outcome
-        message = {"trial": trial, "ms": took * 1000, "unpatched": unpatched, **outcome}
+        message = {
+            "trial": trial,
+            "ms": took * 1000,
+            "unpatched": unpatched,
+            "outside": self._outside.end(trial),
+            **outcome,
+        }
         try:
             self.send(message, given)
         except (ValueError, RecursionError, TypeError) as error:

@@ -39,7 +39,7 @@ class HostGate:
             hosts: names and addresses, in which `*` stands for any text without a dot; or paths of sockets.
             refuse: called with why the running trial counts for nothing.
         """
-        self._hosts = [_pattern(host) for host in hosts]
+        self._hosts = [pattern(host) for host in hosts]
         self._refuse_trial = refuse
         self._addresses: set[str] = set()
 
@@ -89,7 +89,7 @@ class HostGate:
         elif event == "socket.bind" and args[0].family in (socket.AF_INET, socket.AF_INET6):
             host, port = args[1][:2]
             # No host is every address of the machine.
-            if not ((host and _is_near(str(host))) or self._is_named(str(host))):
+            if not ((host and is_near(str(host))) or self._is_named(str(host))):
                 self._refuse_trial(f"it listened on {host or '*'}:{port}, which --no-network refuses")
                 raise RefusedConnectionError(f"--no-network refuses to listen on {host or '*'}:{port}")
 
@@ -97,7 +97,7 @@ class HostGate:
         if host is None:
             return
         name = host.decode("ascii", "replace") if isinstance(host, (bytes, bytearray)) else str(host)
-        if not (name in self._addresses or _is_near(name) or self._is_named(name.lower().rstrip("."))):
+        if not (name in self._addresses or is_near(name) or self._is_named(name.lower().rstrip("."))):
             self._refuse(name if isinstance(where, (bytes, bytearray)) else str(where))
 
     def _check_path(self, path: str) -> None:
@@ -116,14 +116,14 @@ class HostGate:
         raise RefusedConnectionError(f"--no-network refuses a connection to {where}")
 
 
-def _pattern(host: str) -> re.Pattern[str]:
+def pattern(host: str) -> re.Pattern[str]:
     """A pattern of hosts; a star that crossed dots would let in strangers' names under the same domain."""
     if host.startswith("/"):
         return re.compile(re.escape(host))
     return re.compile(re.escape(host.lower()).replace(r"\*", "[^.]*"))
 
 
-def _is_near(host: str) -> bool:
+def is_near(host: str) -> bool:
     """Whether it is this machine."""
     if host in ("", "localhost"):
         return True

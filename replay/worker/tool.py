@@ -51,6 +51,11 @@ _LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_l
 """Families of the tools that are running: what they call of themselves runs as well."""
 
 
+def is_live() -> bool:
+    """Return whether the running code belongs to a tool that may run."""
+    return bool(_LIVE.get())
+
+
 class Tool(trampoline.Handler):
     """The replacement of a patched function: it requests the recorded result instead."""
 

@@ -11,7 +11,16 @@ from replaydiff.replay.agents import Agent, Outcome, Rules, build
 from replaydiff.replay.model import Item, Json, JsonObject, ToolCall, Version, VersionKind
 
 AGENTS = Path(__file__).parent.parent / "stand_ins" / "agents"
-RULES = {"timeout_s", "concurrency", "on_miss", "ignore_args", "tools_settings", "network", "live"}
+RULES = {
+    "timeout_s",
+    "concurrency",
+    "on_miss",
+    "ignore_args",
+    "tools_settings",
+    "network",
+    "live",
+    "expected",
+}
 
 
 def agent(entrypoint: str, *, folder: Path = AGENTS, **options: Any) -> Agent:

@@ -384,3 +384,25 @@ def test_a_tool_that_writes_and_that_no_version_answers_stops_the_start(
     assert replay(*words).code == 0
     project.settings(writes.replace(":get_order_status", ":unused"))
     assert "would run for real" not in replay(*words).err
+
+
+BESIDE_ITS_TOOLS = (
+    CANARY
+    + """
+import subprocess
+def unused(name, args): raise RuntimeError("the real tool ran")
+def run_agent(text):
+    subprocess.run(["true", text[:5], "\\x1b[2J"])
+    return unused("get_order_status", {"order_id": text})
+"""
+)
+
+
+def test_what_an_agent_does_besides_its_tools_is_named_once(replay: Replay, project: Project) -> None:
+    project.write("v1", BESIDE_ITS_TOOLS)
+    note = "version '.' starts true order \\x1b[2J at app/agent.py:11, outside its tools; this happens for real in every trial"
+    done = replay("run", "--new", ".", "--sample", "october", "--trials", "1")
+    assert (done.code, real_calls(project)) == (0, 0), done.err
+    assert [line for line in done.err.splitlines() if "outside its tools" in line] == [f"note: {note}"]
+    probed = replay("doctor", "--probe", ".")
+    assert note in " ".join(probed.out.split())

@@ -1,0 +1,76 @@
+"""What an agent does besides its tools is shown: connections to other machines, and processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replaydiff.replay.model import Status
+from tests.agents.running import item, recorded, run_one
+
+AGENT = """
+import asyncio, os, platform, socket, subprocess, sys
+
+def tool(name, args): ...
+
+def run(text):
+    how, _, host = text.partition(" ")
+    if how == "connects":
+        try:
+            socket.create_connection((host, 9), timeout=0.01)
+        except OSError:
+            pass
+    if how == "async":
+        asyncio.run(connect(host))
+    if how == "popen":
+        subprocess.run([sys.executable, "-c", "pass"])
+    if how == "system":
+        os.system("true")
+    if how == "machine":
+        platform._Processor.from_subprocess()
+    return str(tool("look", {}))
+
+async def connect(host):
+    try:
+        await asyncio.wait_for(asyncio.open_connection(host, 9), 0.2)
+    except OSError:
+        pass
+    except asyncio.TimeoutError:
+        pass
+"""
+LOOK = recorded("look", "looked")
+
+
+def outside(folder: Path, text: str, *expected: str) -> list[tuple[str, str]]:
+    (folder / "acting.py").write_text(AGENT)
+    options: dict[str, Any] = {"expected": expected, "folder": folder, "tools": ("acting:tool",)}
+    found = run_one("acting:run", item(text, LOOK), **options)
+    assert (found.status, found.final_response) == (Status.OK, "looked")
+    return [(what, place.partition(":")[0]) for what, place in found.outside]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("connects 192.0.2.1", "connects to 192.0.2.1"),
+        ("connects shop.invalid", "connects to shop.invalid"),
+        ("async 192.0.2.1", "connects to 192.0.2.1"),
+        ("system", "starts true"),
+    ],
+)
+def test_it_is_shown_with_its_place(tmp_path: Path, text: str, what: str) -> None:
+    assert outside(tmp_path, text) == [(what, "acting.py")]
+
+
+def test_a_process_is_shown_by_its_command(tmp_path: Path) -> None:
+    [(what, place)] = outside(tmp_path, "popen")
+    assert (what.startswith("starts "), place) == (True, "acting.py")
+
+
+@pytest.mark.parametrize(
+    "text", ["answers", "connects 127.0.0.1", "connects api.model.invalid", "async localhost", "machine"]
+)
+def test_what_is_expected_is_not_shown(tmp_path: Path, text: str) -> None:
+    assert outside(tmp_path, text, "*.model.invalid") == []
