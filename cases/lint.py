@@ -105,8 +105,7 @@ def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[LintFinding]:
             finding = f"the same input and expectation as line {contents[content]}; remove one"
         elif conversation in inputs and inputs[conversation][1] != case.expectation:
             finding = (
-                f"the same input as line {inputs[conversation][0]} with another expectation; "
-                "decide which holds"
+                f"the same input as line {inputs[conversation][0]} with another expectation; keep one of them"
             )
         if finding:
             yield LintFinding(level=Level.ERROR, line=line, case=case.id, text=finding)
@@ -118,7 +117,7 @@ def _twice(read: Sequence[tuple[int, Case]]) -> Iterator[LintFinding]:
 def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
     expected = case.expectation
     if expected == Expectation(match=expected.match, extra=expected.extra):
-        yield "nothing is expected, so it always passes; say expected_tool_calls, traits or an answer"
+        yield "nothing is expected, so it always passes; add expected_tool_calls, traits or an answer"
     missing = next((call.name for call in expected.tool_calls or () if not _answered(call, case)), None)
     taped = {call.name for call in case.tape if call.answered}
     if missing is None and case.tape:
@@ -126,11 +125,11 @@ def _about(case: Case, today: date, stale_days: int) -> Iterator[str]:
     if missing is not None:
         yield (
             f"the tape has no answer for the expected call of {missing}, so an agent that makes it "
-            "diverges; promote the trace again, or mend the tape"
+            "diverges; promote the trace again, or correct the tape"
         )
     if drafts := drafts_of(case):
         yield (
-            f"{len(drafts)} drafted traits wait for a person and count for nothing; move those that hold to "
+            f"{len(drafts)} drafted traits are not confirmed and do not count; move the right ones to "
             "expected_response_traits, and remove metadata.draft_traits"
         )
     reviewed = case.provenance.last_reviewed
@@ -153,14 +152,14 @@ def _contradictions(expected: Expectation) -> Iterator[str]:
     only = next((name for name in names if match.only_tools and name not in match.only_tools), None)
     hidden = next((name for name in names if name in match.ignore_tools), only)
     if hidden is not None:
-        yield f"a call of {hidden} is expected, and match leaves its calls out; decide which holds"
+        yield f"a call of {hidden} is expected, and match leaves its calls out; change one of them"
     if expected.tool_calls is not None and match.mode in ("strict", "unordered", "subset"):
         left_out = {*match.ignore_tools}
         odd = [name for name in expected.tools or () if name not in names and name not in left_out]
         if odd and not match.only_tools:
             yield (
                 f"expected_tools names {odd[0]}, and expected_tool_calls with match {match.mode} allows no "
-                "call of it; decide which holds"
+                "call of it; change one of them"
             )
     if expected.tolerance is not None and expected.answer is None:
         yield f"tolerance {expected.tolerance} has no expected_answer to compare with"
@@ -170,7 +169,7 @@ def _quarantine(case: Case, today: date, stale_days: int) -> Iterator[tuple[Leve
     kept = case.provenance.quarantine
     if kept is None:
         if QUARANTINE in case.tags:
-            finding = "in quarantine by its tag alone; say owner, since and reason in metadata.quarantine"
+            finding = "in quarantine by its tag alone; set owner, since and reason in metadata.quarantine"
             yield Level.WARNING, finding
         return
     finding = f" ({kept.reason})" if kept.reason else ""
@@ -187,7 +186,7 @@ def _quarantine(case: Case, today: date, stale_days: int) -> Iterator[tuple[Leve
     if age is None:
         yield Level.WARNING, "in quarantine without a date; set metadata.quarantine.since"
     elif age > stale_days:
-        yield Level.WARNING, f"in quarantine for {age} days{finding}; mend it, or retire it"
+        yield Level.WARNING, f"in quarantine for {age} days{finding}; correct it, or retire it"
     elif kept.owner:
         yield Level.NOTE, f"in quarantine for {age} days, by {kept.owner}{finding}; no gate counts it"
 
@@ -249,7 +248,7 @@ def _flips(run: RunRecord, block: Block) -> Iterator[str]:
         if len(set(ended)) > 1:
             yield (
                 f"flaky: {ended.count(True)} of {len(ended)} trials of one version passed ({lanes} of run "
-                f"{run.id}); say what may vary, or put it in quarantine"
+                f"{run.id}); state what may vary in `match`, or put it in quarantine"
             )
 
 

@@ -273,7 +273,7 @@ def _contradiction(
         return None
     return (
         f"metrics contradict each other: {_figures(worse[0], gated[worse[0]], evidence)}, and "
-        f"{_figures(better[0], gated[better[0]], evidence)}; say which decides with [gate] metrics"
+        f"{_figures(better[0], gated[better[0]], evidence)}; choose which decides with [gate] metrics"
     )
 
 
@@ -483,7 +483,7 @@ def _items(count: int) -> str:
 
 
 def _names(items: Sequence[ItemVerdict]) -> str:
-    shown = ", ".join(item.item.id for item in items[:3])
+    shown = ", ".join(item.item.label for item in items[:3])
     return shown + (", …" if len(items) > 3 else "")
 
 

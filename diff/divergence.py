@@ -121,7 +121,7 @@ def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> st
     witness = witnesses.get(Lane.OLD)
     if version is None or witness is None or version.kind is VersionKind.OBSERVED:
         return None
-    # A decision that is asked again as it stood is in production's world, whatever comes of it.
+    # A decision that is asked again as it stood reproduces production, whatever comes of it.
     if run.mode is Mode.STEP:
         return None
     if witness.fidelity is not None and witness.fidelity < LEAST_FIDELITY:
@@ -154,10 +154,11 @@ def _one_argument_apart(witness: ReplayFidelity) -> str:
 
 
 def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
-    """Yield a sentence for each lane of an earlier run, and for each that often left the tape."""
-    from replaydiff.replay.engine.reuse import reuse_sentences
+    """Yield a sentence for trials of earlier runs, and one for each lane that often left the tape."""
+    from replaydiff.replay.engine.reuse import reuse_sentence
 
-    yield from reuse_sentences(run)
+    if reused := reuse_sentence(run):
+        yield reused
     for lane, witness in witnesses.items():
         if lane not in run.lanes:
             continue

@@ -144,7 +144,7 @@ def _quarantine_warning(items: Sequence[ItemVerdict]) -> str:
         kept = item.item.quarantine
         facts = [kept.owner, kept.since and f"since {kept.since}"] if kept else []
         who = ", ".join(part for part in facts if part)
-        named.append(f"{item.item.id} ({item.verdict.value}{f'; {who}' if who else ''})")
+        named.append(f"{item.item.label} ({item.verdict.value}{f'; {who}' if who else ''})")
     more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     are = "case is" if len(items) == 1 else "cases are"
     return f"{len(items)} {are} in quarantine and in no figure: {', '.join(named)}{more}"

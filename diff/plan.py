@@ -99,7 +99,7 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     if len(both) < _LEAST_PAIRS:
         raise InputError(
             f"run {result.run.id} has {len(both)} items with a {metric} score in both lanes; "
-            f"it takes {_LEAST_PAIRS} to plan from"
+            f"a plan needs {_LEAST_PAIRS}"
         )
     values = [value for _, found in both for lane in found.values() for value in lane]
     variance, degrees = pooled_within(

@@ -315,7 +315,7 @@ class JsonClient:
             return _Fault(f"cannot be reached through the proxy of the environment ({error})", again=False)
         except (httpx.LocalProtocolError, httpx.UnsupportedProtocol) as error:
             return _Fault(
-                f"cannot be asked like this ({type(error).__name__}); check {self._keys}", again=False
+                f"the request cannot be sent ({type(error).__name__}); check {self._keys}", again=False
             )
         except (httpx.TransportError, httpx.DecodingError) as error:
             return _Fault(f"broke off its answer ({type(error).__name__})", heavy=True)
@@ -349,7 +349,7 @@ class JsonClient:
             )
         if status >= 300:
             target = _address(answer.headers.get("location", "")) or "elsewhere"
-            return _Fault(f"sends on to {target} (HTTP {status}); give that address", status, again=False)
+            return _Fault(f"redirects to {target} (HTTP {status}); give that address", status, again=False)
         if "html" in answer.headers.get("content-type", ""):
             return _Fault(
                 "answered a web page, no JSON; is the address that of the API?", status, again=False

@@ -37,8 +37,8 @@ from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, T
 from replaydiff.replay.model.light import light_dataclass
 
 UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
-ORPHANS = "tool results that answer no recorded call are no calls of the trace"
-INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and no calls of the trace"
+ORPHANS = "tool results that answer no recorded call are not calls of the trace"
+INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and not calls of the trace"
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)

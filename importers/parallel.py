@@ -123,7 +123,7 @@ def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job) -> list[list[M
         answer: list[list[Made]] | Exception = process.recv()
     except (EOFError, OSError):
         raise UnavailableError(
-            "a process of the import was killed, maybe for want of memory; what was written is kept",
+            "a process of the import was killed, perhaps for lack of memory; what was written is kept",
             hint="import the same again",
         ) from None
     finally:

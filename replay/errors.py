@@ -71,7 +71,7 @@ def worst_exit(codes: Iterable[ExitCode]) -> ExitCode:
 
 
 class ReplayError(Exception):
-    """An error a person can mend. Its text is one sentence: where, what is wrong, what to do next.
+    """An error a person can correct. Its text is one sentence: where, what is wrong, what to do next.
 
     Args:
         reason: what is wrong.

@@ -41,7 +41,7 @@ def render(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG0
         "errors": str(outcomes.count(_Outcome.ERROR)),
         "time": f"{sum(seconds):.3f}",
     }
-    source = result.run.sample or result.run.golden_path or result.run.id
+    source = result.run.sample or phrases.without_folder(result.run.golden_path or "") or result.run.id
     suite_name = f"replaydiff {one_line(source, 200)}"
     suites = ElementTree.Element("testsuites", {"name": "replaydiff", **figures})
     own = {
@@ -79,7 +79,7 @@ def _case(
 ) -> None:
     where = {
         "classname": f"replaydiff.{one_line(item.item.stratum, 200)}",
-        "name": one_line(item.item.id, 400),
+        "name": one_line(_name(item), 400),
     }
     case = ElementTree.SubElement(suite, "testcase", {**where, "time": f"{time:.3f}"})
     why = [f"{name}: {reason}" for name, reason in phrases.metric_reasons(item)]
@@ -96,6 +96,11 @@ def _case(
             node.text = _safe("\n".join(lines))
     if item.item.input:
         ElementTree.SubElement(case, "system-out").text = _safe(f"input: {item.item.input}")
+
+
+def _name(item: ItemVerdict) -> str:
+    """Return the id, after the input where the id is a hash."""
+    return item.item.id if item.item.has_own_id else f"{item.item.label} [{item.item.id}]"
 
 
 def _outcome(item: ItemVerdict) -> _Outcome:

@@ -96,7 +96,7 @@ def lanes(result: DiffResult) -> list[Lane]:
 
 def version_name(version: JsonObject) -> str:
     """Return a version's name, and the commit it resolves to."""
-    name = _without_folder(_plain_text(version.get("name"))) or _plain_text(version.get("kind")) or "–"
+    name = without_folder(_plain_text(version.get("name"))) or _plain_text(version.get("kind")) or "–"
     commit = _plain_text(version.get("commit"))
     if commit and not name.endswith(commit[:7]):
         name += f" @ {commit[:7]}"
@@ -107,7 +107,7 @@ def version_facts(version: JsonObject) -> Iterator[tuple[str, str]]:
     """What else is known of a version, as label and value; no environment values are among them."""
     for key in ("kind", "entrypoint", "git", "commit", "dirty_hash", "path", "python", "condition"):
         if text := _plain_text(version.get(key)):
-            yield key.replace("_", " "), _without_folder(text)
+            yield key.replace("_", " "), without_folder(text)
     args = version.get("args")
     if isinstance(args, dict):
         yield from ((key, _plain_text(value)) for key, value in args.items())
@@ -124,7 +124,7 @@ def run_line(run: RunRecord) -> list[str]:
     source = (
         f"sample {run.sample}"
         if run.sample
-        else f"golden set {_without_folder(run.golden_path)}"
+        else f"golden set {without_folder(run.golden_path)}"
         if run.golden_path
         else ""
     )
@@ -247,7 +247,7 @@ def _pass_k(metric: MetricDelta) -> list[str]:
     return shown
 
 
-def _without_folder(text: str) -> str:
+def without_folder(text: str) -> str:
     """Return the last part of an absolute path, for where it lies is one machine's own; else the text."""
     return PurePath(text).name or text if PurePath(text).is_absolute() else text
 

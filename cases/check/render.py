@@ -15,9 +15,12 @@ from replaydiff.cases.check.outcome import (
 )
 from replaydiff.diff.expectations import CaseOutcome, case_outcome, is_quarantined
 from replaydiff.diff.result import CaseGroup, DiffResult, ItemVerdict, LaneSummary, Verdict
-from replaydiff.replay.model import Lane
-from replaydiff.replay.terminal.text import one_line
+from replaydiff.replay.model import Lane, Status
+from replaydiff.replay.terminal.text import one_line, wrapped
 
+_MOST_LINES = 4
+_PARTS = {"partial": "with partial credit"}
+"""How parts of the built-in metrics are called here."""
 _NEEDS_JUDGE = "only a judge can tell: name its model in [judge], and leave out --no-judge"
 
 
@@ -51,9 +54,15 @@ def render_check(checked: CheckResult, width: int, *, verbose: bool = False) -> 
     lines += [f"warning: {one_line(warning)}" for warning in result.warnings]
     for item in result.items:
         if case_outcome(item) is not CaseOutcome.PASSED:
-            lines += ["", f"{outcome_name(item)}: {one_line(item.item.id, 60)}"]
-            lines += [f"  {label:<12}{one_line(shown, width - 14)}" for label, shown in _case_lines(item)]
+            lines += ["", f"{outcome_name(item)}: {one_line(_name(item), 60)}"]
+            lines += [line for label, shown in _case_lines(item) for line in _labelled(label, shown, width)]
     return "\n".join(lines)
+
+
+def _labelled(label: str, text: str, width: int) -> list[str]:
+    """Return a text beside its label, in as many lines as it needs up to a limit."""
+    shown = wrapped(one_line(text), width - 14, _MOST_LINES)
+    return [f"  {label if not at else '':<12}{line}" for at, line in enumerate(shown)]
 
 
 def _table(checked: CheckResult, width: int, verbose: bool) -> str:
@@ -79,8 +88,8 @@ def _table(checked: CheckResult, width: int, verbose: bool) -> str:
 
 
 def _name(item: ItemVerdict) -> str:
-    """Return the id, or the input of a case without one."""
-    return item.item.input if item.item.id.startswith("sha256:") else item.item.id
+    """Return the id, or the input of a case without an id of its own."""
+    return item.item.id if item.item.has_own_id else item.item.input
 
 
 def _taken(item: ItemVerdict) -> list[str]:
@@ -114,7 +123,9 @@ def _averages(result: DiffResult) -> Iterator[str]:
             if len(numbers) == len(details):
                 parts[key] = numbers
         if parts and metric.new is not None:
-            shown = ", ".join(f"{one_line(key, 40)} {fmean(values):.2f}" for key, values in parts.items())
+            shown = ", ".join(
+                f"{_PARTS.get(key, one_line(key, 40))} {fmean(values):.2f}" for key, values in parts.items()
+            )
             yield f"{name} {metric.new:.2f} on average: {shown}"
 
 
@@ -122,7 +133,7 @@ def _against(checked: CheckResult) -> Iterator[str]:
     """What the new version changed, one line for each way a case may have changed."""
     ways: dict[str, list[str]] = {}
     for item, before in changed_outcomes(checked):
-        ways.setdefault(f"{before} → {outcome_name(item)}", []).append(one_line(item.item.id, 60))
+        ways.setdefault(f"{before} → {outcome_name(item)}", []).append(one_line(item.item.label, 60))
     if not ways:
         yield "no case ended differently than with the old version"
     for way, names in sorted(ways.items()):
@@ -139,7 +150,7 @@ def _held_back(item: ItemVerdict) -> str:
             *([f"since {quarantine.since}"] if quarantine.since else []),
         ]
         parts.append(", ".join(who) + (f": {quarantine.reason}" if quarantine.reason else ""))
-    return one_line(f"{item.item.id} ({'; '.join(parts)})")
+    return one_line(f"{item.item.label} ({'; '.join(parts)})")
 
 
 def _all_trials(result: DiffResult) -> str:
@@ -195,6 +206,8 @@ def _share(rate: float | None) -> str:
 def _case_lines(item: ItemVerdict) -> Iterator[tuple[str, str]]:
     """Render input, expectation and actions of a case that did not pass."""
     yield "input", item.item.input
+    if not item.item.has_own_id:
+        yield "id", item.item.id
     expectation = item.item.expectation
     expected = expectation.tool_calls if expectation else None
     if expected is not None:
@@ -204,6 +217,8 @@ def _case_lines(item: ItemVerdict) -> Iterator[tuple[str, str]]:
         yield "made", ", ".join(_call(one.call.name, one.call.args) for one in trial.served) or "no call"
         if trial.reason:
             yield "status", f"{trial.status.value}: {trial.reason}"
+        if trial.status is Status.CRASHED and trial.stderr:
+            yield "printed", trial.stderr.strip().splitlines()[-1]
     if expectation and not item.metrics and (expectation.answer is not None or expectation.response_traits):
         yield "note", _NEEDS_JUDGE
     for name, metric in item.metrics.items():

@@ -235,7 +235,7 @@ def _changed_tools(
         if path.suffix != ".py":
             raise _UnknownEffectError(
                 f"{shown} changed, and which cases it affects is unknown; [cases] unrelated names files that "
-                "bear on no case"
+                "affect no case"
             )
         concerned = [point for point in points if path in imports.closure(point[0], leave_out=set())]
         if not concerned:

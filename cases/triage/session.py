@@ -412,7 +412,7 @@ class Session:
             return
         self._place = self._decided.pop()
         self._show()
-        click.echo(f"took back: {taken.action.value} {one_line(taken.item_id, 60)}")
+        click.echo(f"undone: {taken.action.value} {one_line(taken.item_id, 60)}")
 
     def _close(self) -> None:
         counts = dict.fromkeys((Action.PROMOTE, Action.DISMISS, Action.SKIP, Action.LABEL), 0)

@@ -301,7 +301,7 @@ def _call_user_function(target: str, wanted: Json, made: Json, root: Path) -> bo
     except Exception as error:  # noqa: BLE001 - the user's function may raise anything
         raise ReplayError(
             f"the function {target}, which compares arguments, failed: {type(error).__name__}: {error}; "
-            "mend it"
+            "correct it"
         ) from None
 
 

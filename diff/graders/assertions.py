@@ -152,7 +152,7 @@ _CHECKS: dict[str, Callable[[object, Trial], str | None]] = {
     "max_calls": _max_calls,
 }
 _DECIDED_EARLY = ("must_not_call", "max_calls")
-"""What no further call can mend."""
+"""What no further call can correct."""
 
 
 def _unusable(one: Assertion) -> str | None:

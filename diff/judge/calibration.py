@@ -127,7 +127,7 @@ def judge_status(settings: Settings, stored: StoredGrades) -> JudgeStatus:
     found = _read(path)
     if (found.model, found.prompt_hash, found.rubric_hash) != _identity(grade):
         return JudgeStatus(
-            refusal=f"the judge is uncalibrated: {path} speaks for another model, prompt or rubric than "
+            refusal=f"the judge is uncalibrated: {path} is for another model, prompt or rubric than "
             "its name; its figures do not gate"
         )
     document: dict[str, Any] = msgspec.to_builtins(found)
@@ -154,7 +154,7 @@ def gate_refusal(
         gate: the limits.
     """
     if total < gate.labels:
-        return f"the judge has {total} hand labels, and it takes {gate.labels}"
+        return f"the judge has {total} hand labels, and {gate.labels} are required"
     for lane in needed:
         if lane not in lanes:
             return f"no answer of lane {lane} has a hand label; label pairs with `replay calibrate --label`"
@@ -165,7 +165,7 @@ def gate_refusal(
             f"with at least {found.agreement_low:.0%} at 95 % confidence"
         )
         if found.agreement_low < gate.agreement:
-            return f"{at_least}, and it takes {gate.agreement:.0%}{_enough(found, gate.agreement)}"
+            return f"{at_least}, and {gate.agreement:.0%} is required{_enough(found, gate.agreement)}"
         if found.agreement_low <= found.constant:
             return (
                 f"{at_least}; always giving the most frequent label agrees with {found.constant:.0%}"
@@ -260,7 +260,7 @@ def _read(path: Path) -> _CalibrationFile:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_CalibrationFile)
     except (OSError, msgspec.MsgspecError) as error:
-        raise InputError(f"the calibration {path} cannot be read: {error}; mend or remove it") from None
+        raise InputError(f"the calibration {path} cannot be read: {error}; correct or remove it") from None
 
 
 def _identity(grade: Grade) -> tuple[str, str, str]:
@@ -281,7 +281,9 @@ def calibration(con: DuckDBPyConnection, settings: Settings, filled: Sequence[Pa
     people = {name: labels.read_sheet(path) for name, path in _labellers(filled).items()}
     found = {key for given in people.values() for key in given}
     if not found:
-        raise InputError(f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 there")
+        raise InputError(
+            f"no row of {', '.join(map(str, filled))} has a label; write 1, 2 or 3 in that column"
+        )
     known, runs = _graded_responses(con, settings, found)
     decided = {key: label for key, label in majority_labels(people).items() if key in known}
     if not decided:

@@ -43,7 +43,7 @@ WRITE_AFTER_S = 1.0
 WRITE_AFTER = 50
 """Or as soon as there are this many."""
 FAILED = (GradeState.ERROR, GradeState.EXPIRED, GradeState.CANCELLED)
-"""States that another try may mend."""
+"""States that another try may correct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

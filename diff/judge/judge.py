@@ -180,7 +180,7 @@ def _rubric(settings: Settings) -> str:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SettingsError(f"the rubric {path} cannot be read: {why}; mend [judge] rubric") from None
+        raise SettingsError(f"the rubric {path} cannot be read: {why}; correct [judge] rubric") from None
     if not text.strip():
         raise SettingsError(f"the rubric {path} is empty; write down what scores 1, 2 and 3")
     return text

@@ -34,7 +34,7 @@ _NO_CALL = "step "
 """Beginning of the ids of results that answer no call."""
 _ROLES = {"system": "system", "user": "user", "agent": "assistant"}
 SUB_AGENTS = "steps of sub-agents were left out: their result is that of the call that started them"
-COPIED = "steps copied from an earlier trajectory are history, and their calls no calls of the trace"
+COPIED = "steps copied from an earlier trajectory are history, and their calls not calls of the trace"
 Rewards = Mapping[str, JsonObject]
 """Folder of a trial → its result."""
 

@@ -28,7 +28,7 @@ _VALUES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 _EVALUATION = ("eval_id", "run_id")
 EVENTS_ONLY = (
     "tool calls that are in a sample's events and not in its messages (a sub-agent's, the agent's own submit "
-    "tool, or calls in messages that the agent dropped) are no calls of the trace"
+    "tool, or calls in messages that the agent dropped) are not calls of the trace"
 )
 LISTED_SCORES = "scores that are lists were left out"
 

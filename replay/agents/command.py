@@ -67,7 +67,7 @@ class CommandAgent:
             where = f"in {self._folder}" if "/" in program else "on PATH"
             raise VersionError(
                 f"version {self._version.name!r} does not start: there is no program {program} {where}; "
-                "install it, or mend the command"
+                "install it, or correct the command"
             )
         self._guard = ProgramGuard()
         if self._endpoint is not None:

@@ -159,7 +159,7 @@ class HttpAgent:
         if refusal is not None:
             raise VersionError(
                 f"version {self._version.name!r} does not start: nothing answers at {refusal}; start the "
-                "agent first, or mend its URL"
+                "agent first, or correct its URL"
             )
 
     async def _refusal(self) -> str | None:

@@ -243,7 +243,7 @@ class PythonAgent:
         return await self._deadlines.reply(deadline)
 
     async def _retire(self, worker: WorkerClient) -> bool:
-        """End a worker in which a trial failed, which may have spoilt it; return whether it was fresh.
+        """End a worker in which a trial failed, which may have affected it; return whether it was fresh.
 
         One that runs other trials as well goes on: they are not to be lost for it.
         """
@@ -303,7 +303,7 @@ class _Lost(Enum):
 
     SUSPECT = "its process was lost while it and others were running"
     BYSTANDER = "its process was lost before its turn"
-    DOUBTFUL = "its process had run other trials before, which may have spoilt it"
+    DOUBTFUL = "its process had run other trials before, which may have affected it"
 
 
 def _adapter(version: Version) -> JsonObject | None:

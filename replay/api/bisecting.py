@@ -173,7 +173,7 @@ def resume_bisect(
         )
     facts: Any = run.settings.get(EXPERIMENT) or {}
     if facts.get("kind") != KIND:
-        raise InputError(f"run {run.id} is no bisection; go on with `replay run --resume {run.id}`")
+        raise InputError(f"run {run.id} is no bisection; continue with `replay run --resume {run.id}`")
     given = {name: value for name, value in changes.items() if value}
     run = replace(run, settings={**run.settings, EXPERIMENT: {**facts, **given}})
     if settings.run.budget is not None:
@@ -318,10 +318,10 @@ def _go(store: Path, run: RunRecord, settings: Settings, channel: Channel) -> Bi
                 experiment.discard_if_empty()
                 raise
 
-    channel.message(f"run {run.id}: every trial is kept; an interrupted search goes on with --resume")
+    channel.message(f"run {run.id}: every trial is kept; --resume continues an interrupted search")
     try:
         return run_sync(work())
     except KeyboardInterrupt:
         raise Interrupted(
-            f"interrupted; every trial is kept: go on with `replay bisect --resume {run.id}`"
+            f"interrupted; every trial is kept: continue with `replay bisect --resume {run.id}`"
         ) from None

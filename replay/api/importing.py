@@ -256,7 +256,7 @@ def import_live(
     folder = store.parent / "imports" / f"{source}-{live_id(origin, spans, query)}"
     before = begun(folder)
     if before:
-        channel.message("an earlier import of the same query was interrupted: going on where it stopped")
+        channel.message("an earlier import of the same query was interrupted: continuing where it stopped")
         query = before
     since = f"{query.start:%Y-%m-%d %H:%M}" if query.start else "the beginning"
     channel.message(f"fetching traces from {origin}, {since} to {query.end:%Y-%m-%d %H:%M} UTC")
@@ -347,10 +347,10 @@ def summary(report: Report) -> Iterator[str]:
     if without:
         setting = TURNED_ON_BY.get(report.source)
         advice = f"; content is recorded with {setting}" if setting else ""
-        yield f"{count(without, 'trace')} without content, which no sample takes{advice}"
+        yield f"{count(without, 'trace')} without content, which samples leave out{advice}"
     if open_:
         yield (
-            f"{count(open_, 'trace')} had not ended, which no sample takes; "
+            f"{count(open_, 'trace')} had not ended, and samples leave them out; "
             "import again once they have, and they are updated"
         )
     for text, number in report.notes.items():

@@ -45,7 +45,7 @@ class RunOptions(TypedDict, total=False):
     """`stop`, `error` or `simulate`: what happens at a tool call that was never recorded."""
     no_network: bool | None
     no_user: bool | None
-    """Simulate no user, whatever [user] says: the recorded turns go on."""
+    """Simulate no user, even with [user]: use the recorded turns."""
     sandbox: bool | None
     """Run agents without any network but the model gateway (Linux)."""
     record: bool | None

@@ -14,7 +14,6 @@ from replaydiff.replay.api.stopping import check_until_known, continued_run, loo
 from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     ExitCode,
-    InputError,
     Interrupted,
     ReplayError,
     SettingsError,
@@ -171,7 +170,7 @@ def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
     """
     from replaydiff.replay.engine.items import SampleSource
     from replaydiff.replay.store.connection import open_store
-    from replaydiff.replay.store.samples import is_kept, list_samples
+    from replaydiff.replay.store.samples import get_sample, is_kept, list_samples, name_conflict
 
     def usable(name: str) -> bool:
         items = [replace(item, sample=name) for item in draw.items]
@@ -182,10 +181,7 @@ def unsaved_sample(store: Path, draw: Draw, *, named: bool) -> SampleSource:
     with open_store(store, read_only=True) as con:
         taken = {sample.name for sample in list_samples(con)}
         if named and not usable(wanted):
-            raise InputError(
-                f"there is another sample {wanted!r} already, and a sample is never changed; "
-                "choose another --name"
-            )
+            raise name_conflict(get_sample(con, wanted), draw.sample)
         chosen = next(name for name in itertools.chain([wanted], others) if usable(name))
     return SampleSource(chosen, draw.items, unsaved=replace(draw.sample, name=chosen))
 
@@ -256,7 +252,7 @@ def start(
         check_until_known(settings, lanes)
         earlier = None if continues is None else continued_run(store, continues, lanes)
     elif continues is not None:
-        raise SettingsError("--continue spends the error that a run left; add --until-known")
+        raise SettingsError("--continue spends the error rate that a run left; add --until-known")
 
     def looks(items: int) -> JsonObject:
         from replaydiff.diff.stopping import new_plan

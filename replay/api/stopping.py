@@ -53,12 +53,13 @@ def continued_run(store: Path, run_id: str, lanes: dict[Lane, Version]) -> RunRe
         run = get_run(con, run_id)
     if plan_of(run) is None:
         raise InputError(
-            f"run {run.id} was not started with --until-known, so it left no error; leave --continue out"
+            f"run {run.id} was not started with --until-known, so it has no error rate left to spend",
+            hint="leave --continue out",
         )
     compared, now = ({k: v for k, v in found.items() if k != Lane.OLD2} for found in (run.lanes, lanes))
     if compared.keys() != now.keys() or any(changes(compared[lane], now[lane]) for lane in now):
         raise InputError(
-            f"run {run.id} compared other versions; a new comparison has an error of its own: leave "
+            f"run {run.id} compared other versions; a new comparison has an error rate of its own; leave "
             "--continue out"
         )
     return run

@@ -31,7 +31,9 @@ LIVE_JUDGE, LIVE_VOTES, LIVE_SIZE = "claude-sonnet-5-5", 1, 20
     help="Of the stand-in in a new demo; default 8764, or a free one.",
 )
 @click.option(
-    "--live", is_flag=True, help="Ask the real API (ANTHROPIC_API_KEY) instead of the stand-in, and pay."
+    "--live",
+    is_flag=True,
+    help="Call the real API (ANTHROPIC_API_KEY), which costs money, instead of the stand-in.",
 )
 @click.option("--yes", is_flag=True, help="With --live: spend without asking.")
 def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bool, yes: bool) -> ExitCode:
@@ -52,7 +54,7 @@ def demo(_app: App, folder: Path | None, serve: bool, port: int | None, live: bo
 
     chosen = folder or (Path(f"{tour.FOLDER}-live") if live else tour.default_folder())
     if serve and live:
-        raise InputError("--serve runs the stand-in and --live asks the real API", hint="give one of them")
+        raise InputError("--serve runs the stand-in and --live calls the real API", hint="give one of them")
     if serve:
         tour.serve(chosen)
         return ExitCode.OK
@@ -71,7 +73,7 @@ def _live(folder: Path, yes: bool) -> ExitCode:
     guess = _estimate(judge)
     limit = 2 * guess
     click.echo(
-        f"The real API is asked by both versions ({LIVE_SIZE} traces, 3 lanes, 3 trials) and by the judge "
+        f"The real API is called by both versions ({LIVE_SIZE} traces, 3 lanes, 3 trials) and by the judge "
         f"({LIVE_JUDGE}): about ${guess:.2f}, and no more than ${limit:.2f}."
     )
     if not yes:

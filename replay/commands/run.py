@@ -46,7 +46,7 @@ _OPTIONS = (
     click.option(
         "--until-known/--all-items",
         default=None,
-        help="Look at the answer while the run goes on, and stop once it is known; default --all-items.",
+        help="Compute the answer during the run, and stop once it is known; default --all-items.",
     ),
     click.option(
         "--continue",
@@ -75,7 +75,7 @@ _OPTIONS = (
         "--reuse-old",
         is_flag=True,
         default=None,
-        help="Take the old version's trials from an earlier run where nothing has changed; see docs/ci.md.",
+        help="Reuse the old version's trials of an earlier run where nothing has changed; see docs/ci.md.",
     ),
     click.option(
         "--executor",
@@ -106,7 +106,7 @@ _OPTIONS = (
         "--no-user",
         is_flag=True,
         default=None,
-        help="Simulate no user, whatever [user] says: the recorded turns go on.",
+        help="Simulate no user, even with [user]: use the recorded turns.",
     ),
     click.option(
         "--sandbox",

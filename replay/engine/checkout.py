@@ -275,7 +275,7 @@ def _checked_out(name: str, settings: Settings, commit: str, path: str) -> Path:
     if not folder.is_dir():
         raise VersionError(
             f"revision {commit[:12]} of version {name!r} has no folder {folder.relative_to(top)}; "
-            f"mend `path` in {file_of(settings)}, or name a revision that has it"
+            f"correct `path` in {file_of(settings)}, or name a revision that has it"
         )
     return folder
 
@@ -292,13 +292,15 @@ def interpreter_of(name: str, settings: Settings, python: str | None) -> str | N
     if given.name == python:
         found = shutil.which(python)
         if found is None:
-            raise VersionError(f"the interpreter {python} of version {name!r} is not on PATH; mend `python`")
+            raise VersionError(
+                f"the interpreter {python} of version {name!r} is not on PATH; correct `python`"
+            )
         return found
     path = Path(os.path.abspath(settings.root / given))  # noqa: PTH100 - Path.resolve would follow the link
     if not path.is_file() or not os.access(path, os.X_OK):
         why = "cannot be executed" if path.is_file() else "does not exist"
         raise VersionError(
-            f"the interpreter {path} of version {name!r} {why}; mend `python` in {file_of(settings)}, "
+            f"the interpreter {path} of version {name!r} {why}; correct `python` in {file_of(settings)}, "
             "or make the environment: python3 -m venv"
         )
     return str(path)

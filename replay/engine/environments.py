@@ -224,11 +224,11 @@ def _run(name: str, lock: Path, command: Sequence[str], made: Path, within_s: fl
         lines = [line.strip() for line in output.read().decode(errors="replace").splitlines() if line.strip()]
     if code != 0:
         reason = " / ".join(lines[-_TAIL:]) or f"{command[0]} ended with {code}"
-        fix = "install uv" if "No module named pip" in reason else "mend the file, or leave venv out"
+        fix = "install uv" if "No module named pip" in reason else "correct the file, or leave venv out"
         if code is None:
             last = f"; the installer's last words: {reason}" if lines else ""
             reason = f"it took longer than {within_s:g} s{last}"
-            fix = "give it longer with install_timeout of [run], or mend the file"
+            fix = "give it longer with install_timeout of [run], or correct the file"
         raise VersionError(
             f"the virtual environment of version {name!r} cannot be built from {lock}: {reason}; {fix}"
         )

@@ -36,6 +36,8 @@ OUTAGE = 12
 """Trials in a row of a lane that ended `infra_error`, after all their retries, which stop the run."""
 NOTES = 3
 """Connections and processes besides the tools that are named."""
+_PRINTED = 300
+"""Most characters of what a process printed in an error."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b|\d+")
 """What differs between two messages of the same failure: addresses, ids, numbers."""
 
@@ -272,12 +274,19 @@ class Probe:
         items = {failed.id for failed, _ in failures}
         if len(failures) >= TRIALS and len(items) >= self._most_items and not is_last:
             raise RepeatedFailureError(
-                self._run_id, lane, self._lanes[lane], outcome.status, outcome.reason or "", len(failures)
+                self._run_id, lane, self._lanes[lane], outcome.status, _why(outcome), len(failures)
             )
 
     def _uncontained(self, lane: Lane, tools: Sequence[str], trials: int, evidence: str) -> UncontainedError:
         version = self._lanes[lane]
         return UncontainedError(lane, version, tools, trials, evidence, _fix(version))
+
+
+def _why(outcome: Outcome) -> str:
+    """Return the reason of a failure; where the agent's process ended, with the last line that it printed."""
+    reason = outcome.reason or ""
+    printed = (outcome.stderr or "").strip() if outcome.status is Status.CRASHED else ""
+    return f"{reason}: {printed.splitlines()[-1][:_PRINTED]}" if printed else reason
 
 
 def _first_slots(left: dict[str, list[Slot]], item: Item) -> dict[Lane, Slot]:

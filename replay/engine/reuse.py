@@ -7,7 +7,7 @@ here is the model behind its name, so a run that reuses trials says from when th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -138,10 +138,17 @@ def _taken(con: DuckDBPyConnection, run_id: str, lane: Lane, earlier: RunRecord)
     return taken if trials else None
 
 
-def reuse_sentences(run: RunRecord) -> Iterator[str]:
-    """Yield a sentence for each lane whose trials are of an earlier run."""
+def reuse_sentence(run: RunRecord) -> str | None:
+    """Return a sentence that names the earlier runs whose trials a run reuses; None where it reuses none."""
+    of: dict[tuple[str, str], list[str]] = {}
     for lane, taken in reused_lanes(run).items():
-        yield (
-            f"{taken.trials} trials of lane {lane} are those of run {taken.run} of {taken.at[:10]}, and were "
-            "not paid again; a model that changed since then looks like a change of the agent"
-        )
+        of.setdefault((taken.run, taken.at[:10]), []).append(f"{taken.trials} of lane {lane}")
+    if not of:
+        return None
+    sources = "; ".join(
+        f"{' and '.join(trials)} from run {earlier} of {day}" for (earlier, day), trials in of.items()
+    )
+    return (
+        f"trials of the old version are reused and were not paid again: {sources}; a model that changed "
+        "since then looks like a change of the agent"
+    )

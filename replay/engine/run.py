@@ -38,7 +38,7 @@ from replaydiff.replay.engine.observed import Pairing, recorded_run
 from replaydiff.replay.engine.probe import Probe, UncontainedError, list_names
 from replaydiff.replay.engine.progress import ProgressFile, RunProgress, RunReport
 from replaydiff.replay.engine.redaction import run_redactor
-from replaydiff.replay.engine.reuse import reuse_old, reuse_sentences
+from replaydiff.replay.engine.reuse import reuse_old, reuse_sentence
 from replaydiff.replay.engine.runner import Runner
 from replaydiff.replay.engine.schedule import order
 from replaydiff.replay.engine.versions import changes, resolve
@@ -291,8 +291,8 @@ class _Execution:
                     self._agents.gateway.open(con, None if redactor is None else redactor.value)
                 if write is not None:
                     self.run = write(con, self.run)
-                    for note in reuse_sentences(self.run):
-                        self._hooks.announce(f"note: {note}")
+                    if reused := reuse_sentence(self.run):
+                        self._hooks.announce(f"note: {reused}")
                 self.stored = True
                 runner = Runner(self.run, self._agents, self._settings, con, self._hooks.progress, redactor)
                 if self.run.finished_at is None:

@@ -55,7 +55,7 @@ def read_setup(file: Path) -> JsonObject:
     try:
         setup: Any = parse(file.read_bytes())
     except OSError as error:
-        raise VersionError(f"the setup {file} cannot be read: {error.strerror}; mend its path") from None
+        raise VersionError(f"the setup {file} cannot be read: {error.strerror}; correct its path") from None
     except ValueError as error:
         raise VersionError(f"the setup {file} is not JSON: {error}; correct it") from None
     if not isinstance(setup, dict):
@@ -317,7 +317,7 @@ def _adapter(settings: Settings) -> tuple[str | None, str | None]:
         return str(path), hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise VersionError(
-            f"the adapter {path} cannot be read: {error.strerror}; mend `adapter` in {file_of(settings)}"
+            f"the adapter {path} cannot be read: {error.strerror}; correct `adapter` in {file_of(settings)}"
         ) from None
 
 

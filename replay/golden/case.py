@@ -28,6 +28,7 @@ from replaydiff.replay.model import (
     ToolCall,
     ToolMatch,
 )
+from replaydiff.replay.model.sample import CONTENT_ID
 
 _CASE_KEYS = {
     "id", "input", "question", "messages", "tape", "tags", "category", "difficulty", "metadata",
@@ -89,7 +90,7 @@ def content_id(case: Case) -> str:
             key: value for key, value in msgspec.to_builtins(case.expectation).items() if value is not None
         },
     }
-    return f"sha256:{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
+    return f"{CONTENT_ID}{hashlib.sha256(canonical_args(held).encode()).hexdigest()[:16]}"
 
 
 class _CaseReader:

@@ -295,7 +295,7 @@ def _refuse(status: int, problem: str, model: str, purpose: Purpose) -> NoReturn
         )
     if status == 404:
         raise SettingsError(
-            f"the model's API does not know {model} ({problem})", hint=f"mend {purpose.place}"
+            f"the model's API does not know {model} ({problem})", hint=f"correct {purpose.place}"
         )
     raise ModelFailure(f"the request was refused: {problem}", passing=False)
 

@@ -266,7 +266,7 @@ class OpenAICompatibleModel:
         if status in (404, 405) or status < 400:
             raise SettingsError(
                 f"{self._place} does not know {model}, or is not where chat completions are ({detail})",
-                hint=f"mend {self._purpose.place}",
+                hint=f"correct {self._purpose.place}",
             )
         raise ModelFailure(f"the request was refused: {detail}", passing=False)
 

@@ -43,6 +43,12 @@ class SampleItem:
     """How many traces of the population this one stands for."""
 
 
+CONTENT_ID = "sha256:"
+"""How the id of a case begins that has none of its own."""
+_LABEL = 48
+"""Characters of an input that name a case."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One input to replay, with its tape and its expectation.
@@ -82,3 +88,16 @@ class Item:
     before: tuple[ServedCall, ...] = ()
     """Calls that the same trial made at earlier turns of the user; never stored."""
     metadata: JsonObject = field(default_factory=dict)
+
+    @property
+    def has_own_id(self) -> bool:
+        """Whether its id is one that somebody gave; that of a case without one is a hash of its content."""
+        return not self.id.startswith(CONTENT_ID)
+
+    @property
+    def label(self) -> str:
+        """The id, or for a case without an id of its own the first words of its input, in quotes."""
+        words = " ".join(self.input[: 8 * _LABEL].split())
+        if self.has_own_id or not words:
+            return self.id
+        return f'"{words if len(words) <= _LABEL else words[: _LABEL - 1].rstrip() + "…"}"'

@@ -149,7 +149,7 @@ def load(start: Path | None = None, environ: Mapping[str, str] | None = None) ->
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file} is not valid TOML: {error}", hint="mend that line") from None
+        raise SettingsError(f"{file} is not valid TOML: {error}", hint="correct that line") from None
     refuse_unknown(data, file, text)
     _lay_environment(data, os.environ if environ is None else environ)
 

@@ -101,7 +101,7 @@ def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
     """
     if _count(con, "SELECT count(*) FROM redactions") and _count(other, "SELECT count(*) FROM redactions"):
         raise InputError(
-            "both stores hold redacted traces, and [EMAIL_1] of the one is another address in the other",
+            "both stores hold redacted traces, and [EMAIL_1] stands for different addresses in them",
             hint="import the traces again into one store",
         )
     here = {table: _keys(con, table, key) for table, key in _KEYS.items()}

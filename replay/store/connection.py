@@ -92,7 +92,7 @@ def open_store(
         refuse_writing(path)
     if read_only and not path.exists():
         raise StoreMissingError(
-            f"there is no store at {path}; bring traces in with `replay import`, or name another with --db"
+            f"there is no store at {path}; import traces with `replay import`, or name another with --db"
         )
     # Closing a file releases every lock that this process has on it, those of DuckDB too.
     if not snapshot.is_open_here(path):
@@ -215,7 +215,7 @@ def explained(error: BaseException) -> StoreError | None:
     if unwritten := UNWRITTEN.search(text):
         return StoreWriteError(
             f"the store could not be written ({unwritten[0]}); what was committed before is kept",
-            hint="make room, or name another place with --db, and do the same again",
+            hint="make room, or name another place with --db, and run the command again",
         )
     if _DAMAGED.search(text):
         return StoreDamagedError(
@@ -225,7 +225,7 @@ def explained(error: BaseException) -> StoreError | None:
     if isinstance(error, duckdb.OutOfMemoryException):
         return StoreError(
             f"the store needs more memory than it has: {_first_line(text)}",
-            hint="`replay doctor` finds out whether it is damaged; else ask for less at once",
+            hint="`replay doctor` finds out whether it is damaged; otherwise request less at once",
         )
     return None
 

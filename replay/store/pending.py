@@ -53,7 +53,7 @@ def append(store: Path, table: str, rows: Iterable[Sequence[Any]]) -> None:
                 raise
     except OSError as error:
         raise StoreWriteError(
-            f"{path} cannot be written: {error.strerror}; what was kept before is kept",
+            f"{path} cannot be written: {error.strerror}; what was saved before is kept",
             hint="make room, then run the same command again",
         ) from error
 

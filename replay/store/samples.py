@@ -33,10 +33,7 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
     if sample.name in [known.name for known in list_samples(con)]:
         if is_kept(con, sample, items):
             return False
-        raise InputError(
-            f"there is another sample {sample.name!r} already, and a sample is never changed",
-            hint="choose another --name",
-        )
+        raise name_conflict(get_sample(con, sample.name), sample)
     con.begin()
     try:
         con.execute(
@@ -62,6 +59,27 @@ def write_sample(con: DuckDBPyConnection, sample: SampleRecord, items: Sequence[
         con.rollback()
         raise
     return True
+
+
+def name_conflict(stored: SampleRecord, wanted: SampleRecord) -> InputError:
+    """Return the error for a sample that differs from the stored one of its name."""
+    same_draw = wanted == replace(
+        stored, size=wanted.size, population=wanted.population, created_at=wanted.created_at
+    )
+    new = f"`--name {wanted.name}-{wanted.size}`"
+    if not same_draw or wanted.size == stored.size:
+        hint = "choose another --name"
+    elif wanted.population != stored.population:
+        hint = f"its traces are {wanted.population} now; {new} draws from all of them"
+    elif wanted.size > stored.size:
+        hint = f"{new} draws these {stored.size} and {wanted.size - stored.size} more"
+    else:
+        hint = f"{new} draws {wanted.size} of these"
+    return InputError(
+        f"sample {stored.name!r} exists with {stored.size} of {stored.population} traces, and a sample is "
+        "never changed, because runs refer to it",
+        hint=hint,
+    )
 
 
 def get_sample(con: DuckDBPyConnection, name: str) -> SampleRecord:

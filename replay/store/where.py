@@ -380,7 +380,7 @@ def _refusal(where: str, error: duckdb.Error) -> InputError:
     )
     if not missing:
         return InputError(
-            f"the condition {shown(where)} cannot be used: {reason.rstrip('.')}", hint="mend it"
+            f"the condition {shown(where)} cannot be used: {reason.rstrip('.')}", hint="correct it"
         )
     name = missing[1]
     if not name.isidentifier():

@@ -62,7 +62,7 @@ def test_a_good_set_has_nothing_to_complain_of(tmp_path: Path) -> None:
         ),
         (
             {**GOOD, "id": "b", "input": "x", "tags": ["quarantine"], "metadata": {}},
-            "warning", "in quarantine by its tag alone; say owner, since and reason",
+            "warning", "in quarantine by its tag alone; set owner, since and reason",
         ),
         (
             {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"since": "2026-11-20", "owner": "Bo"}}},
@@ -70,7 +70,7 @@ def test_a_good_set_has_nothing_to_complain_of(tmp_path: Path) -> None:
         ),
         (
             {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"since": "2026-01-01", "owner": "Bo"}}},
-            "warning", "in quarantine for 324 days; mend it, or retire it",
+            "warning", "in quarantine for 324 days; correct it, or retire it",
         ),
         (
             {**GOOD, "id": "b", "input": "x", "metadata": {"quarantine": {"since": "2026-11-20"}}},

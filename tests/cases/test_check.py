@@ -113,6 +113,31 @@ def test_a_case_may_say_which_share_of_its_trials_must_pass(shop: Path, replay: 
     assert (wrong.code, "golden.jsonl:1: threshold must be a share from 0 to 1" in wrong.err) == (2, True)
 
 
+def test_a_case_without_an_id_is_named_by_its_input(shop: Path, replay: Replay) -> None:
+    wrong = {
+        key: value for key, value in _case("cancel", ("search", {"text": "hats"})).items() if key != "id"
+    }
+    _write(shop, [wrong])
+    done = replay("check", "--junit", "report.xml")
+    assert done.code == 1
+    assert f"\nfail: {wrong['input']}\n  input       {wrong['input']}\n  id          sha256:" in done.out
+    (suite,) = ElementTree.parse(shop / "report.xml").getroot()
+    name = str(suite.findall("testcase")[0].get("name"))
+    assert name.startswith(f'"{wrong["input"]}" [sha256:')
+    assert suite.get("name") == "replaydiff golden.jsonl"
+
+
+def test_a_process_that_ends_is_shown_with_what_it_printed(shop: Path, replay: Replay) -> None:
+    (shop / "shop.py").write_text(
+        "import os, sys\ndef run_agent(text):\n"
+        "    print('no libfoo.so', file=sys.stderr, flush=True)\n    os._exit(9)\n"
+    )
+    done = replay("check")
+    assert (
+        "status      crashed: the agent's process ended: exit code 9\n  printed     no libfoo.so" in done.out
+    )
+
+
 def test_a_case_in_quarantine_is_reported_and_decides_nothing(shop: Path, replay: Replay) -> None:
     wrong = _case("cancel", ("search", {"text": "hats"}))
     wrong["metadata"] = {"quarantine": {"owner": "Ada", "since": "2026-11-02", "reason": "the shop's clock"}}

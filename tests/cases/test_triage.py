@@ -203,7 +203,7 @@ def test_undo_takes_the_case_out_again_and_the_entry_comes_back(shop: Path) -> N
     seen = _type(
         shop,
         [("[q]uit", "p"), ("Enter: recording", "n"), ("must the response show", "\r"), ("2 of ", "u"),
-         ("took back: promote cancel-11", "l"), ("[1] poor", "3"), ("labelled 3", "q")],
+         ("undone: promote cancel-11", "l"), ("[1] poor", "3"), ("labelled 3", "q")],
     )  # fmt: skip
     assert golden.read_text() == before
     assert "0 promoted, 0 dismissed, 0 skipped, 1 labelled" in seen

@@ -60,7 +60,7 @@ def test_a_second_draw_gets_a_name_of_its_own_unless_it_is_the_same(replay: Repl
     assert samples(project) == [("2026-10", 5), ("2026-10-2", 3)]
     done = replay("compare", "--old", "observed", "--size", "4", "--name", "2026-10")
     assert done.code == 2
-    assert "there is another sample '2026-10' already" in done.err
+    assert "sample '2026-10' exists with 5 of 6 traces" in done.err
 
 
 def test_a_version_that_does_not_start_leaves_no_sample(replay: Replay, project: Project) -> None:

@@ -135,8 +135,8 @@ def test_the_same_again_is_no_error_and_another_needs_a_name(replay: Replay, sto
     other = replay("sample", "--size", "6", "--name", "mine")
     assert (other.code, other.out) == (2, "")
     assert other.err == (
-        "error: there is another sample 'mine' already, and a sample is never changed; "
-        "choose another --name\n"
+        "error: sample 'mine' exists with 5 of 63 traces, and a sample is never changed, because runs refer "
+        "to it; `--name mine-6` draws these 5 and 1 more\n"
     )
     assert names(store) == ["mine"]
 
@@ -209,7 +209,7 @@ def test_only_the_running_month(replay: Replay, store: Path) -> None:
 
 
 def test_no_store_and_an_empty_one(replay: Replay, tmp_path: Path) -> None:
-    assert "bring traces in with `replay import`" in replay("sample", "--month").err
+    assert "import traces with `replay import`" in replay("sample", "--month").err
     assert list(tmp_path.iterdir()) == []
     open_store(tmp_path / ".replay" / "replay.duckdb").close()
     for args in (("--month",), ("--month", "2026-10"), ()):

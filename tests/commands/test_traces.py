@@ -121,7 +121,7 @@ def test_mistakes(replay: Replay, store: Path, args: tuple[str, ...], says: str)
 def test_no_store(replay: Replay, tmp_path: Path) -> None:
     result = replay("traces")
     assert result.code == 2
-    assert "bring traces in with `replay import`" in result.err
+    assert "import traces with `replay import`" in result.err
     assert list(tmp_path.iterdir()) == []
 
 

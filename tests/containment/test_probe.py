@@ -260,6 +260,20 @@ def run_agent(text):
 """
 
 
+def test_a_process_that_ends_again_and_again_is_reported_with_what_it_printed(
+    replay: Replay, project: Project
+) -> None:
+    project.settings(SETTINGS.replace("unused", "call"))
+    project.write(
+        "v1",
+        "import os, sys\ndef call(name, args): ...\ndef run_agent(text):\n"
+        "    print('loading', 'no libfoo.so', sep='\\n', file=sys.stderr, flush=True)\n    os._exit(9)\n",
+    )
+    done = replay("run", "--new", ".", "--sample", "october")
+    assert done.code == 75
+    assert "(crashed: the agent's process ended: exit code 9: no libfoo.so); correct that" in done.err
+
+
 def test_a_failure_that_repeats_stops_the_run_and_is_repeated_when_it_is_resumed(
     replay: Replay, project: Project
 ) -> None:

@@ -58,7 +58,8 @@ def test_the_unchanged_old_version_is_not_paid_again(replay: Replay, project: Pr
     assert done.code == 0, done.err
     assert project.times_called() == 18 + 6, "3 items, 2 trials, the new version alone"
     assert "cost: agents $0.0600\n" in done.out
-    sentence = f"6 trials of lane old are those of run {first.id} of {first.created_at:%Y-%m-%d}"
+    sentence = f"6 of lane old and 6 of lane old2 from run {first.id} of {first.created_at:%Y-%m-%d}"
+    assert done.err.count("not paid again") == 1
     assert sentence in done.err
     assert Counter(trial.lane for trial in project.trials()) == {Lane.OLD: 6, Lane.OLD2: 6, Lane.NEW: 6}
     shown = json.loads(replay("diff", "--json").out)

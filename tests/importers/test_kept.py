@@ -54,9 +54,9 @@ def test_traces_without_content_or_end_are_told_and_no_sample_takes_them(folder:
     result = run("import", "langfuse", "f.jsonl")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[1].startswith("2 traces without content, which no sample takes; content is recorded with ")
+    assert lines[1].startswith("2 traces without content, which samples leave out; content is recorded with ")
     assert "capture_input=True" in lines[1]
-    assert lines[2].startswith("1 trace had not ended, which no sample takes; ")
+    assert lines[2].startswith("1 trace had not ended, and samples leave them out; ")
     document = json.loads(run("import", "langfuse", "f.jsonl", "--json").stdout)
     assert (document["no_content"], document["incomplete"]) == (2, 1)
     drawn = json.loads(run("sample", "--month", "2026-11", "--json").stdout)

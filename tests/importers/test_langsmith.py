@@ -293,7 +293,7 @@ def test_hidden_contents_are_told_with_the_setting(
         main(["import", "langsmith", "runs.json"])
     out, _ = capsys.readouterr()
     assert (
-        "1 trace without content, which no sample takes; content is recorded with LANGSMITH_HIDE_INPUTS"
+        "1 trace without content, which samples leave out; content is recorded with LANGSMITH_HIDE_INPUTS"
         in out
     )
 

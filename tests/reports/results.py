@@ -399,7 +399,7 @@ def cannot_tell() -> DiffResult:
         {Verdict.INCONCLUSIVE: 3, Verdict.UNCHANGED: 7},
         answer=Answer.CANNOT_TELL,
         reason="the replay cannot be trusted: only 41% of the old version's tool calls were answered from "
-        "the recording (at least 80% is needed), so it ran in another world than production did",
+        "the recording (at least 80% is needed), so the replay does not reproduce production",
         next=f"replay show trace-0001 --run {RUN}",
         noise=Noise.UNKNOWN,
         run=run(trials=1, finished_at=None),

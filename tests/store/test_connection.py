@@ -112,7 +112,7 @@ def test_a_newer_store_is_refused_with_both_versions(tmp_path: Path) -> None:
 
 def test_a_reader_of_no_store_is_told_to_import(tmp_path: Path) -> None:
     path = tmp_path / "none.duckdb"
-    with pytest.raises(StoreMissingError, match="bring traces in with `replay import`"):
+    with pytest.raises(StoreMissingError, match="import traces with `replay import`"):
         open_store(path, read_only=True)
     assert not path.exists()
 

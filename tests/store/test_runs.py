@@ -246,7 +246,7 @@ def test_a_sample_is_written_once_and_never_changed(con: DuckDBPyConnection) -> 
     assert not write_sample(con, replace(SAMPLE, created_at=datetime(2027, 1, 1)), ITEMS)
     assert list_samples(con) == [SAMPLE]
     for sample, its in ((replace(SAMPLE, seed=2), ITEMS), (SAMPLE, ITEMS[::-1])):
-        with pytest.raises(InputError, match=r"there is another sample 'oct' already.*choose another --name"):
+        with pytest.raises(InputError, match=r"sample 'oct' exists with .*; choose another --name"):
             write_sample(con, sample, its)
     assert sample_items(con, "oct") == ITEMS
     with pytest.raises(UnknownNameError, match="there is no sample 'okt'; did you mean 'oct'"):

@@ -178,7 +178,7 @@ def test_a_missing_store(tmp_path: Path) -> None:
         (
             "metadata.task_id::INT = 7",
             "the condition `metadata.task_id::INT = 7` cannot be used: Could not convert string 'abc' to "
-            "INT32; mend it",
+            "INT32; correct it",
         ),
         (
             "true) UNION SELECT (true",

@@ -24,7 +24,7 @@ else:
 PASSING_ON = ("WrapperToolset", "CombinedToolset", "DynamicToolset", "_OutputToolset", "OutputToolset")
 """Toolsets of the framework that hand a call to another one, by the class that they derive from."""
 RETRY = "\n\nFix the errors and try again."
-"""What the framework puts after an error that the model is to mend."""
+"""What the framework puts after an error that the model is to correct."""
 
 _CURRENT: contextvars.ContextVar[tuple[str, dict[str, Any]] | None] = contextvars.ContextVar(
     "replay_pydantic_ai", default=None
