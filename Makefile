@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs lock bench frameworks platforms instrumentations examples interpreters ray clean
+.PHONY: help setup demo test slow quick full hostile kills crashes fuzz lint types docs pictures lock bench frameworks platforms instrumentations examples interpreters ray clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ types: setup ## Check types, strictly
 
 docs: setup ## Write the generated pages of docs/ anew
 	$(BIN)/python docs/generate.py
+
+pictures: setup ## Take the pictures of README and docs/ anew, from a demo (needs Chromium)
+	REPLAYDIFF_TEST_FULL=1 REPLAYDIFF_PICTURES=docs/images $(BIN)/pytest -n 0 tests/demo/test_picture.py tests/demo/test_page.py
 
 bench: setup ## Run the benchmarks (minutes); each also runs alone, see benchmarks/README.md
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done

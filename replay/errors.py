@@ -105,8 +105,7 @@ class UntrustedError(ReplayError):
 class UnknownNameError(ReplayError):
     """A name that is not known. The sentence names the nearest valid one, or lists them.
 
-    `kind` is the noun ("sample"), `name` what was asked for, `known` the valid names, `hint` what to do
-    where there are none.
+    `kind` is the noun ("sample"), `name` what was given, `known` the valid names, `hint` what to do next.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "", where: str = "") -> None:

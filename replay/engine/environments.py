@@ -226,7 +226,7 @@ def _run(name: str, lock: Path, command: Sequence[str], made: Path, within_s: fl
         reason = " / ".join(lines[-_TAIL:]) or f"{command[0]} ended with {code}"
         fix = "install uv" if "No module named pip" in reason else "correct the file, or leave venv out"
         if code is None:
-            last = f"; the installer's last words: {reason}" if lines else ""
+            last = f"; the installer printed: {reason}" if lines else ""
             reason = f"it took longer than {within_s:g} s{last}"
             fix = "give it longer with install_timeout of [run], or correct the file"
         raise VersionError(

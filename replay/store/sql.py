@@ -171,4 +171,5 @@ def resolve(con: DuckDBPyConnection, table: str, column: str, name: str, kind: s
             some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
             raise InputError(f"several {kind}s begin with {name!r}: {some}", hint="type more of the id")
     near = f"SELECT {column} FROM {table} ORDER BY jaro_winkler_similarity({column}, ?) DESC, 1 LIMIT 3"
-    raise UnknownNameError(kind, name, [str(row[0]) for row in con.execute(near, [name]).fetchall()], hint)
+    known = [str(row[0]) for row in con.execute(near, [name]).fetchall()]
+    raise UnknownNameError(kind, name, known, "" if known else hint)

@@ -1,6 +1,6 @@
 """The picture of the terminal in README and docs is what the demo prints.
 
-REPLAYDIFF_PICTURES=docs/images pytest tests/demo/test_picture.py    # takes it anew
+make pictures    # takes it anew
 """
 
 from __future__ import annotations
@@ -77,5 +77,5 @@ def test_the_picture_of_the_terminal_is_what_the_demo_prints(demo_run: DemoRun) 
     kept = PICTURE.read_text(encoding="utf-8")
     assert "url(http" not in kept, "a picture loads nothing"
     # Figures differ from run to run, and with them where lines break; what they are called does not.
-    assert words(kept) == words(now), "REPLAYDIFF_PICTURES=docs/images pytest tests/demo/test_picture.py"
+    assert words(kept) == words(now), "make pictures"
     assert {"regressed", "improved", "without"} <= set(re.findall(r"\w+", kept))
