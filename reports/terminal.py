@@ -473,9 +473,13 @@ def _item_block(result: DiffResult, group: CauseGroup, width: int) -> Iterable[R
     for name, reason in phrases.metric_reasons(item)[:3]:
         yield hanging(f"  {one_line(name, _METRIC)}:", Text(one_line(reason, 400)))
     if item.verdict is Verdict.INCONCLUSIVE:
-        lost = [trial for lane in item.lanes for trial in phrases.failed_trials(item, lane)]
-        for trial in lost[:2]:
-            words = f"{trial.status}: {one_line(trial.reason or '', 300)}"
-            yield hanging(f"  {trial.lane}:", Text(words))
+        lost: dict[str, list[str]] = {}
+        for lane in item.lanes:
+            for trial in phrases.failed_trials(item, lane):
+                lanes = lost.setdefault(f"{trial.status}: {one_line(trial.reason or '', 300)}", [])
+                if str(lane) not in lanes:
+                    lanes.append(str(lane))
+        for words, lanes in [*lost.items()][:2]:
+            yield hanging(f"  {', '.join(lanes)}:", Text(words))
     if item.item.input.strip():
         yield hanging("  input:", Text(one_line(item.item.input, width - 11)), "dim")

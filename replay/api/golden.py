@@ -150,11 +150,20 @@ class GoldenSet:
         return open_case(self.existing().path, name, kind)
 
 
-def expected_path(case: Case) -> str | None:
-    """Return the tool path that a case expects; None if it expects no particular one."""
-    from replaydiff.cases.similarity import path_of
-
-    return path_of(case)
+def expected_text(case: Case) -> str:
+    """Return in a few words what a case expects: the tools, else the answer, else what its text must show."""
+    expected = case.expectation
+    if expected.tool_calls is not None:
+        return ">".join(call.name for call in expected.tool_calls) or "no call"
+    if expected.tools is not None:
+        return f"tools {', '.join(expected.tools) or 'none'}"
+    if expected.answer is not None:
+        return f"answer {expected.answer}"
+    if expected.response_traits:
+        return f"{len(expected.response_traits)} trait{'s' * (len(expected.response_traits) != 1)}"
+    if expected.assertions:
+        return f"{len(expected.assertions)} assertion{'s' * (len(expected.assertions) != 1)}"
+    return f"fields {', '.join(expected.fields)}" if expected.fields else "-"
 
 
 def check_case_text(text: str) -> None:

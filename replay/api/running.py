@@ -461,7 +461,8 @@ def notes_on(report: RunReport) -> list[str]:
         for tool, count in unasked.items():
             notes.append(
                 f"warning: {tool} was recorded {count} time{'s' * (count > 1)} and called 0 times in lane "
-                f"{lane} ({run.lanes[lane].name}); did it run by itself? See docs/security.md"
+                f"{lane} ({run.lanes[lane].name}); make sure that it did not run past the patch points "
+                "(docs/security.md)"
             )
     for lane, version in run.lanes.items() if report.recorded is not None else ():
         if lane not in (report.recorded or {}) and lane in report.statuses and _is_replayed(version):

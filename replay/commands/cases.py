@@ -88,7 +88,7 @@ def cases() -> None:
 @json_option
 def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> None:
     """List the cases: what each expects, its tags, when it was reviewed."""
-    from replaydiff.replay.api.golden import expected_path
+    from replaydiff.replay.api.golden import expected_text
     from replaydiff.replay.golden import case_to_json
     from replaydiff.replay.terminal.text import Column, show, table, terminal_width
 
@@ -107,7 +107,7 @@ def list_(app: App, path: Path | None, tags: tuple[str, ...], as_json: bool) -> 
     rows = [
         [
             case.id,
-            expected_path(case) or "-",
+            expected_text(case),
             ", ".join(case.tags) or "-",
             (case.provenance.last_reviewed or "-")[:10],
             case.input,

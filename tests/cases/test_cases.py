@@ -162,7 +162,15 @@ def test_an_unknown_case_is_not_retired_and_nothing_changes(tmp_path: Path) -> N
 
 
 def test_the_list_names_what_is_expected(tmp_path: Path) -> None:
-    _write(tmp_path, {**GOOD, "tags": ["smoke"]}, {"id": "quiet", "input": "hi", "expected_tool_calls": []})
+    _write(
+        tmp_path,
+        {**GOOD, "tags": ["smoke"]},
+        {"id": "quiet", "input": "hi", "expected_tool_calls": []},
+        {"id": "asked", "input": "hi?", "expected_answer": "Canberra"},
+        {"id": "shown", "input": "hi!", "expected_response_traits": ["is polite"]},
+    )
     text = _replay(tmp_path, "cases", "list").stdout
-    assert [line.split()[:2] for line in text.splitlines()[1:]] == [["good", "get_order"], ["quiet", "-"]]
+    assert [line.split()[:2] for line in text.splitlines()[1:]] == [
+        ["good", "get_order"], ["quiet", "no"], ["asked", "answer"], ["shown", "1"],
+    ]  # fmt: skip
     assert "quiet" not in _replay(tmp_path, "cases", "list", "--tag", "smoke").stdout

@@ -369,7 +369,7 @@ def test_a_recorded_tool_that_writes_and_is_never_asked_for_is_named(
     done = replay("run", "--new", ".", "--sample", "two", "--trials", "2")
     assert done.code == 0
     assert (
-        "warning: cancel_order was recorded 8 times and called 0 times in lane new (.); did it run by itself?"
+        "warning: cancel_order was recorded 8 times and called 0 times in lane new (.); make sure that it "
         in done.err
     )
     project.settings(SETTINGS + '[tools.get_order_status]\neffect = "write"\n')
