@@ -139,6 +139,15 @@ def compared(result: DiffResult) -> str:
     return f"{fmt.count(counts.compared)} of {fmt.plural(counts.total, 'item')} compared"
 
 
+AGREEMENT = "agreement with recordings that nobody reviewed; an intended change lowers it too"
+"""What a metric of that kind measures: without this, its fall reads as a loss."""
+
+
+def is_agreement(metric: MetricDelta) -> bool:
+    """Return whether a metric has figures that compare with unreviewed recordings."""
+    return metric.kind is Kind.AGREEMENT and metric.delta is not None
+
+
 def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list[str]:
     """Return notes on a metric's main figures as short phrases; empty if there are none.
 
@@ -153,6 +162,8 @@ def metric_notes(name: str, metric: MetricDelta, *, brief: bool = False) -> list
         return notes
     if not metric.gated:
         notes.append("does not decide the answer")
+    if is_agreement(metric):
+        notes.append(AGREEMENT)
     if metric.kind is Kind.AGREEMENT and metric.changed_share is not None:
         about = f" {fmt.interval(metric.changed_ci)}" if metric.changed_ci else ""
         notes.append(f"behaviour changed in {fmt.score(max(0.0, metric.changed_share))}{about} of the items")

@@ -272,7 +272,16 @@ def _metrics(result: DiffResult, width: int, *, notes: bool = True) -> Renderabl
             colored(better, "green"),
             colored(metric.regressed, "red"),
         )
-    return Group(Text(""), table, *(_metric_notes(result) if notes else ()))
+    return Group(Text(""), table, *(_metric_notes(result) if notes else _agreement(result)))
+
+
+def _agreement(result: DiffResult) -> Iterable[RenderableType]:
+    """Render what the metrics of agreement measure, on the first screen."""
+    names = [
+        one_line(name, _LABEL) for name, metric in result.metrics.items() if phrases.is_agreement(metric)
+    ]
+    if names:
+        yield hanging(f"  {', '.join(names)}:", Text(phrases.AGREEMENT), "dim")
 
 
 def _metric_notes(result: DiffResult) -> Iterable[RenderableType]:

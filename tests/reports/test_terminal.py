@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from replaydiff.diff.result import DiffResult, Verdict
-from replaydiff.reports import registry, terminal
+from replaydiff.diff.result import DiffResult, Kind, Verdict
+from replaydiff.reports import phrases, registry, terminal
 from replaydiff.reports.format import change, interval, score
 from tests.reports import results
 
@@ -62,6 +62,16 @@ def with_causes(causes: list[str]) -> DiffResult:
         for item, why in zip(result.items, causes, strict=True)
     )
     return replace(result, items=items)
+
+
+@pytest.mark.parametrize("format_", ["terminal", "markdown", "html"])
+def test_a_metric_of_agreement_is_explained_on_the_first_screen(format_: str) -> None:
+    hold = results.hold()
+    agreement = replace(
+        hold, metrics={name: replace(metric, kind=Kind.AGREEMENT) for name, metric in hold.metrics.items()}
+    )
+    assert phrases.AGREEMENT in str(registry.render(agreement, format_, width=140))
+    assert phrases.AGREEMENT not in str(registry.render(hold, format_, width=140))
 
 
 def test_items_that_changed_in_the_same_way_stand_together_the_largest_group_first() -> None:
