@@ -74,6 +74,7 @@ def draw_sample(store: Path, settings: Settings, options: SampleOptions, channel
             paired_by_name=options.get("paired_by_name", False),
         )
         drawn.warnings.extend(_unanswered(con, drawn.items))
+        drawn.warnings.extend(_twice(con, drawn.items))
     for warning in drawn.warnings:
         channel.message(f"warning: {warning}")
     return drawn
@@ -150,4 +151,28 @@ def _unanswered(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterato
         yield (
             f"{row[0]} of {len(items)} traces have tool calls without a recorded result, and their replay "
             "stops at the first of these calls"
+        )
+
+
+_TWICE = """
+WITH drawn AS MATERIALIZED (SELECT * FROM traces WHERE trace_id IN (SELECT unnest($ids)))
+SELECT count(*), any_value(one.source), any_value(other.source)
+FROM drawn one JOIN drawn other
+  ON one.input = other.input AND one.final_response = other.final_response
+ AND one.tool_path = other.tool_path AND one.source < other.source
+ AND abs(epoch(one.started_at) - epoch(other.started_at)) <= $seconds
+"""
+_SAME_S = 60
+"""Seconds between two records of one conversation: exporters differ in what they take for its start."""
+
+
+def _twice(con: DuckDBPyConnection, items: Sequence[SampleItem]) -> Iterator[str]:
+    """Warn of conversations that two exports brought in under two ids."""
+    row = con.execute(_TWICE, {"ids": [item.trace_id for item in items], "seconds": _SAME_S}).fetchone()
+    if row and row[0]:
+        pairs, one, other = row
+        yield (
+            f"{pairs} conversation{'s are' if pairs > 1 else ' is'} in the sample twice, imported from {one} "
+            f"and from {other} (same time, input and answer), and each counts twice; "
+            f"--where \"source = '{one}'\" draws from one of the imports"
         )

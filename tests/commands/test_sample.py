@@ -67,6 +67,20 @@ def test_what_cannot_be_replayed_is_left_out_and_told(replay: Replay, store: Pat
     assert "[no content]" in replay("traces", "--where", "state = 'no_content'").out
 
 
+def test_one_conversation_from_two_exports_is_reported(replay: Replay, store: Path) -> None:
+    with open_store(store) as con:
+        twins = {"input": "where is it?", "final_response": "in Bergen", "tool_calls": calls("a")}
+        for source, second in (("jsonl", 0), ("otlp", 2)):
+            at = datetime(2026, 8, 6, 10, 0, second)
+            write_traces(con, [trace(f"{source}-1", source=source, started_at=at, **twins)])
+        write_traces(con, [trace("later", source="otlp", started_at=datetime(2026, 8, 7), **twins)])
+    found = replay("sample", "--month", "2026-08", "--json")
+    [warning] = json.loads(found.out)["warnings"]
+    assert warning.startswith("1 conversation is in the sample twice, imported from jsonl and from otlp (")
+    one = replay("sample", "--month", "2026-08", "--where", "source = 'otlp'", "--name", "one", "--json")
+    assert json.loads(one.out)["warnings"] == []
+
+
 def test_the_bare_month_is_the_latest_complete_one_and_is_named(replay: Replay, store: Path) -> None:
     result = replay("sample", "--month", "--size", "6", "--seed", "3")
     assert result.code == 0
