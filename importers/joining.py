@@ -123,24 +123,25 @@ def orphan_results(messages: Iterable[Message], calls: Iterable[ToolCall]) -> in
     return max(0, results - sum(call.answered for call in calls))
 
 
-def has_unread_calls(recorded: Iterable[Json], trace: Trace) -> bool:
-    """Return whether something looks like a requested tool call and is none of the trace's.
+def has_unread_calls(recorded: Iterable[Json], *traces: Trace) -> bool:
+    """Return whether something looks like a requested tool call and is none of the traces'.
 
     Args:
         recorded: messages, and inputs and outputs of model calls, as the source has them.
-        trace: what was made of them. The tools that ran within other tools are its steps.
+        traces: what was made of them. The tools that ran within other tools are their steps.
     """
     found = [request for value in recorded for request in likely_requests(value)]
     if not found:
         return False
-    inner = {step.name for step in trace.steps if step.kind is StepKind.TOOL}
-    inner -= {call.name for call in trace.tool_calls}
-    left = _not_among([one for one in found if one[0] not in inner], trace.tool_calls)
+    calls = [call for trace in traces for call in trace.tool_calls]
+    steps = [step for trace in traces for step in trace.steps]
+    inner = {step.name for step in steps if step.kind is StepKind.TOOL} - {call.name for call in calls}
+    left = _not_among([one for one in found if one[0] not in inner], calls)
     if not left:
         return False
-    given = (message for step in trace.steps for message in step.messages)
-    shown = [call for message in (*trace.messages, *given) for call in message.tool_calls]
-    return bool(_not_among(left, shown))
+    messages = [message for trace in traces for message in trace.messages]
+    messages += [message for step in steps for message in step.messages]
+    return bool(_not_among(left, [call for message in messages for call in message.tool_calls]))
 
 
 def _not_among(

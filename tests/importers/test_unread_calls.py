@@ -53,6 +53,13 @@ def test_calls_under_a_key_that_nothing_reads_are_noted(file: Path, tmp_path: Pa
     assert _calls(found) == _calls(_of_source(file, file)) or Note(UNKNOWN_CALLS) in found
 
 
+def test_blocks_of_a_session_under_a_key_that_nothing_reads_are_noted(tmp_path: Path) -> None:
+    text = _text(SAMPLES / "claude-code" / "session.jsonl")
+    session = tmp_path / "session.jsonl"
+    session.write_text(text.replace('"content"', '"blocks"'), encoding="utf-8")
+    assert Note(UNKNOWN_CALLS) in items("claude-code", session)
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [

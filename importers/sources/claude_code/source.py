@@ -23,6 +23,7 @@ from typing import Any
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, Skipped
 from replaydiff.importers.convert import Group, Spool, guarded, refused, reject
+from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,
@@ -284,6 +285,7 @@ def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile
     if not found:
         yield Skipped("sessions without a prompt that was answered")
     before: list[Message] = []
+    every: list[Trace] = []
     for number, turn in enumerate(found):
         if not turn.is_answered:
             yield Skipped("prompts that were not answered")
@@ -299,8 +301,11 @@ def _traces(group: Group, answers: dict[str, str], _value: Json, file: InputFile
         # What was written, without the tools between: a session would be stored once for each of its turns.
         for one in made:
             if isinstance(one, Trace):
+                every.append(one)
                 exchange = (_message("user", one.input), _message("assistant", one.final_response))
                 before += [message for message in exchange if message]
+    if every and has_unread_calls((line for line in kept if line.get("type") == "assistant"), *every):
+        yield Note(UNKNOWN_CALLS)
 
 
 def _made(
