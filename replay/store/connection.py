@@ -258,7 +258,7 @@ def _version(con: DuckDBPyConnection, path: Path) -> int:
         raise StoreVersionError(
             f"the store {path} has schema version {present}, and replaydiff {VERSION} knows "
             f"versions up to {newest}",
-            hint="upgrade replaydiff (`pip install -U replaydiff`)",
+            hint="install a newer replaydiff",
         )
     return present
 
@@ -370,7 +370,7 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
     if "database file with version number" in problem:
         return StoreVersionError(
             f"the store {path} was written by a newer DuckDB than {duckdb.__version__}",
-            hint="upgrade replaydiff (`pip install -U replaydiff duckdb`)",
+            hint="install the newer DuckDB: pip install -U duckdb",
         )
     if "replaying WAL" in problem:
         return StoreDamagedError(

@@ -205,7 +205,7 @@ def _check(folder: Path) -> None:
     if name != _FORMAT or schema > migrations()[-1].version:
         raise StoreVersionError(
             f"{folder} was written by a newer replaydiff ({name}, schema {schema})",
-            hint="upgrade replaydiff (`pip install -U replaydiff`)",
+            hint="install a newer replaydiff",
         )
 
 

@@ -140,6 +140,21 @@ def test_every_command_of_a_block_parses(page: Path) -> None:
             found.make_context(context.info_name, rest, parent=context.parent, obj=App())
 
 
+def test_nothing_installs_a_package_of_our_name_from_the_index() -> None:
+    """It is not there, so whoever registers the name would be installed."""
+    files = [ROOT / "README.md", ROOT / "action.yml"]
+    for folder in ("docs", "examples", "cases", "diff", "importers", "replay", "reports"):
+        files += [
+            file for file in (ROOT / folder).rglob("*") if file.suffix in (".md", ".py", ".yml", ".ipynb")
+        ]
+    named = re.compile(r"\binstall (?:-\S+ )*['\"]?replaydiff\b")
+    assert [
+        f"{name(file)}: {found[0]}"
+        for file in files
+        for found in named.finditer(file.read_text(encoding="utf-8"))
+    ] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):

@@ -402,8 +402,8 @@ def test_a_submodule_and_a_folder_without_git_are_sent_whole(tmp_path: Path) -> 
     assert [path.name for path in folder.iterdir()] == ["agent.py"]
 
 
-def test_without_ray_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_one_sentence_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"not installed; .* pip install 'replaydiff\[ray\]'") as refused:
+    with pytest.raises(SettingsError, match=r"not installed; .* pip install 'ray>=2.50,<3'") as refused:
         load_executor(Settings(run=RunSection(executor="ray")))
     assert refused.value.exit_code == 2

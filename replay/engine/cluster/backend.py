@@ -124,7 +124,7 @@ def _host_class() -> type:
             except ImportError as error:
                 import platform
 
-                self.missing = f"on node {platform.node()}: {error}; install replaydiff[ray] in its Python"
+                self.missing = f"on node {platform.node()}: {error}; install Ray and msgspec in its Python"
 
         async def call(self, method: str, *args: Any) -> Any:
             return self.missing or await getattr(self.host, method)(*args)

@@ -65,7 +65,7 @@ class RayExecutor(LocalExecutor):
             if importlib.util.find_spec("ray") is None:
                 raise SettingsError(
                     "--executor ray needs the package ray, which is not installed",
-                    hint="install the extra: pip install 'replaydiff[ray]'",
+                    hint="install it here and on every node: pip install 'ray>=2.50,<3'",
                 )
             from replaydiff.replay.engine.cluster.backend import RayBackend
 
