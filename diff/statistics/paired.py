@@ -180,6 +180,9 @@ def sign_flip(grouped: Clusters, *, seed: int = 0) -> float | None:
 def _exact_sign_flip(sizes: np.ndarray, observed: int) -> float | None:
     """Exact p-value over whole numbers; None where the distribution would be too large to write down."""
     common = int(np.gcd.reduce(sizes))
+    if not common:
+        # Changes that are nothing but what floating point left of 0.
+        return 1.0
     values, repeats = np.unique(sizes // common, return_counts=True)
     span = int((values * repeats).sum())
     if (2 * span + 1) * int(repeats.sum()) > _EXACT_WORK:
