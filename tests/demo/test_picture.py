@@ -22,7 +22,7 @@ from replaydiff.diff.compute import compute
 from replaydiff.replay import settings
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import chosen_run
-from replaydiff.reports import registry
+from replaydiff.reports import terminal
 from tests.demo.run import DemoRun
 from tests.docs.test_commands_in_docs import HASHED, ROOT
 
@@ -30,8 +30,6 @@ pytestmark = pytest.mark.slow
 
 PICTURE = ROOT / "docs" / "images" / "terminal.svg"
 WIDTH = 96
-ENDS = "inconclusive items"
-"""The line that is below the picture."""
 # No font from elsewhere: a picture loads nothing.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "font-family: Fira Code, monospace;", "font-family: ui-monospace, Menlo, Consolas, monospace;"
@@ -39,14 +37,12 @@ FORMAT = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.D
 
 
 def printed(folder: Path) -> str:
-    """The beginning of the report of the demo's run, in colour."""
+    """What `replay diff` prints of the demo's run, in colour."""
     found = settings.load(folder, environ={})
     with open_store(folder / ".replay" / "replay.duckdb", read_only=True) as con:
         result = compute(con, chosen_run(con, None).id, found)
     told = tuple(warning.replace(f"{folder}/", "") for warning in result.warnings)
-    text = registry.render(replace(result, warnings=told), "terminal", width=WIDTH, color=True)
-    assert isinstance(text, str)
-    text = text[: text.index(ENDS)].rpartition("\n\n")[0]
+    text = terminal.render(replace(result, warnings=told), width=WIDTH, color=True, brief=True)
     # Names that differ from run to run.
     return HASHED.sub(lambda match: "20261102-091500-5e1f" if "-" in match[0] else "5e1f0c9", text)
 
@@ -62,12 +58,12 @@ def taken(text: str) -> str:
 
 
 def words(svg: str) -> set[str]:
-    """The words of a picture that are no trace's: down to the items, without the examples of causes."""
+    """The words of a picture that are no trace's: without the examples of causes."""
     texts = [html.unescape(text) for text in re.findall(r"<text class=[^>]*>(.*?)</text>", svg)]
     begin = next(at for at, text in enumerate(texts) if text.startswith("In\u00a0"))
     end = next(at for at, text in enumerate(texts) if text.startswith("intended:"))
     texts[begin + 1 : end] = []
-    return set(re.findall(r"[a-z_]{3,}", " ".join(texts[: texts.index("what\u00a0changed\u00a0most")])))
+    return set(re.findall(r"[a-z_]{3,}", " ".join(texts)))
 
 
 def test_the_picture_of_the_terminal_is_what_the_demo_prints(demo_run: DemoRun) -> None:
