@@ -116,11 +116,11 @@ def test_sign_flip_is_what_enumeration_finds(deltas: list[float]) -> None:
     assert paired.sign_flip(singles(deltas)) == pytest.approx(reached / len(signs))
 
 
-@full
 def test_sign_flip_of_what_floating_point_left_of_zero_finds_nothing() -> None:
     assert paired.sign_flip(singles([1e-17, -3e-17])) == 1.0
 
 
+@full
 def test_sign_flip_of_single_trials_is_mcnemar() -> None:
     from statsmodels.stats.contingency_tables import mcnemar
 
