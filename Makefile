@@ -42,8 +42,9 @@ full: setup ## Run the tests with every row of their matrices and many examples 
 hostile: setup ## Install beside users' packages of our names, and print what worked
 	REPLAYDIFF_TEST_FULL=1 REPLAYDIFF_HOSTILE_TABLE=.hostile.md $(BIN)/pytest tests/packaging/test_hostile.py && cat .hostile.md; rm -f .hostile.md
 
-kills: setup ## End commands that pay 200 times at random moments, and count what is lost or paid twice
+kills: setup ## End commands that pay, and triage, at random moments; count what is lost or paid twice (hours)
 	$(BIN)/python -m tests.kills.paid
+	$(BIN)/python -m tests.kills.triage
 
 fuzz: setup ## Feed every parser of foreign bytes with bytes that are almost right (SECONDS=3600)
 	$(BIN)/python -m tests.fuzz.parsers $(or $(SECONDS),3600)

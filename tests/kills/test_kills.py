@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kills import triage
 from tests.kills.ends import disturbed
 from tests.kills.paid import JOBS
 from tests.stand_ins.full import full
@@ -23,3 +24,16 @@ def test_a_command_that_pays_is_ended_and_loses_nothing(name: str, tmp_path: Pat
     outcome, paid = disturbed(JOBS[name], number, 1, tmp_path, random.Random())
     assert outcome.is_clean(JOBS[name]), outcome
     assert paid.total() > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=full)])
+def test_triage_is_ended_and_loses_no_decision(number: signal.Signals, tmp_path: Path) -> None:
+    outcome = triage.disturbed(number, 1, tmp_path, random.Random())
+    assert (outcome.lost, outcome.different, outcome.other_codes) == (0, 0, [])
+
+
+@full
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_compacting_is_ended_and_loses_nothing(number: signal.Signals, tmp_path: Path) -> None:
+    outcome, _ = disturbed(JOBS["compacting"], number, 1, tmp_path, random.Random())
+    assert outcome.is_clean(JOBS["compacting"]), outcome
