@@ -159,6 +159,9 @@ _PREFIXES = (
     ),
     "eyJ",
 )
+_SHORTEST_PREFIXED = 15
+"""Characters of the shortest text that `_PREFIXED` finds: `xoxb-` and ten more."""
+_DIGIT = re.compile("[0-9]")
 _HEADER = re.compile(r"\b(?:bearer|basic)[ \t]{1,4}([\w.~+/=\-]{16,4000})", re.IGNORECASE)
 _ASSIGNED = re.compile(
     r"(?<![A-Za-z])(?:password|passwd|pwd|passphrase|secret|api[_-]?key|(?:access|private|secret)[_-]?key"
@@ -175,15 +178,22 @@ _LONGEST_PEM = 20_000
 
 def secrets(text: str) -> Iterator[PersonalText]:
     """What opens a door."""
-    for match in _PREFIXED.finditer(text) if any(prefix in text for prefix in _PREFIXES) else ():
+    # Most texts of a trace end here: all but a private key must have a digit.
+    if not text.isascii() or _DIGIT.search(text) is not None:
+        yield from _keys(text)
+    yield from _private_keys(text)
+
+
+def _keys(text: str) -> Iterator[PersonalText]:
+    is_long = len(text) >= _SHORTEST_PREFIXED
+    for match in _PREFIXED.finditer(text) if is_long and any(map(text.__contains__, _PREFIXES)) else ():
         if _has_digit(match[0]):
             yield PersonalText(match.start(), match.end(), "KEY", match[0])
     lowered = text.lower()
-    for pattern in (_HEADER, _ASSIGNED) if any(word in lowered for word in _WORDS) else ():
+    for pattern in (_HEADER, _ASSIGNED) if any(map(lowered.__contains__, _WORDS)) else ():
         for match in pattern.finditer(text):
             if _has_digit(match[1]):
                 yield PersonalText(match.start(1), match.end(1), "KEY", match[1])
-    yield from _private_keys(text)
 
 
 def _private_keys(text: str) -> Iterator[PersonalText]:

@@ -342,12 +342,12 @@ class Redactor:
         )
 
     def _message(self, message: Message) -> Message:
-        return replace(
-            message,
-            text=self.text(message.text),
-            tool_calls=tuple(map(self.tool_call, message.tool_calls)),
-            data=self.value(message.data),
-        )
+        text, data = self.text(message.text), self.value(message.data)
+        if text is message.text and data is message.data and not message.tool_calls:
+            # Most messages.
+            return message
+        calls = tuple(map(self.tool_call, message.tool_calls))
+        return replace(message, text=text, tool_calls=calls, data=data)
 
     def _step(self, step: Step) -> Step:
         return replace(
