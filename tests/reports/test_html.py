@@ -308,6 +308,20 @@ def test_the_address_of_an_item_is_a_link_and_works_while_the_page_is_open(
 
 
 @in_browser
+def test_on_a_phone_old_and_new_are_in_sight(load: Callable[..., str], tab: Browser) -> None:
+    tab.look(390, 844)
+    load(registry.render(results.hold(), "html"), "#item=trace-0002")
+    tab.until("document.querySelector('.case .sides').scrollLeft > 100")
+    sides = tab.eval(
+        "[...document.querySelectorAll('.case .sides th')].map((one) => one.getBoundingClientRect())"
+        ".map((box) => [box.left, box.right])"
+    )
+    names = tab.eval("[...document.querySelectorAll('.case .sides th')].map((one) => one.firstChild.data)")
+    shown = [name for name, (left, right) in zip(names, sides, strict=True) if left >= 0 and right <= 390]
+    assert shown[:2] == ["old", "new"]
+
+
+@in_browser
 def test_filters_and_keys(load: Callable[..., str], tab: Browser) -> None:
     load(registry.render(results.hold(), "html"))
 

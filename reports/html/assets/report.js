@@ -214,7 +214,7 @@
     });
     const body = el("tbody");
     const label = (text, className = "") => {
-      const cell = el("td", "", text);
+      const cell = el("td", "", el("span", "", text));
       cell.colSpan = columns;
       body.append(el("tr", `label ${className}`, cell));
     };
@@ -320,6 +320,11 @@
     if (item.lanes.length) {
       const shown = item.lanes.map((lane) => lane.show);
       draw(item, shown, grid);
+      // On a phone old and new are in sight, and the recording is to their left.
+      if (item.ref)
+        requestAnimationFrame(() => {
+          if (grid.clientWidth < 480) grid.scrollLeft = grid.querySelector("th:nth-child(2)").offsetLeft;
+        });
       // A lane that has no more trials keeps its last.
       grid.addEventListener("next-trial", () => {
         const most = Math.max(...item.lanes.map((lane) => lane.trials.length));
