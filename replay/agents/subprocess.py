@@ -1,7 +1,8 @@
 """Processes and all that they start: begun, watched, and ended for certain.
 
 A process leads a session and process group of its own, so that ending it ends what it started. Processes
-that left the group are found among those that were left to this process (on Linux). A worker's `Process` X
+that left the group are found among those that were left to this process (on Linux). A worker's `Process` has
+two channels and a call log besides, and a pipe by which it ends with its parent.
 """
 
 from __future__ import annotations
