@@ -158,7 +158,7 @@ def test_an_interrupted_import_goes_on_and_asks_for_nothing_twice(
     before = len(server.answered)
     server.stumbles = iter(())
     code, report, err = _import(capsys, "--project", PROJECT, *SPAN)
-    assert "going on where it stopped" in err
+    assert "continuing where it stopped" in err
     assert (code, report["traces"]["new"]) == (0, MANY + 1)
     assert len(server.answered) > before == 6
     assert _twice(server) == []

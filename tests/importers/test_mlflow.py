@@ -136,7 +136,7 @@ def test_an_interrupted_import_goes_on_at_its_page(
     assert "answered HTTP 400" in err
     server.stumbles = iter(())
     code, report, err = _import(capsys, "--project", EXPERIMENT, *SPAN)
-    assert "going on where it stopped" in err
+    assert "continuing where it stopped" in err
     assert (code, report["traces"]["new"]) == (0, MANY)
     pages = Counter(request.question for request in server.answered if "experiments" not in request.path)
     assert max(pages.values()) == 1

@@ -141,7 +141,7 @@ def test_what_was_answered_is_not_asked_for_twice(server: PhoenixServer, replay:
     server.calls.clear()
     server.down_after = None
     code, out, err = replay(*DAY)
-    assert "going on where it stopped" in err
+    assert "continuing where it stopped" in err
     assert (code, out.split(";")[0]) == (0, "50 traces from phoenix: 50 new, 0 updated, 0 unchanged")
     after = [asked.get("cursor") for asked in spans_asked(server)]
     assert not {str(place) for place in before} & {str(place) for place in after}

@@ -44,7 +44,7 @@ def test_killed_at_any_moment_it_asks_for_nothing_twice_that_it_has(generation: 
             _kill_after(tmp_path, stand_in, answers)
             last += [one.question for one in stand_in.answered[-2:]]
         done = ask(tmp_path, stand_in, *OCTOBER)
-        assert "going on where it stopped" in done.err
+        assert "continuing where it stopped" in done.err
         assert done.out.startswith("31 traces from langfuse")
         asked = Counter(one.question for one in stand_in.answered)
     # The answers that were under way when it was killed were sent whole, and not read whole.
