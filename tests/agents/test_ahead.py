@@ -43,7 +43,7 @@ def calling(text):
         time.sleep(60)
     if what == "deep":
         answer = []
-        for _ in range(3000):
+        for _ in range(100_000):
             answer = [answer]
         return {"final_response": "", "tool_calls": [{"name": "g", "args": {"n": answer}}]}
     return "done"
