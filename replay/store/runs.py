@@ -159,9 +159,7 @@ def chosen_run(con: DuckDBPyConnection, run_id: str | None, *, compared: bool = 
         return get_run(con, run_id)
     latest = (latest_run(con, compared=True) if compared else None) or latest_run(con)
     if latest is None:
-        raise InputError(
-            "there is no run in the store", hint="start one with `replay run` or `replay compare`"
-        )
+        raise InputError("there is no run in the store", hint=_HINT)
     return latest
 
 

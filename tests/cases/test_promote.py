@@ -181,7 +181,7 @@ def test_traits_that_the_judge_drafts_are_no_expectation(shop: Path) -> None:
     assert "expected_response_traits" not in case
     linted = _replay(shop, "cases", "lint")
     assert linted.returncode == 0
-    assert "2 drafted traits wait for a person and count for nothing" in linted.stdout
+    assert "2 drafted traits are not confirmed and do not count" in linted.stdout
     told = asked.question
     assert "Where is order 1?" in told
     assert "It is shipped" in told

@@ -158,7 +158,7 @@ def test_metrics_that_contradict_each_other_decide_nothing(tmp_path: Path) -> No
     assert result.answer is Answer.CANNOT_TELL
     assert result.reason.startswith("metrics contradict each other: tool_calls 1.00 → 0.50 on 40 items")
     assert "score:reward 0.50 → 1.00" in result.reason
-    assert result.reason.endswith("say which decides with [gate] metrics")
+    assert result.reason.endswith("choose which decides with [gate] metrics")
 
 
 @pytest.mark.parametrize(
