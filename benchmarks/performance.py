@@ -168,7 +168,7 @@ ROWS = {
     ),
     "waiting": Row(
         what="`replay run`, 10,000 trials of an async agent that waits 50 ms, at 200 (ideal: 2.5 s)",
-        ours=replayed(5000, 200, 0.05), bound="the engine's processor time, which exceeds the waiting",
+        ours=replayed(5000, 200, 0.05), bound="the start, then trials that wait while others that ended with them are written down",
     ),
     "inspect": Row(
         what="`replay run`, 1,000 trials at 50",

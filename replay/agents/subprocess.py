@@ -31,6 +31,8 @@ MARK = "REPLAY_WORKER"
 TAIL_BYTES = 16 * 1024
 """How much of what a process printed is kept."""
 READ_BYTES = 64 * 1024
+LINES_TOGETHER = 8
+"""The most lines that wait to be written together: trials that end together must not begin together, too."""
 """How much is read at a time of what a process answers."""
 STRAY_ROUNDS = 20
 """How often what a process left behind is looked for."""
@@ -407,6 +409,8 @@ class Process:
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(line)
+        if len(self._unsent) >= LINES_TOGETHER:
+            self._flush()
 
     def _flush(self) -> None:
         if self._unsent:
