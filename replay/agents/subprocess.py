@@ -31,9 +31,9 @@ MARK = "REPLAY_WORKER"
 TAIL_BYTES = 16 * 1024
 """How much of what a process printed is kept."""
 READ_BYTES = 64 * 1024
+"""How much is read at a time of what a process answers."""
 LINES_TOGETHER = 8
 """The most lines that wait to be written together: trials that end together must not begin together, too."""
-"""How much is read at a time of what a process answers."""
 STRAY_ROUNDS = 20
 """How often what a process left behind is looked for."""
 STRAY_PAUSE_S = 0.01

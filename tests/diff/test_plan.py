@@ -171,7 +171,9 @@ def test_what_cannot_be_planned_is_said(
 def test_too_little_to_plan_from(tmp_path: Path) -> None:
     items = [item(f"t{n}") for n in range(4)]
     done = [made for one in items for made in trials(one, old="1", new="1")]
-    with pytest.raises(ReplayError, match="has 4 items with a tool_calls score in both lanes; a plan needs 5"):
+    with pytest.raises(
+        ReplayError, match="has 4 items with a tool_calls score in both lanes; a plan needs 5"
+    ):
         _seen(tmp_path, items, done)
 
 
