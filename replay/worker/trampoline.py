@@ -21,20 +21,24 @@ else:
     failures = sys.modules["_replaydiff_worker_failures"]
 
 # What the code of a patched function is compiled from. `if False` makes the names of `free` free variables
-# without using them: a function's new code must have as many as its old code.
+# without using them: a function's new code must have as many as its old code. No name of its own may be that
+# of such a variable: under a profiler or debugger, both get the value of the variable up to Python 3.10.
 _FRAME = """
 def outside({free}):
-    {kind} replaced(*args, **kwargs):
+    {kind} replaced(*replay_args, **replay_named):
         if False: ({free})
         {body}
     return replaced
 """
 _BODIES = {
-    "function": ("def", "return 'handler'.call(args, kwargs)"),
-    "coroutine": ("async def", "return await 'handler'.wait(args, kwargs)"),
-    "generator": ("def", "return (yield from 'handler'.generate(args, kwargs))"),
-    "async generator": ("async def", "async for item in 'handler'.generate_async(args, kwargs): yield item"),
-    "awaited generator": ("def", "return (yield from 'handler'.wait(args, kwargs).__await__())"),
+    "function": ("def", "return 'handler'.call(replay_args, replay_named)"),
+    "coroutine": ("async def", "return await 'handler'.wait(replay_args, replay_named)"),
+    "generator": ("def", "return (yield from 'handler'.generate(replay_args, replay_named))"),
+    "async generator": (
+        "async def",
+        "async for replay_item in 'handler'.generate_async(replay_args, replay_named): yield replay_item",
+    ),
+    "awaited generator": ("def", "return (yield from 'handler'.wait(replay_args, replay_named).__await__())"),
 }
 RUNNING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 

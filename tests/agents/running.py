@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,16 @@ RULES = {
     "live",
     "expected",
 }
+
+
+def python_version() -> tuple[int, int]:
+    """The Python that runs the agents: this one, or that of `make interpreters`."""
+    other = os.environ.get("REPLAY_TEST_PYTHON")
+    if other is None:
+        return sys.version_info[:2]
+    code = "import sys; print(*sys.version_info[:2])"
+    major, minor = subprocess.check_output([other, "-c", code], text=True).split()
+    return int(major), int(minor)
 
 
 def agent(entrypoint: str, *, folder: Path = AGENTS, **options: Any) -> Agent:

@@ -28,6 +28,8 @@ class Shape:
     """How many calls are answered."""
     runs: int = 0
     """How often the tool may run before the trial is refused."""
+    since: tuple[int, int] = (3, 9)
+    """The first Python that has it."""
 
     @property
     def module(self) -> str:
@@ -55,10 +57,11 @@ def _shape(
     refused: str = "",
     answers: int = 1,
     runs: int = 0,
+    since: tuple[int, int] = (3, 9),
 ) -> None:
     body = textwrap.dedent(source).strip()
     text = f"{PRELUDE}\n{body}\n\ndef call():\n{textwrap.indent(textwrap.dedent(call).strip(), '    ')}\n"
-    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, runs))
+    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, runs, since))
 
 
 CANCEL = "def cancel(order_id):\n    return real(order_id)\n"
@@ -127,6 +130,24 @@ _shape(
     cancel = make("client")
     """,
     "return cancel('7')",
+)
+_shape(
+    "function",
+    "closure over `args`, in a debugger",
+    "cancel",
+    """
+    def make(args):
+        def cancel(order_id): return real((args, order_id))
+        return cancel
+    cancel = make("client")
+    """,
+    """
+    sys.settrace(lambda frame, event, argument: None)
+    try:
+        return cancel('7')
+    finally:
+        sys.settrace(None)
+    """,
 )
 _shape(
     "function",
@@ -897,7 +918,7 @@ _table(
     "class of the standard library",
     "import subprocess\nTOOLS = {'cancel': cancel, 'start': subprocess.Popen}",
     "return TOOLS['start']('true')",
-    refused="constructor",
+    refused="the class Popen",
 )
 _table(
     "mapping that makes its functions",
@@ -1086,6 +1107,7 @@ _shape(
     "cancel",
     "@staticmethod\ndef cancel(order_id): return real(order_id)",
     "return cancel('7')",
+    since=(3, 10),
 )
 _shape(
     "function",
@@ -1124,6 +1146,7 @@ _table(
     "class TOOLS(enum.Enum):\n    CANCEL = enum.member(cancel)",
     "return TOOLS.CANCEL.value('7')",
     refused="is the class TOOLS",
+    since=(3, 11),
 )
 _table(
     "defaultdict, factory",
