@@ -250,13 +250,14 @@ def build_agents(
     for lane, version in run.lanes.items():
         if version.kind is VersionKind.OBSERVED:
             continue
+        environment = {**os.environ, **version.env}
         hosts = None
         if rules.sandbox:
             hosts = []
         elif rules.network is not None:
-            hosts = model_hosts(rules.network, {**os.environ, **version.env})
+            hosts = model_hosts(rules.network, environment)
+        expected = model_hosts(settings.agent.network, environment)
         # Lanes of one version share no process: what one keeps (a cache, a seed) must show between them.
-        expected = model_hosts(settings.agent.network, {**os.environ, **version.env})
         agents[lane] = make(version, replace(rules, network=hosts, expected=expected))
     return LaneAgents(
         agents=agents,

@@ -276,10 +276,13 @@ class Tools(Asking):
 
     def _unreported(self, trial: int | None) -> bytes:
         """Return a line with the calls that are to be known before the next one is answered, or nothing."""
-        calls = [] if trial is None else self._given.get(trial, [])[self._reported.get(trial, 0) :]
-        if trial is None or not calls:
+        if trial is None:
             return b""
-        self._reported[trial] = len(self._given[trial])
+        given = self._given.get(trial, [])
+        calls = given[self._reported.get(trial, 0) :]
+        if not calls:
+            return b""
+        self._reported[trial] = len(given)
         return f'{{"given": [{", ".join(calls)}], "trial": {trial}}}\n'.encode()
 
     def forget_recordings(self, trial: int | None) -> None:

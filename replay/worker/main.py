@@ -15,10 +15,9 @@ control   in   {"entrypoint", "factory", "tools", "live", "settled", "args", "ne
           out  {"trial": 7, "ms": 12.5, "answer": {"text", "tool_calls", "usage", "cost_usd"}}
                or {"trial": 7, "ms": 12.5, "failed": {"status", "reason", "retry_after_s"}}; both with
                "unpatched": {tool: function} and "outside": {"connects to …": place}, what was found by the
-               watch, and "given": [{"name", "args"}],
-               the calls that were answered here and not reported yet. After "failed" a sync worker answers
-               {"trial": 8, "skipped": true} to what waits, until it gets {"go": true}: the process may be
-               spoilt, and then it is ended
+               watch, and "given": [{"name", "args"}], the calls that were answered here and not reported
+               yet. After "failed" a sync worker answers {"trial": 8, "skipped": true} to what waits, until it
+               gets {"go": true}: the process may be spoilt, and then it is ended
           async workers also: in {"cancel": 7}, and out {"began": 7} when a trial gets its first turn
 tools     out  {"trial": 7, "name": "…", "args": {…}}             answered before the next one goes out
           in   {"result": …}, {"error": "…"}, {"stop": "why"} or {"live": 3}: the tool may run
@@ -213,8 +212,7 @@ class Worker:
         line = calls.encode(message, given)
         if len(line) > calls.LARGEST_LINE:
             reason = f"the agent's answer is longer than {calls.LARGEST_LINE >> 20} MB"
-            failed = {**message, "answer": None, "failed": failures.failed("agent_error", reason)}
-            line = calls.encode(failed, given)
+            line = calls.encode(_without_answer(message, reason), given)
         with self._sending:
             self.control.sendall(line)
 
@@ -450,8 +448,12 @@ class Worker:
         except (ValueError, RecursionError, TypeError) as error:
             self._has_failed = True
             reason = f"the agent's answer cannot be written as JSON: {error}"
-            failed = {**message, "answer": None, "failed": failures.failed("agent_error", reason)}
-            self.send(failed, given)
+            self.send(_without_answer(message, reason), given)
+
+
+def _without_answer(message: dict[str, Any], reason: str) -> dict[str, Any]:
+    """Return a trial's reply that says why its answer is not in it."""
+    return {**message, "answer": None, "failed": failures.failed("agent_error", reason)}
 
 
 def main() -> None:

@@ -55,6 +55,12 @@ class Outcome:
     different: int = 0
     other_codes: list[str] = field(default_factory=list)
 
+    def add_end(self, code: int, printed: str, number: signal.Signals) -> None:
+        """Count an end by a signal, and keep what it printed if it did not end as it should."""
+        self.ends += 1
+        if code != (-9 if number == signal.SIGKILL else 130) or "Traceback" in printed:
+            self.other_codes.append(f"{code}: {printed[-600:]}")
+
     def is_clean(self, job: Job) -> bool:
         """Return whether nothing was lost or different, and nothing paid twice beyond what was in flight."""
         within = self.twice <= self.ends * job.in_flight
@@ -85,11 +91,9 @@ def disturbed(
                     seconds = min(seconds, time.monotonic() - begun) if is_whole else seconds
                     break
                 is_whole = False
-                outcome.ends += 1
-                if code != (-9 if number == signal.SIGKILL else 130) or "Traceback" in err:
-                    outcome.other_codes.append(f"{code}: {err[-600:]}")
-                    if len(outcome.other_codes) > kills:
-                        return outcome, paid
+                outcome.add_end(code, err, number)
+                if len(outcome.other_codes) > kills:
+                    return outcome, paid
             here = bench.paid()
             outcome.finished += 1
             outcome.twice += (here - paid).total()

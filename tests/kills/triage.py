@@ -24,12 +24,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from replaydiff.replay.model import ToolCall
 from replaydiff.replay.store.connection import open_store
 from tests.diff import build
+from tests.kills.ends import Outcome
 from tests.stand_ins.processes import PATIENCE_S, Process
 
 TOPICS = ("parcel", "refund", "voucher", "address", "invoice", "delivery", "password", "warranty")
@@ -44,17 +44,6 @@ ANSWERS = (
 """What a question is answered with; `[q]uit`, the question of an entry, is answered by its item."""
 _SHOWN = re.compile(r"\d of \d +regressed +(t\d\d)\b")
 """The head of an entry: all that were shown before it are decided."""
-
-
-@dataclass
-class Outcome:
-    """What became of the sessions."""
-
-    ends: int = 0
-    sessions: int = 0
-    lost: int = 0
-    different: int = 0
-    other_codes: list[str] = field(default_factory=list)
 
 
 def project(folder: Path) -> None:
@@ -148,7 +137,7 @@ def disturbed(number: signal.Signals, kills: int, home: Path, chance: random.Ran
     assert len(wanted[1]) == len(TOPICS) // 2, (wanted, seen)
     outcome = Outcome()
     while outcome.ends < kills:
-        folder = home / f"round-{outcome.sessions}"
+        folder = home / f"round-{outcome.finished}"
         project(folder)
         confirmed: set[str] = set()
         is_whole = True
@@ -157,7 +146,6 @@ def disturbed(number: signal.Signals, kills: int, home: Path, chance: random.Ran
             code, seen = session(
                 folder, chance.uniform(0.0, seconds) if outcome.ends < kills else None, number
             )
-            outcome.sessions += 1
             confirmed |= {*_SHOWN.findall(seen)[:-1]}
             there = decisions(folder)
             outcome.lost += len(confirmed - {item for item, _ in there})
@@ -166,9 +154,8 @@ def disturbed(number: signal.Signals, kills: int, home: Path, chance: random.Ran
                 seconds = min(seconds, time.monotonic() - begun) if is_whole else seconds
                 break
             is_whole = False
-            outcome.ends += 1
-            if code != (-9 if number == signal.SIGKILL else 130) or "Traceback" in seen:
-                outcome.other_codes.append(f"{code}: {seen[-600:]}")
+            outcome.add_end(code, seen, number)
+        outcome.finished += 1
         outcome.different += (there, cases(folder)) != wanted
         if (there, cases(folder)) != wanted:
             print(there, cases(folder), wanted, file=sys.stderr)
@@ -188,10 +175,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as home:
             outcome = disturbed(number, wanted.kills, Path(home), chance)
         name = "`kill -9`" if number == signal.SIGKILL else "SIGTERM"
-        print(
-            f"| {name} | {outcome.ends} | {outcome.sessions} | {outcome.lost} | {outcome.different} |",
-            flush=True,
-        )
+        sessions = outcome.ends + outcome.finished
+        print(f"| {name} | {outcome.ends} | {sessions} | {outcome.lost} | {outcome.different} |", flush=True)
         for text in outcome.other_codes:
             print(f"unexpected exit {text}", file=sys.stderr)
         clean = clean and not (outcome.lost or outcome.different or outcome.other_codes)
