@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents.base import CorpusRecording
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.messages import canonical_args
 from replaydiff.replay.model import Item, JsonObject, ToolCall
 from replaydiff.replay.renames import Renames
@@ -44,7 +45,7 @@ class StoreCorpus:
 
     def open(self, con: DuckDBPyConnection) -> None:
         """Read from this connection from now on."""
-        self._con = con.cursor()
+        self._con = interruptible(con.cursor())
 
     def find(
         self, item: Item, name: str, args: JsonObject, ignore: Collection[str]

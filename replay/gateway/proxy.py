@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.gateway.recording import STREAM, Exchange, Line, has_only_usage
+from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.llm.anthropic import NO_KEY_NEEDED, is_loopback
 from replaydiff.replay.model import Json, Lane
 from replaydiff.replay.serving import HOST, LARGEST, Reply, Request, Server
@@ -122,7 +123,7 @@ class ModelProxy:
             con: of the store.
             redact: what is done to requests before they are stored, so that a repeated one is recognised.
         """
-        self._con, self._redact = con.cursor(), redact
+        self._con, self._redact = interruptible(con.cursor()), redact
 
     async def close(self) -> None:
         """End all connections. May be called at any time."""

@@ -179,7 +179,9 @@ def backup(path: Path, target: Path) -> int:
         with replacing(target, example="backup.duckdb") as file:
             copied = snapshot.copy(path)
             try:
-                with duckdb.connect(str(copied), config={"enable_external_access": "false"}) as con:
+                with interruptible(
+                    duckdb.connect(str(copied), config={"enable_external_access": "false"})
+                ) as con:
                     pending.absorb(con, path, keep=True)
                     con.execute("CHECKPOINT")
                 shutil.copyfile(copied, file)

@@ -17,7 +17,7 @@ from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import write_traces
 from tests.stand_ins.full import examples
 from tests.stand_ins.processes import start
-from tests.store.build import trace
+from tests.store.build import calls, trace
 
 SOON_S = 10.0
 """Without an interruption the query takes a hundred times as long; measured, the end comes within 0.6 s."""
@@ -32,7 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     (folder / "replay.toml").touch()
     with open_store(folder / ".replay" / "replay.duckdb") as con:
-        write_traces(con, [trace("t1")])
+        write_traces(con, [trace("t1", tool_calls=calls("look_up"))])
         con.execute("ALTER TABLE traces RENAME TO stored")
         con.execute(f"CREATE VIEW traces AS SELECT stored.* FROM stored, {ENDLESS}")
     return folder
@@ -50,15 +50,26 @@ def test_a_signal_ends_a_command_in_the_midst_of_a_query(project: Path, number: 
         assert con.execute("SELECT trace_id FROM stored").fetchall() == [("t1",)]
 
 
-LOOP = f"""
+QUERIES = {
+    "a query": f'con.execute("SELECT * FROM {ENDLESS}").fetchone()',
+    "a call that other traces may answer": """
+            corpus = StoreCorpus()
+            corpus.open(con)
+            corpus.find(Item(id="i", input="hello"), "look_up", {}, ())
+    """,
+}
+LOOP = """
 import sys
+from pathlib import Path
+from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.event_loop import run_sync
+from replaydiff.replay.model import Item
 from replaydiff.replay.store.connection import open_store
 
 async def work():
     try:
         with open_store(Path(sys.argv[1]), read_only=True) as con:
-            con.execute("SELECT * FROM {ENDLESS}").fetchone()
+            QUERY
     finally:
         print("ended in order", flush=True)
 
@@ -66,14 +77,18 @@ try:
     run_sync(work())
 except KeyboardInterrupt:
     sys.exit(130)
-""".replace("import sys", "import sys\nfrom pathlib import Path", 1)
+"""
 
 
 @pytest.mark.parametrize("number", interruption.SIGNALS)
-def test_a_signal_ends_a_coroutine_in_the_midst_of_a_query(project: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_signal_ends_a_coroutine_in_the_midst_of_a_query(
+    project: Path, query: str, number: signal.Signals
+) -> None:
     for _ in range(examples(2, 30)):
         store = project / ".replay" / "replay.duckdb"
-        process = start(project, "-c", LOOP, str(store), program="python")
+        work = LOOP.replace("QUERY", QUERIES[query].strip())
+        process = start(project, "-c", work, str(store), program="python")
         _wait_until_busy(process.pid)
         process.send_signal(number)
         assert process.communicate(timeout=SOON_S) == ("ended in order\n", "")
