@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.bisection import ALL, Bisection, differing_settings, read_history
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.options import RunOptions, resumed_settings, settings_with
+from replaydiff.replay.api.options import RunOptions, check_runs_here, resumed_settings, settings_with
 from replaydiff.replay.errors import InputError, Interrupted, ReplayError, SettingsError, UnknownNameError
 from replaydiff.replay.settings import Settings
 
@@ -88,6 +88,7 @@ def bisect(
 
     Raises:
         VersionError: the revisions name no commits to search. Nothing was stored.
+        SettingsError: `[run] executor` starts agents on other machines.
         Interrupted: by a signal; resumable.
     """
     from replaydiff.replay.engine.experiment import new_experiment
@@ -100,6 +101,7 @@ def bisect(
     if chosen.golden is not None and (chosen.run is not None or chosen.cause is not None):
         raise SettingsError("--cases takes the items of a golden set; leave --run and --cause out")
     settings = settings_with(base, options)
+    check_runs_here(settings, "replay bisect")
     if not 0.5 < request.confidence < 1:
         raise SettingsError(f"the confidence must be between 0.5 and 1, not {request.confidence:g}")
     if request.max_trials < 1:
@@ -158,11 +160,13 @@ def resume_bisect(
 
     Raises:
         InputError: there is none.
+        SettingsError: `[run] executor` starts agents on other machines.
     """
     from replaydiff.replay.store.connection import open_store
     from replaydiff.replay.store.runs import EXPERIMENT, get_run, latest_run
 
     settings = resumed_settings(base, options)
+    check_runs_here(settings, "replay bisect")
     with open_store(store, read_only=True) as con:
         run = get_run(con, run_id) if run_id else latest_run(con, unfinished=True, experiment=KIND)
         last = run or latest_run(con, experiment=KIND)

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from replaydiff.replay.api import running
 from replaydiff.replay.api.channel import Channel
-from replaydiff.replay.api.options import RunOptions, new_versions, resumed_settings, settings_with
+from replaydiff.replay.api.options import (
+    RunOptions,
+    check_runs_here,
+    new_versions,
+    resumed_settings,
+    settings_with,
+)
 from replaydiff.replay.api.running import lanes_of
 from replaydiff.replay.errors import InputError, ReplayError
 from replaydiff.replay.settings import Settings, override
@@ -144,6 +150,7 @@ class StartedVersion:
         """Start the version that `name` names.
 
         Raises:
+            SettingsError: `[run] executor` starts agents on other machines.
             VersionError: it cannot be resolved, or does not start.
         """
         from replaydiff.replay.clock import utc_now
@@ -151,6 +158,7 @@ class StartedVersion:
         from replaydiff.replay.engine.probe import Probe
         from replaydiff.replay.model import Lane, RunRecord
 
+        check_runs_here(settings, "the pytest plugin")
         self._stopped: ReplayError | None = None
         """Why no case is replayed any more: tools do not pass the patch points."""
         self._settings = settings_with(settings, {"new": name})

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.forking import version_as_replayed
-from replaydiff.replay.api.options import RunOptions, settings_with
+from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
 from replaydiff.replay.errors import Interrupted, ReplayError
 from replaydiff.replay.model import Item, Json, Lane, Rule, Status, ToolCall, Trial
 from replaydiff.replay.settings import Settings
@@ -67,6 +67,7 @@ def complete(
 
     Raises:
         InputError: the new version is a recording.
+        SettingsError: `[run] executor` starts agents on other machines.
         VersionError: it is no longer what the run replayed.
     """
     from replaydiff.replay.event_loop import run_sync
@@ -75,6 +76,7 @@ def complete(
     if not names:
         return {}
     settings = settings_with(base, options)
+    check_runs_here(settings, "--rerun")
     # Of several new versions, the result is about one, as the lane `new`.
     version = version_as_replayed(result.run, Lane.NEW, settings)
     waiting = []

@@ -248,6 +248,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
         store: its path; it need not exist.
         name: the version.
     """
+    from replaydiff.replay.api.options import check_runs_here
     from replaydiff.replay.api.running import lanes_of
     from replaydiff.replay.clock import utc_now
     from replaydiff.replay.engine.agents import build_agents, rules_of, with_results
@@ -255,6 +256,7 @@ def start_and_replay(settings: Settings, store: Path, name: str) -> list[Finding
     from replaydiff.replay.model import Lane, RunRecord
 
     try:
+        check_runs_here(settings, "replay doctor --probe")
         trust_by_use(settings)
         lanes = lanes_of({"new": name}, settings)
         run = RunRecord(id="doctor", created_at=utc_now(), lanes=lanes, trials=1, seed=0)

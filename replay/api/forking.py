@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.api.channel import Channel
 from replaydiff.replay.api.forks import ABLATED, KIND, ForkResult, compare_fork, fork_id, repeated_id
-from replaydiff.replay.api.options import RunOptions, settings_with
+from replaydiff.replay.api.options import RunOptions, check_runs_here, settings_with
 from replaydiff.replay.errors import InputError, Interrupted, SettingsError, VersionError
 from replaydiff.replay.settings import Settings
 
@@ -59,6 +59,7 @@ def fork(
 
     Raises:
         InputError: there is no such trial or call, or nothing is edited. Nothing was stored.
+        SettingsError: `[run] executor` starts agents on other machines.
         VersionError: its version is no longer what it was.
     """
     from replaydiff.replay.engine.experiment import AdaptiveRun, new_experiment
@@ -67,6 +68,7 @@ def fork(
     from replaydiff.replay.store.runs import EXPERIMENT
 
     settings = settings_with(base, options)
+    check_runs_here(settings, "replay fork")
     run, item, origin = _origin(store, request)
     version = _version(run, origin, settings, request)
     forks = _forks(item, origin, request)

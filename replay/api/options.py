@@ -102,6 +102,29 @@ def resumed_settings(base: Settings, options: RunOptions) -> Settings:
     return replace(settings, run=run)
 
 
+def check_runs_here(settings: Settings, command: str) -> None:
+    """Refuse a command that starts the agent on this machine where `[run] executor` starts it elsewhere.
+
+    Args:
+        settings: name the executor.
+        command: the command, for the message.
+
+    Raises:
+        SettingsError: the executor starts agents itself, as on a cluster.
+        UnknownNameError: no executor is called that.
+    """
+    from replaydiff.replay.agents import build
+    from replaydiff.replay.engine.executors import LOCAL, RAY, agent_builder, load_executor
+
+    name = settings.run.executor
+    # Ray itself need not be installed to know that.
+    if name == RAY or (name != LOCAL and agent_builder(load_executor(settings)) is not build):
+        raise SettingsError(
+            f"{command} starts the agent on this machine, and [run] executor = {name!r} starts it elsewhere",
+            hint=f"set REPLAY_RUN_EXECUTOR={LOCAL} to run it here",
+        )
+
+
 def new_versions(options: RunOptions) -> tuple[str, ...]:
     """Return the names of the new versions, in their order."""
     new = options.get("new")
