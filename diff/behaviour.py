@@ -28,7 +28,7 @@ from replaydiff.diff.result import Block, Kind
 from replaydiff.diff.statistics import paired
 from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Trial
 from replaydiff.replay.settings import Settings, ToolSection
-from replaydiff.replay.settings.toml import toml_key
+from replaydiff.replay.settings.toml import toml_text, tool_table
 
 RECORDING = "recording"
 """Name of the agreement metric where `tool_calls` is about the items that somebody vouches for."""
@@ -107,8 +107,8 @@ class FreeText:
 
     @property
     def rule(self) -> str:
-        """The setting that takes it out of every comparison: a table of replay.toml, and its line."""
-        return f'[tools.{toml_key(self.tool)}.match.paths] {toml_key(self.argument)} = "ignore"'
+        """The setting that takes it out of every comparison, and lets any wording be answered by the tape."""
+        return f"{tool_table(self.tool)} ignore_args = [{toml_text(self.argument)}]"
 
 
 def free_text(patterns: Patterns, settings: Settings) -> tuple[FreeText, ...]:

@@ -134,17 +134,20 @@ def distrust_reason(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> st
         return (
             f"the replay cannot be trusted: the old version took the recorded tool path in only "
             f"{witness.agreement:.0%} of its trials (at least {LEAST_AGREEMENT:.0%} is needed), so it is not "
-            "what production ran"
+            f"what production ran{_one_argument_apart(witness)}"
         )
     return None
 
 
-def _one_argument_apart(witness: ReplayFidelity) -> str:
+def _one_argument_apart(*witnesses: ReplayFidelity) -> str:
     """Name the argument by which most unanswered calls miss their recording, and the setting for it."""
-    if not witness.one_argument:
+    counts: Counter[tuple[str, str]] = Counter()
+    for witness in witnesses:
+        counts.update(witness.one_argument)
+    if not counts:
         return ""
-    (tool, argument), calls = min(witness.one_argument.items(), key=lambda one: (-one[1], one[0]))
-    missed = witness.misses.total()
+    (tool, argument), calls = min(counts.items(), key=lambda one: (-one[1], one[0]))
+    missed = sum(witness.misses.total() for witness in witnesses)
     if calls <= missed / 2:
         return ""
     return (
@@ -154,28 +157,47 @@ def _one_argument_apart(witness: ReplayFidelity) -> str:
 
 
 def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
-    """Yield a sentence for trials of earlier runs, and one for each lane that often left the tape."""
+    """Yield a sentence for trials of earlier runs, for simulated turns, and for lanes that left the tape."""
     from replaydiff.replay.engine.reuse import reuse_sentence
 
     if reused := reuse_sentence(run):
         yield reused
+    stopped: dict[Lane, ReplayFidelity] = {}
     for lane, witness in witnesses.items():
         if lane not in run.lanes:
             continue
         if witness.simulated:
             yield (
                 f"{simulated_turns(sorted(witness.turns))}, in {witness.simulated} {lane} trials: they left "
-                "the recorded conversation, and a model wrote what the user said from there on"
+                "the recorded conversation, and a model wrote the user's turns from there on"
             )
-        if not witness.trials:
-            continue
-        if witness.diverged / witness.trials >= DIVERGED_WARNING:
-            most = witness.missed[0] if witness.missed else None
-            example = f", most often {most.tool} ({most.kind.words})" if most else ""
-            yield (
-                f"{witness.diverged} of {witness.trials} {lane} trials made a tool call that was never "
-                f"recorded{example} and were stopped there: their responses are not graded"
-            )
+        if (witness.diverged_share or 0) >= DIVERGED_WARNING:
+            stopped[lane] = witness
+    if stopped:
+        yield _stopped_sentence(stopped, has_hint=distrust_reason(run, witnesses) is not None)
+
+
+def _stopped_sentence(stopped: Mapping[Lane, ReplayFidelity], *, has_hint: bool) -> str:
+    """Return how many trials of which lanes stopped, most often where, and the setting that may end it.
+
+    Only the old version shows that an argument has no fixed value: the new one may be wrong.
+
+    Args:
+        stopped: by lane, in the order in which they are named.
+        has_hint: the setting is named elsewhere.
+    """
+    counts = [f"{witness.diverged} of {witness.trials} {lane}" for lane, witness in stopped.items()]
+    lanes = f"{', '.join(counts[:-1])} and {counts[-1]}" if len(counts) > 1 else counts[0]
+    misses = sum((witness.misses for witness in stopped.values()), Counter[tuple[str, MissKind]]())
+    example = ""
+    if misses:
+        (tool, kind), _ = min(misses.items(), key=lambda one: (-one[1], one[0]))
+        example = f", most often {tool} ({kind.words}),"
+    old = [witness for lane, witness in stopped.items() if lane in (Lane.OLD, Lane.OLD2)]
+    return (
+        f"{lanes} trials made a tool call that was never recorded{example} and were stopped there: their "
+        f"responses are not graded{'' if has_hint else _one_argument_apart(*old)}"
+    )
 
 
 def find_divergence(lanes: Mapping[Lane, Iterable[Trial]]) -> Divergence | None:

@@ -297,12 +297,15 @@ def unclear_tools(store: Path, settings: Settings) -> list[str]:
     agent = settings.agent
     points = agent.tools if isinstance(agent.tools, tuple) else ()
     point_of = {re.split("[:.]", point)[-1]: point for point in points}
+    # A table's functions are mostly defined beside it. Where they are not, the start of a run still tells.
+    modules = dict.fromkeys(point.partition(":")[0] for point in points if ":" in point)
     folder = settings.root / agent.path
 
     def is_settled(name: str) -> bool:
         if name in settings.tools and settings.tools[name].result is not None:
             return True
-        return name in point_of and locate(point_of[name], folder, search_installed=False).annotated
+        places = [point_of[name]] if name in point_of else [f"{module}:{name}" for module in modules]
+        return any(locate(place, folder, search_installed=False).annotated for place in places)
 
     return [name for name in found if not is_settled(name)]
 

@@ -207,7 +207,7 @@ def test_free_text_is_found_and_left_out_of_agreement(tmp_path: Path) -> None:
     assert (
         "the argument summary of transfer is free text: its wording differs between trials of one version on 50 "
         "items, so agreement leaves it out (explicitly: "
-        '[tools.transfer.match.paths] summary = "ignore")'
+        '[tools.transfer] ignore_args = ["summary"])'
     ) in result.warnings
 
 

@@ -371,6 +371,32 @@ def test_an_old_lane_that_left_its_tape_by_one_argument_names_the_setting_for_it
     )
 
 
+def test_lanes_that_are_stopped_share_a_warning_with_the_setting_that_ends_it(tmp_path: Path) -> None:
+    refund = ToolCall(name="refund", args={"id": "1", "note": "as agreed"}, result="done")
+    reworded = ToolCall(name="refund", args={"id": "1", "note": "agreed on the phone"})
+    other = ToolCall(name="refund", args={"id": "2", "note": "as agreed"})
+    items = [item(f"t{n}", tape=(refund,)) for n in range(10)]
+    stopped = {"rules": [Rule.MISS], "status": Status.DIVERGED}
+    done = []
+    for number, one in enumerate(items):
+        # Most of the old trials repeat the recording, so that it can be compared with at all.
+        for lane in ("old", "old2"):
+            done.append(
+                trial(one, lane, calls=[refund])
+                if number < 8
+                else trial(one, lane, calls=[reworded], **stopped)
+            )
+        done.append(trial(one, "new", calls=[other], **stopped))
+    result = diffed(tmp_path, items, done)
+    (found,) = [warning for warning in result.warnings if "never recorded" in warning]
+    assert found == (
+        "2 of 10 old, 10 of 10 new and 2 of 10 old2 trials made a tool call that was never recorded, most often "
+        "refund (other arguments than recorded), and were stopped there: their responses are not graded; 4 of 4 "
+        "unanswered calls differ from the recording only in note of refund: if its value does not matter, write "
+        '[tools.refund] ignore_args = ["note"]'
+    )
+
+
 def test_an_old_lane_that_does_something_else_than_recorded_is_no_witness(tmp_path: Path) -> None:
     items = [item(f"t{n}") for n in range(10)]
     done = [t for one in items for t in (trial(one, "old", passed=False), trial(one, "new"))]

@@ -93,15 +93,16 @@ def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("point", ["shop:get_order", "shop:TOOLS"])
 @pytest.mark.parametrize(("annotation", "unclear"), [(" -> dict[str, str]", []), ("", ["get_order"])])
 @pytest.mark.slow
 def test_a_return_annotation_says_what_a_tool_returns(
-    tmp_path: Path, annotation: str, unclear: list[str]
+    tmp_path: Path, annotation: str, unclear: list[str], point: str
 ) -> None:
-    (tmp_path / "shop.py").write_text(f"def get_order(order_id){annotation}:\n    raise SystemExit\n")
-    (tmp_path / "replay.toml").write_text(
-        '[agent]\nentrypoint = "shop:get_order"\ntools = ["shop:get_order"]\n'
+    (tmp_path / "shop.py").write_text(
+        f"def get_order(order_id){annotation}:\n    raise SystemExit\n\nTOOLS = {{'get_order': get_order}}\n"
     )
+    (tmp_path / "replay.toml").write_text(f'[agent]\nentrypoint = "shop:get_order"\ntools = ["{point}"]\n')
     sample = str(SAMPLES / "langfuse" / "observations.jsonl")
     assert (
         json.loads(replay(tmp_path, "import", "langfuse", sample, "--json")[1])["unclear_results"] == unclear
