@@ -40,6 +40,8 @@ LEAST_WIDTH = 72
 PIPED_WIDTH = 100
 """Columns where stdout is no terminal."""
 _WARNINGS_FIRST = 3
+_WARNING_CHARACTERS = 480
+"""How much of the first warning the first screen shows: five lines of an 80-column terminal."""
 _LABEL = 30
 _MANY = 4
 """Metrics, of which each has its notes; of more only those that decide."""
@@ -54,7 +56,7 @@ _STATE_STYLE = {"open": "bold cyan", "accepted": "green", "rejected": "bold red"
 def render(result: DiffResult, *, width: int, color: bool, brief: bool = False) -> str:
     """The report as text of at most `width` columns, with ANSI colours where `color` is set.
 
-    `brief` is the first screen alone: answer, causes, the metrics that decide, and warnings in one line.
+    `brief` is the first screen alone: answer, causes, the metrics that decide, and the first warning.
     """
     out = io.StringIO()
     console = Console(
@@ -139,8 +141,7 @@ def _first_screen(result: DiffResult, width: int) -> Iterable[RenderableType]:
         yield _gate(result)
     if result.warnings:
         number = fmt.plural(len(result.warnings), "warning")
-        line = Text(f"{number}: {one_line(result.warnings[0])}")
-        line.truncate(width - 2, overflow="ellipsis")
+        line = Text(f"{number}: {one_line(result.warnings[0], _WARNING_CHARACTERS)}")
         yield Group(Text(""), hanging("!", line, "bold yellow"))
     yield Text("")
     yield Text(f"more: replay diff {one_line(result.run.id, 60)} --verbose", style="dim")
