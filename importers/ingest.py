@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ from replaydiff.replay.redact.redactor import RedactionError
 from replaydiff.replay.store import import_records
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
-from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
 from replaydiff.replay.store.traces import call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.redact.redactor import Redactor
 
 
-BATCH_TRACES = 5000
-BATCH_CHARACTERS = 16_000_000
+BATCH_TRACES = 20_000
+BATCH_CHARACTERS = 40_000_000
 """A batch is written when it has this many traces, or this much text in them; each batch is one commit."""
 DATABASE_BYTES = 200_000_000
 """What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
@@ -217,10 +218,13 @@ def write(
     [(limit, threads)] = con.execute(settings).fetchall()
     # A batch is too small for several: they would only take a core from the processes that convert.
     con.execute("SET threads = 1")
-    for number, item in enumerate(items, start=1):
+    taken = shown = 0
+    for item in items:
         batch.take(item)
-        if progress and number % _PROGRESS_EVERY == 0:
+        taken += len(item) if isinstance(item, TraceColumns) else 1
+        if progress and taken - shown >= _PROGRESS_EVERY:
             progress(report.traces + batch.waiting, report.rejected)
+            shown = taken
     batch.write()
     con.execute(f"SET memory_limit = '{limit}'")
     con.execute(f"SET threads = {threads}")
@@ -232,7 +236,9 @@ class _ImportBatch:
 
     def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
         self._con, self._report, self._redactor = con, report, redactor
-        self._traces: dict[str, TraceRow | KnownTrace] = {}
+        self._rows = TraceColumns.of()
+        self._traces: dict[str, int | KnownTrace] = {}
+        """Id → the position of its row, or the trace of the store that it is."""
         self._rejects: list[Reject] = []
         self._characters = 0
         self._seen = SeenIds()
@@ -244,7 +250,9 @@ class _ImportBatch:
 
     def take(self, item: Made) -> None:
         """Store or count a result of an importer."""
-        if isinstance(item, TraceRow):
+        if isinstance(item, TraceColumns):
+            self._keep_all(item)
+        elif isinstance(item, TraceRow):
             self._keep(item)
         elif isinstance(item, KnownTrace):
             self._keep_known(item)
@@ -266,19 +274,33 @@ class _ImportBatch:
                 return
         self._keep(encode_trace(trace))
 
+    def _keep_all(self, rows: TraceColumns) -> None:
+        places = dict(zip(rows.source_id, count(len(self._rows))))
+        characters = sum(rows.characters)
+        is_new = len(places) == len(rows) and self._traces.keys().isdisjoint(places)
+        if is_new and not self._is_full(len(rows), characters):
+            self._traces.update(places)
+            self._rows.extend(rows)
+            self._characters += characters
+        else:
+            for row in rows.each():
+                self._keep(row)
+
     def _keep(self, row: TraceRow) -> None:
         before = self._traces.get(row.source_id)
         if before is not None:
             self._report.duplicates += 1
-            if is_older(row.updated_at, before.updated_at):
+            at = self._rows.updated_at[before] if isinstance(before, int) else before.updated_at
+            if is_older(row.updated_at, at):
                 return
-        self._traces[row.source_id] = row
+        self._traces[row.source_id] = len(self._rows)
+        self._rows.append(row)
         self._characters += row.characters
         self._write_if_full()
 
     def _keep_known(self, known: KnownTrace) -> None:
         before = self._traces.get(known.source_id)
-        if isinstance(before, TraceRow):
+        if isinstance(before, int):
             for item in known.made():
                 self.take(item)
             return
@@ -287,8 +309,12 @@ class _ImportBatch:
         self._write_if_full()
 
     def _write_if_full(self) -> None:
-        if len(self._traces) >= BATCH_TRACES or self._characters >= BATCH_CHARACTERS:
+        if self._is_full():
             self.write()
+
+    def _is_full(self, more_traces: int = 0, more_characters: int = 0) -> bool:
+        traces, characters = len(self._traces) + more_traces, self._characters + more_characters
+        return traces >= BATCH_TRACES or characters >= BATCH_CHARACTERS
 
     def _refuse(self, reject: Reject) -> None:
         if self._redactor is not None:
@@ -306,9 +332,11 @@ class _ImportBatch:
         self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
         report = self._report
         seen = self._seen.among(self._traces)
-        first = [row for key, row in self._traces.items() if key not in seen]
+        first = [held for key, held in self._traces.items() if key not in seen]
+        known = [held for held in first if isinstance(held, KnownTrace)]
+        rows = self._rows.take([held for held in first if isinstance(held, int)])
         with transaction(self._con):
-            written = write_rows(self._con, [row for row in first if isinstance(row, TraceRow)])
+            written = write_rows(self._con, rows)
             if seen:
                 self._write_again([self._traces[key] for key in seen])
             write_rejects(self._con, self._rejects)
@@ -316,23 +344,30 @@ class _ImportBatch:
                 self._redactor.tokens.save(self._con)
         report.new += written.new
         report.updated += written.updated
-        report.unchanged += written.unchanged + sum(isinstance(row, KnownTrace) for row in first)
+        report.unchanged += written.unchanged + len(known)
         report.older += len(written.left)
-        report.states.update(row.state for row in first)
-        for row in first:
-            report.count(row.counts)
+        report.states.update(rows.state)
+        report.states.update(held.state for held in known)
+        for counts in (*rows.counts, *(held.counts for held in known)):
+            report.count(counts)
         self._seen.add(self._traces)
-        self._traces, self._rejects, self._characters = {}, [], 0
+        self._rows, self._traces, self._rejects, self._characters = TraceColumns.of(), {}, [], 0
 
-    def _write_again(self, rows: Sequence[TraceRow | KnownTrace]) -> None:
+    def _write_again(self, held: Sequence[int | KnownTrace]) -> None:
         """Replace traces that an earlier batch of this import had; they are counted once."""
-        made = [one for row in rows for one in (row.made() if isinstance(row, KnownTrace) else (row,))]
-        again = [row for row in made if isinstance(row, TraceRow)]
-        before = call_counts(self._con, [row.source_id for row in again])
+        again = TraceColumns.of()
+        for one in held:
+            if isinstance(one, int):
+                again.extend(self._rows.take([one]))
+            else:
+                for made in one.made():
+                    if isinstance(made, TraceRow):
+                        again.append(made)
+        before = call_counts(self._con, again.source_id)
         written = write_rows(self._con, again)
         self._report.duplicates += len(again)
         self._report.older += len(written.left)
-        for row in again:
+        for row in again.each():
             stored = before.get((row.source, row.source_id))
             if stored is not None and row.source_id not in written.left:
                 self._report.count(row.counts, stored)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Union
 
 from replaydiff.importers.base import Imported, Job
 from replaydiff.replay.model import Trace, TraceState
-from replaydiff.replay.store.trace_codec import TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _CODE = ("importers", "replay/messages", "replay/model", "replay/store", "replay/clock.py")
 """What a trace and its row are made by, below the package's folder."""
-Made = Union[Imported, TraceRow, "KnownTrace"]
+Made = Union[Imported, TraceRow, TraceColumns, "KnownTrace"]
 """What is left of an item once it is ready to be written."""
 
 
@@ -78,6 +78,19 @@ def made_of(key: bytes, job: Job, at: int) -> list[Made]:
     items = list(job.convert(place, text)) if trace is None else [trace]
     hashed = record_hash(key, job.options, text) if len(items) == 1 else ""
     return [encode_trace(item, hashed) if isinstance(item, Trace) else item for item in items]
+
+
+def converted(key: bytes, job: Job) -> list[Made]:
+    """Return what becomes of a job's records: first their traces, in order, then all else, in order."""
+    rows: list[TraceRow] = []
+    others: list[Made] = []
+    for at in range(len(job.records)):
+        for item in made_of(key, job, at):
+            if isinstance(item, TraceRow):
+                rows.append(item)
+            else:
+                others.append(item)
+    return [TraceColumns.of(rows), *others] if rows else others
 
 
 def record_hash(key: bytes, options: bytes, text: bytes) -> str:

@@ -2,7 +2,8 @@
 
 Writing to DuckDB takes a third of an import's time and can be done by one process alone; the rest is plain
 Python. So an importer may give jobs beside its items (`JobImporter`), and the import carries them out in
-other processes, some ahead of what it writes. What comes of them is in the order in which they were given.
+other processes, some ahead of what it writes. What comes of them is in the order of the jobs; within a job
+the traces come first, as columns.
 
 A process answers one job at a time over a pipe of its own, asked by a thread: where either side is killed,
 the other finds the pipe closed.
@@ -14,17 +15,17 @@ import gc
 import os
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import groupby
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import NamedTuple
 
 from replaydiff.importers.base import Imported, Job
-from replaydiff.importers.known import KnownRecords, KnownTrace, Made, made_of
+from replaydiff.importers.known import KnownRecords, KnownTrace, Made, converted
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
@@ -40,7 +41,7 @@ def cores() -> int:
 
 
 def carried_out(found: Iterable[Imported | Job], known: KnownRecords, processes: int) -> Iterator[Made]:
-    """The items, and those of the jobs, each in its turn, with traces encoded.
+    """Yield the items, and those of the jobs, each in its turn, with traces encoded.
 
     Args:
         found: what an importer gives.
@@ -52,75 +53,54 @@ def carried_out(found: Iterable[Imported | Job], known: KnownRecords, processes:
     """
     if processes == 1:
         for one in found:
-            if isinstance(one, Job):
-                skipped = known.of(one)
-                yield from _merged(one, skipped, _converted(known.key, _left(one, skipped)))
-            else:
-                yield encode_trace(one) if isinstance(one, Trace) else one
+            for part in _parts(one, known):
+                yield from converted(known.key, part) if isinstance(part, Job) else part
         return
-    waiting: deque[_Waiting | Imported] = deque()
+    waiting: deque[Future[list[Made]] | Sequence[Made]] = deque()
     idle: SimpleQueue[Connection] | None = None
     with ThreadPoolExecutor(processes) as threads, ExitStack() as stack:
         try:
             for one in found:
-                if isinstance(one, Job):
-                    skipped = known.of(one)
-                    answer = None
-                    if len(skipped) < len(one.records):
+                for part in _parts(one, known):
+                    if isinstance(part, Job):
                         idle = idle or stack.enter_context(_started(processes))
-                        answer = threads.submit(_run_job, idle, known.key, _left(one, skipped))
-                    waiting.append(_Waiting(one, skipped, answer))
-                else:
-                    waiting.append(one)
-                while len(waiting) > AHEAD * processes:
-                    yield from _made(waiting.popleft())
+                        waiting.append(threads.submit(_run_job, idle, known.key, part))
+                    else:
+                        waiting.append(part)
+                    while len(waiting) > AHEAD * processes:
+                        yield from _made(waiting.popleft())
             while waiting:
                 yield from _made(waiting.popleft())
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-class _Waiting(NamedTuple):
-    """A job that was given out."""
-
-    job: Job
-    known: dict[int, KnownTrace]
-    answer: Future[list[list[Made]]] | None
-    """What becomes of the records that are not known; None where all are."""
+def _made(one: Future[list[Made]] | Sequence[Made]) -> Sequence[Made]:
+    return one.result() if isinstance(one, Future) else one
 
 
-def _made(one: _Waiting | Imported) -> Iterable[Made]:
-    if isinstance(one, _Waiting):
-        return _merged(one.job, one.known, one.answer.result() if one.answer else ())
-    return [encode_trace(one) if isinstance(one, Trace) else one]
+def _parts(one: Imported | Job, known: KnownRecords) -> Iterator[Job | Sequence[Made]]:
+    """Yield what is ready to be written, and jobs of the records between those that are known."""
+    if isinstance(one, Job):
+        skipped = known.of(one)
+        yield from _around(one, skipped) if skipped else (one,)
+    else:
+        yield [encode_trace(one) if isinstance(one, Trace) else one]
 
 
-def _merged(job: Job, known: dict[int, KnownTrace], others: Iterable[list[Made]]) -> Iterator[Made]:
-    """What became of a job's records, in their order."""
-    made = iter(others)
-    for place in range(len(job.records)):
-        if place in known:
-            yield known[place]
+def _around(job: Job, known: Mapping[int, KnownTrace]) -> Iterator[Job | Sequence[Made]]:
+    for is_known, places in groupby(range(len(job.records)), known.__contains__):
+        if is_known:
+            yield [known[place] for place in places]
         else:
-            yield from next(made)
+            yield replace(job, records=[job.records[place] for place in places])
 
 
-def _left(job: Job, known: Mapping[int, KnownTrace]) -> Job:
-    """The job without the records that are known."""
-    if not known:
-        return job
-    return replace(job, records=[one for at, one in enumerate(job.records) if at not in known])
-
-
-def _converted(key: bytes, job: Job) -> Iterator[list[Made]]:
-    return (made_of(key, job, at) for at in range(len(job.records)))
-
-
-def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job) -> list[list[Made]]:
+def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job) -> list[Made]:
     process = idle.get()
     try:
         process.send((key, job))
-        answer: list[list[Made]] | Exception = process.recv()
+        answer: list[Made] | Exception = process.recv()
     except (EOFError, OSError):
         raise UnavailableError(
             "a process of the import was killed, perhaps for lack of memory; what was written is kept",
@@ -174,8 +154,8 @@ def _serve(pipe: Connection) -> None:
             pipe.send(_answer(*pipe.recv()))
 
 
-def _answer(key: bytes, job: Job) -> list[list[Made]] | Exception:
+def _answer(key: bytes, job: Job) -> list[Made] | Exception:
     try:
-        return list(_converted(key, job))
+        return converted(key, job)
     except Exception as error:  # noqa: BLE001 - it is raised where the job was given out
         return error

@@ -17,10 +17,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
-from operator import attrgetter
+from itertools import count
+from operator import attrgetter, eq
 from typing import Any, NamedTuple
 
 import msgspec
@@ -152,6 +153,61 @@ class TraceRow(NamedTuple):
     """How much text it is."""
     record_hash: str = ""
     """A number of 128 bits that an import knows the trace's record by; empty where it is made of several."""
+
+
+_columns_of: Callable[[object], tuple[list[Any], ...]] = attrgetter(*TraceRow._fields)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TraceColumns:
+    """Rows as columns: a column is sent to another process, or given to DuckDB, as one value.
+
+    Each field is a column of `TraceRow`; all have the same length.
+    """
+
+    source: list[str]
+    source_id: list[str]
+    digest: list[str]
+    columns: list[str]
+    metadata: list[str]
+    messages: list[str]
+    steps: list[str]
+    calls: list[str]
+    counts: list[tuple[int, int, int, int]]
+    state: list[TraceState]
+    updated_at: list[datetime | None]
+    characters: list[int]
+    record_hash: list[str]
+
+    @classmethod
+    def of(cls, rows: Iterable[TraceRow] = ()) -> TraceColumns:
+        """Return rows as columns, in their order."""
+        columns = list(map(list, zip(*rows, strict=True)))
+        return cls(*columns or ([] for _ in TraceRow._fields))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.source_id)
+
+    def append(self, row: TraceRow) -> None:
+        """Add one row at the end."""
+        for column, value in zip(_columns_of(self), row, strict=True):
+            column.append(value)
+
+    def extend(self, rows: TraceColumns) -> None:
+        """Add rows at the end."""
+        for column, more in zip(_columns_of(self), _columns_of(rows), strict=True):
+            column.extend(more)
+
+    def each(self) -> Iterator[TraceRow]:
+        """Yield the rows one by one."""
+        return map(TraceRow._make, zip(*_columns_of(self), strict=True))
+
+    def take(self, places: Sequence[int]) -> TraceColumns:
+        """Return the rows at these positions, in this order."""
+        if len(places) == len(self) and all(map(eq, places, count())):
+            return self
+        return TraceColumns(*([column[place] for place in places] for column in _columns_of(self)))
 
 
 def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:

@@ -24,7 +24,13 @@ from replaydiff.replay.model import Score, ToolCall, Trace
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.sql import json_type, resolve
-from replaydiff.replay.store.trace_codec import CALL_COLUMNS, COLUMNS, TraceRow, encode_trace, json_readers
+from replaydiff.replay.store.trace_codec import (
+    CALL_COLUMNS,
+    COLUMNS,
+    TraceColumns,
+    encode_trace,
+    json_readers,
+)
 from replaydiff.replay.store.where import guarded, selection
 
 if TYPE_CHECKING:
@@ -66,75 +72,78 @@ class Written:
 
 def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
     """Store a batch of traces; see `write_rows`."""
-    return write_rows(con, map(encode_trace, traces))
+    return write_rows(con, TraceColumns.of(map(encode_trace, traces)))
 
 
-def write_rows(con: DuckDBPyConnection, rows: Iterable[TraceRow]) -> Written:
+def write_rows(con: DuckDBPyConnection, rows: TraceColumns) -> Written:
     """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
     """
-    latest: dict[tuple[str, str], TraceRow] = {}
-    for row in rows:
-        key = (row.source, row.source_id)
-        if key not in latest or not is_older(row.updated_at, latest[key].updated_at):
-            latest[key] = row
-    changed: list[tuple[str, TraceRow]] = []
-    touched: list[tuple[str, TraceRow]] = []
+    times = rows.updated_at
+    latest: dict[tuple[str, str], int] = {}
+    for place, key in enumerate(zip(rows.source, rows.source_id, strict=True)):
+        if key not in latest or not is_older(times[place], times[latest[key]]):
+            latest[key] = place
+    changed: list[int] = []
+    ids: list[str] = []
+    touched: list[tuple[str, int]] = []
     left: set[str] = set()
     with transaction(con):
         names = _Names(con, latest)
         new = updated = 0
         replaced: list[str] = []
-        for (source, source_id), row in latest.items():
+        for (source, source_id), place in latest.items():
             trace_id, stored = names.of(source, source_id)
             if stored is None:
                 new += 1
-            elif is_older(row.updated_at, stored.updated_at):
-                if stored.digest != row.digest:
+            elif is_older(times[place], stored.updated_at):
+                if stored.digest != rows.digest[place]:
                     left.add(source_id)
                 continue
-            elif stored.digest == row.digest:
-                later = row.updated_at is not None and row.updated_at != stored.updated_at
-                if later or _low(row.record_hash) != stored.low_hash:
-                    touched.append((trace_id, row))
+            elif stored.digest == rows.digest[place]:
+                later = times[place] is not None and times[place] != stored.updated_at
+                if later or _low(rows.record_hash[place]) != stored.low_hash:
+                    touched.append((trace_id, place))
                 continue
             else:
                 updated += 1
                 replaced.append(trace_id)
-            changed.append((trace_id, row))
+            ids.append(trace_id)
+            changed.append(place)
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
-        _insert(con, changed)
-        _touch(con, touched)
+        _insert(con, ids, rows.take(changed))
+        _touch(con, [trace_id for trace_id, _ in touched], rows.take([place for _, place in touched]))
     unchanged = len(latest) - new - updated
     return Written(new=new, updated=updated, unchanged=unchanged, left=frozenset(left))
 
 
-def _insert(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:
+def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str], rows: TraceColumns) -> None:
     """Insert rows under these ids."""
     if not rows:
         return
+    call_counts = {counts: str([*counts]) for counts in set(rows.counts)}
     columns = {
-        "trace_id": [trace_id for trace_id, _ in rows],
-        "source": [row.source for _, row in rows],
-        "source_id": [row.source_id for _, row in rows],
-        "content_hash": [row.digest for _, row in rows],
-        "updated_at": [row.updated_at.isoformat() if row.updated_at else "" for _, row in rows],
-        "record_hash": [row.record_hash for _, row in rows],
-        "call_counts": [str([*row.counts]) for _, row in rows],
-        "short": [row.columns for _, row in rows],
-        "metadata": [row.metadata for _, row in rows],
-        "messages": [row.messages for _, row in rows],
-        "steps": [row.steps for _, row in rows],
-        "calls": [row.calls for _, row in rows],
+        "trace_id": trace_ids,
+        "source": rows.source,
+        "source_id": rows.source_id,
+        "content_hash": rows.digest,
+        "updated_at": [at.isoformat() if at else "" for at in rows.updated_at],
+        "record_hash": rows.record_hash,
+        "call_counts": [call_counts[counts] for counts in rows.counts],
+        "short": rows.columns,
+        "metadata": rows.metadata,
+        "messages": rows.messages,
+        "steps": rows.steps,
+        "calls": rows.calls,
     }
     with sql.as_table(con, "new_traces", columns):
         con.execute(_INSERT, {"now": utc_now()})
         con.execute(_INSERT_CALLS)
 
 
-def _touch(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> None:
+def _touch(con: DuckDBPyConnection, trace_ids: Sequence[str], rows: TraceColumns) -> None:
     """Write what a second import of the same traces knows anew."""
     if rows:
         con.execute(
@@ -144,10 +153,10 @@ def _touch(con: DuckDBPyConnection, rows: Sequence[tuple[str, TraceRow]]) -> Non
             " unnest(?::VARCHAR[])::UHUGEINT AS hash, unnest(?::INTEGER[][]) AS counts) AS known"
             " WHERE trace_id = known.id",
             [
-                [trace_id for trace_id, _ in rows],
-                [row.updated_at for _, row in rows],
-                [row.record_hash or None for _, row in rows],
-                [[*row.counts] for _, row in rows],
+                trace_ids,
+                rows.updated_at,
+                [record_hash or None for record_hash in rows.record_hash],
+                [[*counts] for counts in rows.counts],
             ],
         )
 

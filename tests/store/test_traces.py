@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from replaydiff.replay.errors import InputError, UnknownNameError
 from replaydiff.replay.model import Message, Step, StepKind, ToolCall, Trace, TraceState, Usage
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.trace_codec import CALL_COLUMNS, COLUMNS, field_types, trace_record
+from replaydiff.replay.store.trace_codec import (
+    CALL_COLUMNS,
+    COLUMNS,
+    TraceColumns,
+    encode_trace,
+    field_types,
+    trace_record,
+)
 from replaydiff.replay.store.traces import (
     Written,
     count_traces,
@@ -349,3 +356,19 @@ def test_a_record_of_an_export_holds_every_field(tmp_path: Path) -> None:
     record = trace_record(made)
     assert set(record) == set(field_types(Trace)) | {"tool_path"}
     assert record["steps"] == [{"kind": "llm", "name": "s", "id": "x"}]
+
+
+def test_rows_as_columns_are_the_same_rows() -> None:
+    rows = [
+        encode_trace(rich_trace("r")),
+        *(encode_trace(trace(name), str(n)) for n, name in enumerate("abc")),
+    ]
+    columns = TraceColumns.of(rows)
+    assert (len(columns), [*columns.each()]) == (4, rows)
+    assert columns.take(range(4)) is columns, "nothing is copied where all are taken"
+    assert [*columns.take([3, 0]).each()] == [rows[3], rows[0]]
+    both = TraceColumns.of()
+    assert not both
+    both.append(rows[1])
+    both.extend(columns)
+    assert [*both.each()] == [rows[1], *rows]
