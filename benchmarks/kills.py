@@ -45,6 +45,8 @@ entrypoint = "agent:run"
 tools = ["agent:call"]
 [run]
 concurrency = 4
+trials = 1
+aa = false
 [versions.one]
 [versions.two]
 args = {}
@@ -115,7 +117,7 @@ class Project:
         return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
 
 
-def told(what: str, project: Project, wanted: dict[tuple[str, str, int], str], disturbed: str) -> None:
+def report(what: str, project: Project, wanted: dict[tuple[str, str, int], str], disturbed: str) -> None:
     trials = project.trials()
     keys = Counter(key for key, _, _ in trials)
     statuses = Counter(status for _, status, _ in trials)
@@ -147,7 +149,7 @@ def kill_engine(folder: Path, items: int, kills: int, chance: random.Random, wan
             continue
         assert process.returncode == 0, out + err
         break
-    told("engine", project, wanted, f"{done} kills")
+    report("engine", project, wanted, f"{done} kills")
 
 
 def kill_workers(folder: Path, items: int, kills: int, chance: random.Random, wanted: dict) -> None:
@@ -163,7 +165,7 @@ def kill_workers(folder: Path, items: int, kills: int, chance: random.Random, wa
             except ProcessLookupError:
                 continue
     process.communicate()
-    told("workers", project, wanted, f"{done} kills")
+    report("workers", project, wanted, f"{done} kills")
 
 
 def children(pid: int) -> list[int]:
@@ -185,16 +187,16 @@ def fill_disk(items: int, wanted: dict) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", folder], check=True)
         project = Project(Path(folder), items)
-        said = project.replay(*RUN, allowed=(75,), TIMES="8000")
+        output = project.replay(*RUN, allowed=(75,), TIMES="8000")
         subprocess.run(["mount", "-o", f"remount,size={LARGE}", folder], check=True)
-        said += project.replay("run", "--resume", TIMES="8000")
-        full = "No space left on device" in said and "Traceback" not in said
-        kept = re.findall(r"(\d+) of \d+ trials are there", said)
-        told(
+        output += project.replay("run", "--resume", TIMES="8000")
+        full = "No space left on device" in output and "Traceback" not in output
+        kept = re.findall(r"(\d+) of \d+ trials are there", output)
+        report(
             "disk",
             project,
             {key: response * 8000 for key, response in wanted.items()},
-            f"{'full, said in a sentence' if full else 'NOT FULL'}, {kept[0] if kept else 0} trials kept then",
+            f"{'full, reported in a sentence' if full else 'NOT FULL'}, {kept[0] if kept else 0} trials kept then",
         )
         subprocess.run(["umount", folder], check=True)
 

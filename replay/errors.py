@@ -8,6 +8,7 @@
     │   ├── StoreMissingError       there is none yet
     │   ├── StoreVersionError       written by a newer replaydiff, or not a store at all
     │   ├── StoreDamagedError       parts of the file are missing or were changed
+    │   ├── StoreMemoryError        a query needs more memory than it may have
     │   ├── StoreBusyError      75  another process holds it
     │   └── StoreWriteError     75  the disk is full or does not take what is written
     ├── InputError                  a file or record that cannot be used at all
@@ -135,6 +136,10 @@ class StoreVersionError(StoreError):
 
 class StoreDamagedError(StoreError):
     """Parts of the store's file are missing or were changed by something else than DuckDB."""
+
+
+class StoreMemoryError(StoreError):
+    """A query needs more memory than DuckDB may use."""
 
 
 class StoreBusyError(StoreError):

@@ -17,6 +17,7 @@ from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import open_store, transaction
+from replaydiff.replay.store.memory import MEMORY_MB
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -147,7 +148,7 @@ def compact(path: Path) -> tuple[int, int]:
     with open_store(path) as con:
         con.execute("CHECKPOINT")
     try:
-        with interruptible(duckdb.connect(config={"memory_limit": "640MB"})) as work:
+        with interruptible(duckdb.connect(config={"memory_limit": f"{MEMORY_MB}MB"})) as work:
             for name, file in (("old", path), ("new", target)):
                 quoted = str(file).replace("'", "''")
                 work.execute(f"ATTACH '{quoted}' AS {name}")

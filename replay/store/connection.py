@@ -25,6 +25,7 @@ from replaydiff.replay.errors import (
     StoreBusyError,
     StoreDamagedError,
     StoreError,
+    StoreMemoryError,
     StoreMissingError,
     StoreVersionError,
     StoreWriteError,
@@ -33,6 +34,7 @@ from replaydiff.replay.files import private_folder, writer_wait_s
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot
 from replaydiff.replay.store.attached import refuse_writing
+from replaydiff.replay.store.memory import MEMORY_MB
 from replaydiff.replay.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ _CONFIG = {
     "allow_community_extensions": "false",
     "enable_external_access": "false",
     "python_enable_replacements": "false",
-    "memory_limit": "640MB",
+    "memory_limit": f"{MEMORY_MB}MB",
     "checkpoint_threshold": "128MB",
 }
 UNWRITTEN = re.compile(
@@ -223,7 +225,7 @@ def explained(error: BaseException) -> StoreError | None:
             hint=_RESTORE,
         )
     if isinstance(error, duckdb.OutOfMemoryException):
-        return StoreError(
+        return StoreMemoryError(
             f"the store needs more memory than it has: {_first_line(text)}",
             hint="`replay doctor` finds out whether it is damaged; otherwise request less at once",
         )

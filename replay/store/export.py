@@ -5,7 +5,8 @@ JSON Lines of traces are the published trace format (`docs/schema/trace.schema.j
 everything in Parquet, is one flat row each: payloads that have no fixed shape are objects in JSON Lines and
 JSON text in Parquet. Times are UTC.
 
-Memory is flat: what was chosen is kept by id in a temporary table, which DuckDB moves to disk where it grows.
+Memory is flat: what was chosen is kept by its key in a temporary table, which DuckDB moves to disk where it
+grows, and its rows are read some at a time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Grade, RunRecord
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
+from replaydiff.replay.store.memory import all_rows, by_position
 from replaydiff.replay.store.runs import get_run, list_runs
 from replaydiff.replay.store.samples import get_sample
 from replaydiff.replay.store.trace_codec import FACTS, trace_record
@@ -38,6 +40,8 @@ OnRows = Callable[[int, int], None]
 """Called with the number of rows that are done, and how many there are."""
 
 _IDS = 10_000
+_TOGETHER = 20_000
+"""Rows that are read together."""
 _TRACES = 500
 _ROWS = 500
 _ROW_GROUP = 2048
@@ -76,9 +80,9 @@ class Export:
     con: DuckDBPyConnection
     kind: ExportKind
     rows: int
-    query: str
-    """Selects the rows of a kind other than traces, in their order."""
-    values: dict[str, Any]
+    query: str = ""
+    """Selects the rows of a kind other than traces from `$first` to below `$end`, in their order; their first
+    column is their place in it."""
 
 
 def wanted(
@@ -112,9 +116,7 @@ def prepare(
     if narrowed:
         _choose_traces(con, chosen, whole=kind is ExportKind.TRACES)
     if kind is ExportKind.TRACES:
-        return Export(
-            con=con, kind=kind, rows=_count(con, "SELECT count(*) FROM exported", {}), query="", values={}
-        )
+        return Export(con=con, kind=kind, rows=_count(con, "exported"))
     if kind is ExportKind.GRADES:
         _stage_grades(con, computed)
     conditions, values = ["true"], dict[str, Any]()
@@ -134,14 +136,20 @@ def prepare(
         else:
             conditions.append("s.name = $of_run")
             values["of_run"] = chosen.run.sample
-    tables, order = _FROM[kind]
-    rest = f"{tables} WHERE {' AND '.join(conditions)}"
+    tables, order, key = _FROM[kind]
+    # Rows are sorted without their texts, which may be large.
+    con.execute(
+        f"CREATE TEMP TABLE chosen AS SELECT row_number() OVER (ORDER BY {order}) - 1 AS place, {key}"
+        f" {tables} WHERE {' AND '.join(conditions)}",
+        values,
+    ).fetchall()
+    own = " AND ".join(f"chosen.{name.rpartition('.')[2]} = {name}" for name in key.split(", "))
     return Export(
         con=con,
         kind=kind,
-        rows=_count(con, f"SELECT count(*) {rest}", values),
-        query=f"SELECT {_columns(kind)} {rest} ORDER BY {order}",
-        values=values,
+        rows=_count(con, "chosen"),
+        query=f"SELECT chosen.place, {_columns(kind)} {tables} JOIN chosen ON {own}"
+        " WHERE chosen.place >= $first AND chosen.place < $end ORDER BY chosen.place",
     )
 
 
@@ -168,15 +176,16 @@ def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
     Raises:
         InputError: a row is larger than the memory DuckDB is given, or the disk is full.
     """
-    query, values = export.query, export.values
     # With more threads, or its own temporary file, DuckDB needs more memory or another path than it may have.
     export.con.execute("SET GLOBAL threads = 1")
     options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP}, USE_TMP_FILE false"
     try:
         if export.kind is ExportKind.TRACES:
             _stage_traces(export, on_rows)
-            query, values = "FROM staged ORDER BY rowid", {}
-        export.con.execute(f"COPY ({query}) TO $path ({options})", {**values, "path": str(path)}).fetchall()
+        else:
+            _stage_rows(export)
+        copy = f"COPY (FROM staged ORDER BY rowid) TO $path ({options})"
+        all_rows(export.con, copy, {"path": str(path)})
     except duckdb.OutOfMemoryException:
         raise InputError(
             "a row is too large for Parquet in the memory there is",
@@ -281,6 +290,15 @@ def _stage_traces(export: Export, on_rows: OnRows) -> None:
         on_rows(done, export.rows)
 
 
+def _stage_rows(export: Export) -> None:
+    """Collect the rows in the table `staged`, some at a time, since a sort has their texts in memory."""
+    con, size = export.con, _TOGETHER
+    query = f"SELECT * EXCLUDE (place) FROM ({export.query}) ORDER BY place"
+    con.execute(f"CREATE TEMP TABLE staged AS {query}", {"first": 0, "end": 0}).fetchall()
+    for first in range(0, export.rows, size):
+        all_rows(con, f"INSERT INTO staged {query}", {"first": first, "end": first + size})
+
+
 def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:
     con.execute("CREATE TEMP TABLE computed AS FROM grades LIMIT 0")
     rest = iter(computed)
@@ -289,11 +307,9 @@ def _stage_grades(con: DuckDBPyConnection, computed: Iterable[Grade]) -> None:
 
 
 def _row_records(export: Export) -> Iterator[dict[str, Any]]:
-    cursor = export.con.execute(export.query, export.values)
-    names = [column[0] for column in cursor.description or ()]
-    while rows := cursor.fetchmany(_ROWS):
-        for row in rows:
-            yield {name: _plain(name, value) for name, value in zip(names, row, strict=True)}
+    names = list(_SELECTED[export.kind])
+    for _, *row in by_position(export.con, export.query, {}, end=export.rows, batch=_TOGETHER):
+        yield {name: _plain(name, value) for name, value in zip(names, row, strict=True)}
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -304,8 +320,8 @@ def _plain(name: str, value: Any) -> Any:
     return value
 
 
-def _count(con: DuckDBPyConnection, query: str, values: dict[str, Any]) -> int:
-    found = con.execute(query, values).fetchone()
+def _count(con: DuckDBPyConnection, table: str) -> int:
+    found = con.execute(f"SELECT count(*) FROM {table}").fetchone()
     return int(found[0]) if found else 0
 
 
@@ -403,21 +419,26 @@ _ITEM = (
     " JOIN runs r ON r.run_id = {0}.run_id"
 )
 _FROM = {
+    # Kind → tables, order of the rows, and the columns that are the key of one.
     ExportKind.SAMPLES: (
         "FROM samples s JOIN sample_items i ON i.sample = s.name",
         "s.created_at, s.name, i.position",
+        "s.name, i.position",
     ),
     ExportKind.RUNS: (
         f"FROM trials t {_ITEM.format('t')}",
         "r.created_at, r.run_id, i.position, t.lane, t.index",
+        "t.run_id, t.item_id, t.lane, t.index",
     ),
     ExportKind.GRADES: (
         f"FROM (FROM grades UNION ALL FROM computed) g {_ITEM.format('g')}",
         "r.created_at, r.run_id, i.position, g.lane, g.trial, g.grader, g.grader_version",
+        "g.run_id, g.item_id, g.lane, g.trial, g.grader, g.grader_version",
     ),
     ExportKind.MODEL_CALLS: (
         f"FROM model_calls m {_ITEM.format('m')}",
         "r.created_at, r.run_id, i.position, m.lane, m.trial, m.index",
+        "m.run_id, m.item_id, m.lane, m.trial, m.index",
     ),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ import msgspec
 
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Item, Lane, Score, ServedCall, Status, ToolCall, Trial
-from replaydiff.replay.store.runs import read_item
+from replaydiff.replay.store.memory import by_position
+from replaydiff.replay.store.runs import end_of_items, read_item
 from replaydiff.replay.store.trials import read_scores, read_served, read_turns, read_usage
 
 if TYPE_CHECKING:
@@ -24,18 +25,17 @@ if TYPE_CHECKING:
 
 _BATCH = 5000
 """Items that are read together: sorting all trials of a large run would hold their texts a second time."""
-_ROWS = 500
 _COLUMNS = (
-    "item_id, lane, index, status, reason, final_response, served, usage, cost_usd, latency_ms, started_at,"
+    "lane, index, status, reason, final_response, served, usage, cost_usd, latency_ms, started_at,"
     " attempts, scores, stderr, turns"
 )
 _TRIALS = f"""
-    SELECT {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))} FROM trials t
+    SELECT i.position, {", ".join(f"t.{name}" for name in _COLUMNS.split(", "))} FROM trials t
     JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id
     WHERE t.run_id = $run AND i.position >= $first AND i.position < $end ORDER BY i.position, t.lane, t.index
 """
 _ITEMS = """
-    SELECT item FROM run_items
+    SELECT position, item FROM run_items
     WHERE run_id = $run AND position >= $first AND position < $end ORDER BY position
 """
 
@@ -51,26 +51,21 @@ def iter_item_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[tuple[Ite
     the item's tape.
     """
     lanes: dict[str, Lane] = {}
-    for first in count(0, _BATCH):
-        part = {"run": run_id, "first": first, "end": first + _BATCH}
-        items = interruptible(con.cursor()).execute(_ITEMS, part).fetchall()
-        groups = groupby(_rows(interruptible(con.cursor()).execute(_TRIALS, part)), key=itemgetter(0))
+    end = end_of_items(con, run_id)
+    trials, items = (
+        by_position(interruptible(con.cursor()), query, {"run": run_id}, end=end, batch=_BATCH)
+        for query in (_TRIALS, _ITEMS)
+    )
+    groups = groupby(trials, key=itemgetter(0))
+    waiting = next(groups, None)
+    for position, text in items:
+        item = read_item(text)
+        if waiting is None or waiting[0] != position:
+            yield item, []
+            continue
+        shared = _ItemValues(item, run_id, lanes)
+        yield item, [shared.trial(row) for row in waiting[1]]
         waiting = next(groups, None)
-        for (text,) in items:
-            item = read_item(text)
-            if waiting is None or waiting[0] != item.id:
-                yield item, []
-                continue
-            shared = _ItemValues(item, run_id, lanes)
-            yield item, [shared.trial(row) for row in waiting[1]]
-            waiting = next(groups, None)
-        if len(items) < _BATCH:
-            return
-
-
-def _rows(cursor: DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while rows := cursor.fetchmany(_ROWS):
-        yield from rows
 
 
 class _ItemValues:

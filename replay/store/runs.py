@@ -13,6 +13,7 @@ from replaydiff.replay.masking import masked_version
 from replaydiff.replay.model import Item, Lane, Look, Mode, RunRecord, Version
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.memory import all_rows
 from replaydiff.replay.store.sql import clean_text, encode, resolve
 
 if TYPE_CHECKING:
@@ -201,12 +202,10 @@ def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
     """The items of a run by position, read in batches; writes on `con` may go on in between."""
     cursor = interruptible(con.cursor())
     position = 0
+    query = "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ? ORDER BY position"
     while True:
-        rows = cursor.execute(
-            "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ?"
-            " ORDER BY position",
-            [run_id, position, position + _BATCH],
-        ).fetchall()
+        part = [run_id, position, position + _BATCH]
+        rows = all_rows(cursor, query, part)
         for (text,) in rows:
             yield read_item(text)
         if len(rows) < _BATCH:
@@ -214,15 +213,22 @@ def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
         position += _BATCH
 
 
+def end_of_items(con: DuckDBPyConnection, run_id: str) -> int:
+    """Return the position after that of a run's last item; 0 if it has none."""
+    found = con.execute("SELECT max(position) + 1 FROM run_items WHERE run_id = ?", [run_id]).fetchone()
+    return int(found[0] or 0) if found else 0
+
+
 def first_items(
     con: DuckDBPyConnection, run_id: str, number: int, *, recorded_calls_first: bool
 ) -> list[Item]:
     """Return the first items of a run by position; on request those with recorded tool calls first."""
     has_calls = "json_array_length(item, '$.tape') > 0 DESC NULLS LAST," if recorded_calls_first else ""
-    rows = con.execute(
+    rows = all_rows(
+        con,
         f"SELECT item FROM run_items WHERE run_id = ? ORDER BY {has_calls} position LIMIT ?",
         [run_id, number],
-    ).fetchall()
+    )
     return [read_item(text) for (text,) in rows]
 
 
@@ -255,10 +261,8 @@ def get_item(con: DuckDBPyConnection, run_id: str, item_id: str) -> Item:
         raise InputError(
             f"several items begin with {item_id!r}: {', '.join(ids)}", hint="type more of the id"
         )
-    text = con.execute(
-        "SELECT item FROM run_items WHERE run_id = ? AND item_id = ?", [run_id, ids[0]]
-    ).fetchall()
-    return read_item(text[0][0])
+    query = "SELECT item FROM run_items WHERE run_id = ? AND item_id = ?"
+    return read_item(all_rows(con, query, [run_id, ids[0]])[0][0])
 
 
 def _runs(con: DuckDBPyConnection, rest: str, values: list[Any] | None = None) -> list[RunRecord]:

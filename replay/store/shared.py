@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,6 +28,7 @@ from replaydiff.replay.errors import InputError, NoSpaceError, StoreBusyError, S
 from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.store.attached import mark_of_origin
 from replaydiff.replay.store.connection import UNWRITTEN, migrations, open_store, transaction
+from replaydiff.replay.store.memory import all_rows, with_memory
 from replaydiff.replay.store.runs import list_runs
 
 if TYPE_CHECKING:
@@ -216,11 +218,12 @@ def _write_run(con: DuckDBPyConnection, target: Path, run: SharedRun) -> None:
     rows = {}
     for table, condition in TABLES.items():
         file = target / f"{table}.parquet"
-        [(rows[table],)] = con.execute(
+        [(rows[table],)] = all_rows(
+            con,
             f"COPY (SELECT * FROM {table} WHERE {condition}) TO '{_quoted(file)}'"
             " (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
             {"run": run.run_id},
-        ).fetchall()
+        )
     content = {"run_id": run.run_id, "created_at": run.created_at.isoformat(), "rows": rows}
     write_whole(target / _COMPLETE, json.dumps(content) + "\n", shared=True)
 
@@ -234,11 +237,16 @@ def _refresh(con: DuckDBPyConnection, folder: Path, present: set[str]) -> None:
                 if table not in _SHARED:
                     con.execute(f"DELETE FROM {table} WHERE {condition}", {"run": run_id})
     for run_id in sorted(present - here):
-        with transaction(con):
-            for table in TABLES:
-                file = _quoted(folder / "runs" / run_id / f"{table}.parquet")
-                again = "ON CONFLICT DO NOTHING" if table in _SHARED else ""
-                con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM read_parquet('{file}') {again}")
+        with_memory(con, partial(_take_in, con, folder / "runs" / run_id))
+
+
+def _take_in(con: DuckDBPyConnection, run: Path) -> None:
+    """Add the rows of a run's files."""
+    with transaction(con):
+        for table in TABLES:
+            file = _quoted(run / f"{table}.parquet")
+            again = "ON CONFLICT DO NOTHING" if table in _SHARED else ""
+            con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM read_parquet('{file}') {again}")
 
 
 @contextmanager

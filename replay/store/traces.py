@@ -23,6 +23,7 @@ from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.memory import all_rows
 from replaydiff.replay.store.sql import json_type, resolve
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
@@ -359,22 +360,24 @@ def _read(
 ) -> tuple[list[Trace], int]:
     """Return traces in any order, and how many characters of text they were read from."""
     call_names = list(CALL_COLUMNS)
-    found_calls = con.execute(
+    found_calls = all_rows(
+        con,
         f"SELECT trace_id, {', '.join(call_names)} FROM tool_calls"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ? ORDER BY trace_id, index",
         [ids, *call_rows],
-    ).fetchall()
+    )
     calls: dict[str, list[ToolCall]] = {}
     for trace_id, *values in found_calls:
         calls.setdefault(trace_id, []).append(ToolCall(**_fields(call_names, values, _CALL_JSON)))
     left_out = {"tool_calls", *without}
     names = [field.name for field in dataclasses.fields(Trace) if field.name not in left_out]
     readers = {name: read for name, read in _TRACE_JSON.items() if name in names}
-    found = con.execute(
+    found = all_rows(
+        con,
         f"SELECT {', '.join(names)} FROM traces"
         " WHERE trace_id IN (SELECT unnest(?::VARCHAR[])) AND rowid BETWEEN ? AND ?",
         [ids, *rows],
-    ).fetchall()
+    )
     traces = []
     for row in found:
         fields = _fields(names, row, readers)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.memory import all_rows, by_position
+from replaydiff.replay.store.runs import end_of_items
 from replaydiff.replay.store.sql import clean_text, encode
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ _CONFLICT = (
     + ", ".join(f"{name} = excluded.{name}" for name in _TRIAL if name not in _KEY)
     + f" WHERE trials.status = '{Status.CANCELLED.value}'"
 )
-_READ_BATCH = 500
+_READ_BATCH = 5000
+"""Items whose trials are read together."""
 
 read_served = sql.reader(tuple[ServedCall, ...])
 read_usage = sql.reader(Usage)
@@ -60,28 +63,29 @@ def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:
 
     Trials of one item with equal calls share them.
     """
-    cursor = interruptible(con.cursor())
-    cursor.execute(
-        f"SELECT {', '.join(f't.{name}' for name in _TRIAL)} FROM trials t"
+    query = (
+        f"SELECT i.position, {', '.join(f't.{name}' for name in _TRIAL)} FROM trials t"
         " JOIN run_items i ON i.run_id = t.run_id AND i.item_id = t.item_id"
-        " WHERE t.run_id = ? ORDER BY i.position, t.lane, t.index",
-        [run_id],
+        " WHERE t.run_id = $run AND i.position >= $first AND i.position < $end"
+        " ORDER BY i.position, t.lane, t.index"
     )
-    item: str | None = None
+    item = -1
     known: dict[str, tuple[ServedCall, ...]] = {}
-    while rows := cursor.fetchmany(_READ_BATCH):
-        for row in rows:
-            if row[1] != item:
-                item, known = row[1], {}
-            yield _trial(row, known)
+    end = end_of_items(con, run_id)
+    cursor = interruptible(con.cursor())
+    for position, *row in by_position(cursor, query, {"run": run_id}, end=end, batch=_READ_BATCH):
+        if position != item:
+            item, known = position, {}
+        yield _trial(row, known)
 
 
 def trials_of(con: DuckDBPyConnection, run_id: str, item_id: str) -> list[Trial]:
     """The trials of one item, by lane and index."""
-    rows = con.execute(
+    rows = all_rows(
+        con,
         f"SELECT {', '.join(_TRIAL)} FROM trials WHERE run_id = ? AND item_id = ? ORDER BY lane, index",
         [run_id, item_id],
-    ).fetchall()
+    )
     return [_trial(row) for row in rows]
 
 
