@@ -71,8 +71,8 @@ def _row(name: str, n: int, m: int, runs: int) -> tuple[str, bool]:
     *shares, ship = np.mean(found, axis=0)
     held = [share <= LEVEL + 2 * error(LEVEL, runs) for share in shares[:3]]
     held.append(ship <= LEVEL / 2 + 2 * error(LEVEL / 2, runs))
-    told = zip([*shares[:3], ship], held, strict=True)
-    cells = [f"{share:8.1%}{' ' if ok else '!'}" for share, ok in told]
+    columns = zip([*shares[:3], ship], held, strict=True)
+    cells = [f"{share:8.1%}{' ' if ok else '!'}" for share, ok in columns]
     return f"{name:26}{n:5}{m:3}{''.join(cells[:3])}{shares[3]:8.1%} {cells[3]}", all(held)
 
 

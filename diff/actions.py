@@ -92,6 +92,13 @@ class Behaviour:
         return sentence.format(*(one_line(part, limit) or "''" for part in self.parts))
 
     @property
+    def text_of_less(self) -> str:
+        """What a version does that acts so less often: `passes judge more often`."""
+        if self.kind == "low":
+            return f"passes {one_line(self.parts[0], _NAME)} more often"
+        return f"less often than before: {self.text}"
+
+    @property
     def rank(self) -> int:
         """How much it explains, 0 the most."""
         return _ORDER[self.kind]

@@ -338,7 +338,7 @@ class _Counted:
 
 
 def _sentence(tested: _Tested) -> str:
-    return tested.behaviour.text if tested.more else f"{tested.behaviour.text} (less often than before)"
+    return tested.behaviour.text if tested.more else tested.behaviour.text_of_less
 
 
 def _decided_together(group: Sequence[_Tested]) -> tuple[str, ...]:

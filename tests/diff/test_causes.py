@@ -206,9 +206,15 @@ def test_an_old_version_that_differs_from_itself_as_much_shows_no_cause(tmp_path
 
 def test_what_the_old_version_did_more_often_is_a_cause(tmp_path: Path) -> None:
     (cause,) = run_of(tmp_path, [("000", "000", "111")] * 10 + [("111",) * 3] * 10).causes
-    assert cause.text.startswith("calls cancel_order without")
-    assert cause.text.endswith(" (less often than before)")
+    assert cause.text.startswith("less often than before: calls cancel_order without")
     assert cause.examples[0].new == 0
+
+
+def test_a_behaviour_that_became_rarer_is_a_sentence() -> None:
+    assert Behaviour("low", ("judge",)).text_of_less == "passes judge more often"
+    assert Behaviour("more", ("get_order",)).text_of_less == (
+        "less often than before: calls get_order more often than expected"
+    )
 
 
 def test_what_one_trial_shows_can_be_searched_for_and_a_shorter_answer_cannot(tmp_path: Path) -> None:

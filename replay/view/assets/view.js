@@ -154,16 +154,16 @@
 
   const look = async () => {
     try {
-      const told = await (await fetch(`/live.json${followed ? `?run=${encodeURIComponent(followed)}` : ""}`)).json();
-      if (told.mark !== live.dataset.live) location.reload();
-      for (const one of told.running) {
+      const state = await (await fetch(`/live.json${followed ? `?run=${encodeURIComponent(followed)}` : ""}`)).json();
+      if (state.mark !== live.dataset.live) location.reload();
+      for (const one of state.running) {
         const box = live.querySelector(`[data-run="${CSS.escape(one.run)}"]`);
         if (!box) continue;
         const failed = one.failed ? ` · ${number(one.failed)} failed` : "";
         box.querySelector(".count").textContent = `${number(one.done)} of ${number(one.total)} trials${failed}`;
         box.querySelector("progress").value = one.done;
       }
-      if (followed && told.run) follow(told.run);
+      if (followed && state.run) follow(state.run);
     } catch {
       // The server has ended, or is busy: what is shown stays.
     }
