@@ -15,9 +15,9 @@ Shares of items: `wrong`, called regressed or improved where the noise is known;
 that compare one run with one run, pass with fail. `naive HOLD` is the share of runs in which such a tool
 finds any item regressed.
 
-In rows with `sessions` four items of a session share a pass rate and their luck; with `judge` a second metric
-is what a noisy judge makes of the same trials, and both decide; with `4 metrics` four independent metrics
-decide. `!`: beyond what is stated (5 %, for `covers` 93 %) by more than two standard errors of the
+In rows with `sessions` the items are a sample, of which four in a session share a pass rate and their luck (of
+a golden set trials of different cases count as independent); with `judge` a second metric is what a noisy
+judge makes of the same trials, and both decide; with `4 metrics` four independent metrics decide. `!`: beyond what is stated (5 %, for `covers` 93 %) by more than two standard errors of the
 simulation; the command then ends with 1.
 """
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,8 @@ class World:
     def run(self, rng: np.random.Generator, n: int, k: int, again: bool) -> tuple[Scores, DiffResult]:
         """One comparison of a version with itself."""
         truth = unchanged(self.rates(rng, n), sessions=self.sessions)
+        if self.sessions:
+            truth = replace(truth, weight=np.full(n, 100.0))
         scores = simulate(rng, truth, k, again=again, judge=self.judge)
         if self.metrics > 1:
             scores = _several(rng, truth, k, again, self.metrics)

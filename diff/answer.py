@@ -37,6 +37,7 @@ from replaydiff.diff.evidence import (
     is_worse_than_repeat,
     more_items,
     more_trials,
+    regressions_may_be_shocks,
     show_item,
     ungraded,
 )
@@ -239,7 +240,7 @@ def _compare(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> Conclusion
     certain = [
         name
         for name, metric in gated.items()
-        if name not in evidence.unknown_noise and not differs_from_itself(metric, evidence)
+        if name not in evidence.unknown_noise and not regressions_may_be_shocks(name, metric, evidence)
     ]
     fell = _with_verdict(evidence.items, certain, Verdict.REGRESSED)
     rose = _with_verdict(evidence.items, certain, Verdict.IMPROVED)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import is_quarantined
-from replaydiff.diff.result import Answer, Cause, Counts, ItemVerdict, MetricDelta, Verdict
+from replaydiff.diff.result import Answer, Cause, Counts, ItemVerdict, MetricDelta, Verdict, scores_of
 from replaydiff.diff.statistics.lanes import provable_loss
 from replaydiff.diff.stopping import plan_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
+_TIE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +73,43 @@ def is_worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
 
 
 def differs_from_itself(metric: MetricDelta, evidence: Evidence) -> bool:
-    """Whether the old version's lanes differ significantly, and the change is no more than that.
-
-    What hits all trials of a lane at once then looks like items that regressed, so none counts.
-    """
+    """Whether the old version's lanes differ significantly, and the change is no more than that."""
     repeat = metric.aa
     differs = repeat is not None and repeat.p is not None and repeat.p <= 1 - evidence.gate.confidence
     return differs and not is_worse_than_repeat(metric, evidence.gate.tolerance)
+
+
+def regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidence) -> bool:
+    """Whether what hits all trials of a lane at once may be what makes items of a metric look regressed.
+
+    It may where the old version's lanes differ significantly, unless the regressed items are most of the loss
+    and no item differs between the old lanes by as much: a shock takes a little from many items, or shows
+    between the old lanes, too.
+    """
+    if not differs_from_itself(metric, evidence):
+        return False
+    changes = [
+        (found, evidence.comparison.weight(item.item) * found.delta)
+        for item in evidence.items
+        if (found := item.metrics.get(name)) is not None and found.delta is not None
+    ]
+    falls = [(found, change) for found, change in changes if found.verdict is Verdict.REGRESSED]
+    lost, total = (math.fsum(change for _, change in some) for some in (falls, changes))
+    if not falls or lost > total / 2:
+        return True
+    least = min(abs(found.delta or 0.0) for found, _ in falls)
+    return any(
+        abs(_mean(again) - _mean(old)) >= least - _TIE
+        for old, again in (
+            [scores_of(item.lanes.get(lane, ()), name) for lane in (Lane.OLD, Lane.OLD2)]
+            for item in evidence.items
+        )
+        if old and again
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 def ungraded(evidence: Evidence) -> str:

@@ -484,8 +484,8 @@ class DiffResult:
     warnings: tuple[str, ...] = ()
     """Sentences, the gravest first; whether the replay can be trusted comes before everything."""
     confidence: float = 0.95
+    """Of the intervals, as a share: 0.95 says that 95 of 100 such intervals hold the true value."""
     chance: float | None = None
     """At a look of a run that may stop early: how likely SHIP or HOLD is by its last look; None elsewhere."""
-    """Of the intervals, as a share: 0.95 says that 95 of 100 such intervals hold the true value."""
     errors: int = 0
     """Trials that ended in an error; with any, the command ends with 3 unless a gate decides otherwise."""

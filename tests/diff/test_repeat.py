@@ -52,6 +52,33 @@ def test_a_loss_beyond_what_the_old_version_shows_against_itself_is_held(tmp_pat
     assert result.answer is Answer.HOLD
 
 
+@pytest.mark.parametrize(
+    ("falls", "extra", "answer"),
+    [
+        (20, [], Answer.HOLD),
+        # One old item fell as far, so shocks of a lane may do that.
+        (20, [{"old": "111", "new": "111", "old2": "000"}], Answer.CANNOT_TELL),
+        # Most of the loss is a little of many items.
+        (5, [{"old": "111", "new": "110", "old2": "111"}] * 24, Answer.CANNOT_TELL),
+    ],
+)
+def test_items_that_make_the_loss_and_fall_further_than_old_ones_differ_are_held(
+    tmp_path: Path, falls: int, extra: list[dict[str, str]], answer: Answer
+) -> None:
+    """The old lanes differ by 0.03, significantly; that alone would leave a loss of 0.2 open."""
+    differs = [{"old": "111", "new": "111", "old2": "110"}] * 10
+    fallen = [{"old": "111", "new": "000", "old2": "111"}] * falls
+    result = answered(tmp_path, [*differs, *fallen, *extra, *[SAME] * (90 - falls - len(extra))])
+    repeat = result.metrics["tool_calls"].aa
+    assert repeat is not None
+    assert repeat.p is not None
+    assert repeat.p < 0.05
+    assert result.metrics["tool_calls"].regressed == falls
+    assert result.answer is answer
+    expected = "20 items regressed beyond the noise" if answer is Answer.HOLD else "the old version differs"
+    assert result.reason.startswith(expected)
+
+
 def test_a_clear_loss_is_held_although_the_old_lanes_differ_by_chance(tmp_path: Path) -> None:
     """The old lanes differ by one standard error, 0.03; the new version is worse by 0.10, spread over items."""
     noisy = [("110", "110", "110")] * 5 + [("110", "100", "110")] * 26 + [("110", "100", "100")] * 9
