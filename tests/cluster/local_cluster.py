@@ -37,6 +37,8 @@ class LocalCluster:
         self._nodes: list[subprocess.Popen[str]] = []
         # Sockets are in it, whose paths may have 107 characters.
         self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+        self.cache = Path(self._folder) / "cache"
+        """Where its nodes keep what they build."""
         self.address = f"127.0.0.1:{_free_port()}"
 
     @property
@@ -69,7 +71,8 @@ class LocalCluster:
             words += ["--temp-dir", self._folder]
         node = subprocess.Popen(
             [sys.executable, "-m", "tests.cluster.local_cluster", "start", *words],
-            cwd=Path(__file__).parents[2], env={**os.environ, **ENVIRONMENT}, start_new_session=True,
+            cwd=Path(__file__).parents[2], start_new_session=True,
+            env={**os.environ, **ENVIRONMENT, "XDG_CACHE_HOME": str(self.cache)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._nodes.append(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +16,11 @@ import pytest
 
 from replaydiff.replay.model import Trial
 from tests.cluster.local_cluster import LocalCluster
+from tests.containment.test_sandbox import AGENT as INTRUSIVE
+from tests.containment.test_sandbox import Canary, needs_namespaces
 from tests.engine.project import SETTINGS, Project, ended, two_revisions
+from tests.engine.test_environments import USING, requirements
+from tests.stand_ins.models import models
 
 pytest.importorskip("ray")
 if not os.environ.get("REPLAYDIFF_TEST_RAY"):
@@ -123,6 +128,51 @@ def test_looks_budgets_and_containment_hold(cluster: LocalCluster, project: Proj
     words = (*RUN[:6], "git:v3", *RUN[7:])
     done = project.replay(*words, "--executor", "ray", "--no-network", **cluster.environment)
     assert "which --no-network refuses" in done.err + done.out
+
+
+@needs_namespaces
+def test_a_sandbox_leaves_only_the_model_on_every_node(cluster: LocalCluster, project: Project) -> None:
+    project.settings(SETTINGS.replace('["app.agent:call"]', "[]") + RAY.replace('"CALLS"', '"CANARIES"'))
+    project.commit("v3", INTRUSIVE)
+    project.sample(12)
+    # Ray's folder has a short name, and so has the socket's.
+    with tempfile.TemporaryDirectory() as folder, models() as stand_in:
+        canary = Canary(Path(folder))
+        try:
+            known = {"tcp": canary.port, "abstract": canary.abstract, "path": canary.path}
+            done = project.replay(
+                "run", "--sample", "october", "--new", "git:v3", "--no-judge", "--trials", "1",
+                "--executor", "ray", "--concurrency", "6", "--sandbox",
+                CANARIES=json.dumps(known), ANTHROPIC_BASE_URL=stand_in.url, ANTHROPIC_API_KEY="sk-a-key",
+                **cluster.environment,
+            )  # fmt: skip
+            assert done.code == 0, done.err
+            answers = {trial.final_response for trial in project.trials()}
+            assert answers == {"reached []; the model gave a message"}
+            assert canary.reached == 0
+            assert len(stand_in.asked) == 12
+        finally:
+            canary.close()
+
+
+def test_versions_get_the_packages_of_their_lock_files_on_every_node(
+    cluster: LocalCluster, project: Project
+) -> None:
+    for version in ("1.0", "2.0"):
+        requirements(project.folder, version)
+        project.commit(f"lock{version}", USING)
+    project.settings(SETTINGS + "venv = true\n" + RAY)
+    project.sample(6)
+    done = project.replay(
+        *RUN[:4], "git:lock1.0", "--new", "git:lock2.0", *RUN[7:], "--executor", "ray", "--concurrency", "6",
+        **cluster.environment,
+    )  # fmt: skip
+    assert done.code in (0, 3), done.err
+    answers = {str(one.lane): str(one.final_response).split(":")[0] for one in project.trials()}
+    assert answers == {"old": "tiny 1.0 small", "new": "tiny 2.0 small"}
+    assert {one.status.value for one in project.trials()} == {"ok"}
+    built = list((cluster.cache / "replaydiff" / "venvs").glob("*/bin/python"))
+    assert len(built) == 2, "nodes of one machine share them"
 
 
 def test_a_missing_cluster_is_one_sentence(project: Project) -> None:
