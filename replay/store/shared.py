@@ -2,20 +2,24 @@
 
     DIR/replaydiff.json            the layout's name, and the schema of the store that made it
     DIR/runs/RUN/TABLE.parquet     the rows of one run: its items, trials, grades, traces, sample, decisions
-    DIR/runs/RUN/complete.json     the rows of each table; written last
+    DIR/runs/RUN/complete.json     the rows of each table, and the schema they have; written last
 
-The files of a run are written once and never changed, so any number of machines can publish and read at the
-same time without a lock, also where renaming is no single step. A folder without `complete.json` is being
-written, or was left by a killed command, and is not read; publishing the run again completes it.
+The files of a run are not changed once it is complete, so any number of machines can publish and read at the
+same time without a lock. Each is written beside its place and then renamed; two that publish one run at once
+write equal files. A folder without `complete.json` is being written, or was left by a killed command, and is
+not read; publishing the run again completes it. What a folder says of a run counts only if its files agree
+with it: anybody who may write there could have changed them.
 
-A machine that reads keeps a local copy in DuckDB's own format, brought up to date when it is opened.
+A machine that reads keeps a local copy in DuckDB's own format, brought up to date when it is opened, and made
+again where it is damaged.
 """
 
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -24,7 +28,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import duckdb
 
-from replaydiff.replay.errors import InputError, NoSpaceError, StoreBusyError, StoreError, StoreVersionError
+from replaydiff.replay.errors import (
+    InputError,
+    NoSpaceError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreError,
+    StoreVersionError,
+)
 from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.store.attached import mark_of_origin
 from replaydiff.replay.store.connection import UNWRITTEN, migrations, open_store, transaction
@@ -33,6 +44,8 @@ from replaydiff.replay.store.runs import list_runs
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from replaydiff.replay.model import RunRecord
 
 LAYOUT = "replaydiff.json"
 _FORMAT = "replaydiff.shared/1"
@@ -61,7 +74,10 @@ class SharedRun(NamedTuple):
     """A run in a shared folder."""
 
     run_id: str
+    """Also the name of its folder."""
     created_at: datetime
+    rows: Mapping[str, int]
+    """Table → the rows in its file."""
 
 
 def publish(store: Path, folder: Path, run_ids: Sequence[str] = ()) -> list[str]:
@@ -87,10 +103,12 @@ def publish(store: Path, folder: Path, run_ids: Sequence[str] = ()) -> list[str]
                         f"run {run_id} has not finished", hint=f"finish it: `replay run --resume {run_id}`"
                     )
                 continue
+            if Path(run_id).name != run_id or run_id == "..":
+                raise InputError(f"run {run_id!r} cannot be published: its id is no name of a folder")
             target = folder / "runs" / run_id
             if (target / _COMPLETE).exists():
                 continue
-            _write_run(con, target, SharedRun(run_id, runs[run_id].created_at))
+            _write_run(con, target, runs[run_id])
             written.append(run_id)
     return written
 
@@ -114,20 +132,30 @@ def attach(folder: Path, copies: Path) -> Path:
     copy = copies / f"{name}.duckdb"
     with _storage(folder):
         present = published(folder)
-    known = copies / f"{name}.runs"
-    listed = "\n".join(sorted(run.run_id for run in present))
-    if copy.exists() and known.exists() and known.read_text(encoding="utf-8") == listed:
-        return copy
     try:
-        with open_store(copy, export_to=folder / "runs", refresh=True) as con, _storage(folder):
-            _refresh(con, folder, {run.run_id for run in present})
-            con.execute("CHECKPOINT")
+        _bring_up(copy, folder, present)
     except StoreBusyError:
         # Another command of this machine does the same; the copy is whole as it is.
         return copy
+    except (StoreDamagedError, StoreVersionError):
+        for file in copies.glob(f"{name}.*"):
+            file.unlink()
+        _bring_up(copy, folder, present)
+    return copy
+
+
+def _bring_up(copy: Path, folder: Path, present: Sequence[SharedRun]) -> None:
+    """Make the local copy hold the runs of a folder, and no others."""
+    known = copy.with_suffix(".runs")
+    listed = "\n".join(sorted(run.run_id for run in present))
+    if copy.exists() and known.exists() and known.read_text(encoding="utf-8") == listed:
+        with open_store(copy, read_only=True):
+            return
+    with open_store(copy, export_to=folder / "runs", refresh=True) as con, _storage(folder):
+        _refresh(con, folder, {run.run_id: run for run in present})
+        con.execute("CHECKPOINT")
     write_whole(mark_of_origin(copy), f"{folder}\n")
     write_whole(known, listed)
-    return copy
 
 
 def published(folder: Path) -> list[SharedRun]:
@@ -135,12 +163,37 @@ def published(folder: Path) -> list[SharedRun]:
 
     Args:
         folder: the shared folder.
+
+    Raises:
+        StoreError: what a folder says of its run cannot be read, or is not about it.
+        StoreVersionError: a newer replaydiff published a run.
     """
-    found = []
-    for complete in (folder / "runs").glob(f"*/{_COMPLETE}"):
-        content = json.loads(complete.read_text(encoding="utf-8"))
-        found.append(SharedRun(content["run_id"], datetime.fromisoformat(content["created_at"])))
+    found = map(_read_complete, (folder / "runs").glob(f"*/{_COMPLETE}"))
     return sorted(found, key=lambda run: (run.created_at, run.run_id))
+
+
+def _read_complete(complete: Path) -> SharedRun:
+    try:
+        content = json.loads(complete.read_text(encoding="utf-8"))
+        run_id, rows, schema = content["run_id"], content["rows"], content.get("schema", 0)
+        created_at = datetime.fromisoformat(content["created_at"])
+        # A path in the place of the id would lead out of the folder.
+        if run_id != complete.parent.name or created_at.tzinfo is not None:
+            raise ValueError(run_id)
+        rows = {table: int(rows.get(table, 0)) for table in TABLES}
+        is_newer = int(schema) > migrations()[-1].version
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StoreError(
+            f"{complete} does not describe the run in its folder",
+            hint="delete that folder and publish the run again",
+        ) from None
+    if is_newer:
+        raise StoreVersionError(
+            f"run {run_id} of {complete.parent.parent.parent} was published by a newer replaydiff "
+            f"(schema {schema})",
+            hint="install a newer replaydiff",
+        )
+    return SharedRun(run_id, created_at, rows)
 
 
 def expire(folder: Path, before: datetime, *, really: bool) -> int:
@@ -198,7 +251,7 @@ def _is_begun(folder: Path) -> bool:
 def _check(folder: Path) -> None:
     try:
         layout = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
-        name, schema = layout["format"], layout["schema"]
+        name, schema = layout["format"], int(layout["schema"])
     except (OSError, ValueError, KeyError, TypeError):
         raise StoreError(
             f"{folder} is no shared folder of runs: it has no readable {LAYOUT}",
@@ -211,42 +264,68 @@ def _check(folder: Path) -> None:
         )
 
 
-def _write_run(con: DuckDBPyConnection, target: Path, run: SharedRun) -> None:
+def _write_run(con: DuckDBPyConnection, target: Path, run: RunRecord) -> None:
     """Write the files of a run; what a killed command left of it is replaced."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     rows = {}
     for table, condition in TABLES.items():
-        file = target / f"{table}.parquet"
-        [(rows[table],)] = all_rows(
-            con,
-            f"COPY (SELECT * FROM {table} WHERE {condition}) TO '{_quoted(file)}'"
-            " (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
-            {"run": run.run_id},
-        )
-    content = {"run_id": run.run_id, "created_at": run.created_at.isoformat(), "rows": rows}
+        # Under its own name only once it is whole: another command may publish the same run.
+        part = target / f".{table}.{secrets.token_hex(4)}.part"
+        try:
+            [(rows[table],)] = all_rows(
+                con,
+                f"COPY (SELECT * FROM {table} WHERE {condition}) TO '{_quoted(part)}'"
+                " (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
+                {"run": run.id},
+            )
+            if (target / _COMPLETE).exists():
+                return
+            part.replace(target / f"{table}.parquet")
+        finally:
+            part.unlink(missing_ok=True)
+    content = {
+        "run_id": run.id,
+        "created_at": run.created_at.isoformat(),
+        "schema": migrations()[-1].version,
+        "rows": rows,
+    }
     write_whole(target / _COMPLETE, json.dumps(content) + "\n", shared=True)
 
 
-def _refresh(con: DuckDBPyConnection, folder: Path, present: set[str]) -> None:
+def _refresh(con: DuckDBPyConnection, folder: Path, present: Mapping[str, SharedRun]) -> None:
     """Take in runs that are new in the folder, and leave out those that are gone."""
     here = {name for (name,) in con.execute("SELECT run_id FROM runs").fetchall()}
-    for run_id in sorted(here - present):
+    for run_id in sorted(here - present.keys()):
         with transaction(con):
             for table, condition in TABLES.items():
                 if table not in _SHARED:
                     con.execute(f"DELETE FROM {table} WHERE {condition}", {"run": run_id})
-    for run_id in sorted(present - here):
-        with_memory(con, partial(_take_in, con, folder / "runs" / run_id))
+    for run_id in sorted(present.keys() - here):
+        with_memory(con, partial(_take_in, con, folder / "runs" / run_id, present[run_id]))
 
 
-def _take_in(con: DuckDBPyConnection, run: Path) -> None:
-    """Add the rows of a run's files."""
+def _take_in(con: DuckDBPyConnection, files: Path, run: SharedRun) -> None:
+    """Add the rows of a run's files.
+
+    Raises:
+        StoreError: a file does not have the rows of the run.
+    """
     with transaction(con):
-        for table in TABLES:
-            file = _quoted(run / f"{table}.parquet")
-            again = "ON CONFLICT DO NOTHING" if table in _SHARED else ""
-            con.execute(f"INSERT INTO {table} BY NAME SELECT * FROM read_parquet('{file}') {again}")
+        for table, wanted in run.rows.items():
+            file = _quoted(files / f"{table}.parquet")
+            rows = f"FROM read_parquet('{file}')"
+            if table in _SHARED:
+                [(found,)] = con.execute(f"SELECT count(*) {rows}").fetchall()
+                con.execute(f"INSERT INTO {table} BY NAME SELECT * {rows} ON CONFLICT DO NOTHING")
+            else:
+                [(found,)] = con.execute(
+                    f"INSERT INTO {table} BY NAME SELECT * {rows} WHERE {_OF_RUN}", {"run": run.run_id}
+                ).fetchall()
+            if found != wanted:
+                raise StoreError(
+                    f"{files / table}.parquet has {found} rows of run {run.run_id} in place of {wanted}",
+                    hint="delete the folder of that run and publish it again",
+                )
 
 
 @contextmanager
@@ -260,7 +339,9 @@ def _storage(folder: Path) -> Iterator[None]:
         raise NoSpaceError(
             f"{folder} cannot be used: {error.strerror}", hint="check that it is mounted and has room"
         ) from None
-    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.BinderException, ValueError) as error:
+    except (duckdb.OutOfMemoryException, duckdb.InterruptException):
+        raise
+    except (duckdb.Error, ValueError) as error:
         reason = str(error).splitlines()[0]
         if UNWRITTEN.search(reason):
             raise NoSpaceError(f"there is no room in {folder}", hint="make room, then try again") from None

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 
+import replaydiff.replay.store.shared
 from replaydiff.replay.api.project import Project
 from replaydiff.replay.errors import StoreError
 from replaydiff.replay.model import Item, Lane, RunRecord, Status, ToolCall, Trial, Version, VersionKind
@@ -137,6 +140,141 @@ def test_bad_folders_are_one_sentence(here: Path, tmp_path: Path, replay: Replay
     shutil.rmtree(shared / "runs" / RUN)
     (shared / "replaydiff.json").write_text(json.dumps({"format": "replaydiff.shared/2", "schema": 99}))
     assert "newer replaydiff" in replay("store", "attach", str(shared)).err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run_id": "../../victim"},
+        {"run_id": "..", "rows": {}},
+        {"run_id": 7},
+        {"run_id": None},
+        {"created_at": "yesterday"},
+        {"created_at": 20261120},
+        {"created_at": "2020-01-01T00:00:00+00:00"},
+        {"rows": []},
+        {"rows": {"trials": "many"}},
+        {"schema": "new"},
+        None,
+        [],
+        "{",
+    ],
+)
+def test_a_folder_that_describes_another_run_is_neither_read_nor_expired(
+    here: Path, tmp_path: Path, replay: Replay, change: Any
+) -> None:
+    shared, victim = tmp_path / "shared", tmp_path / "victim"
+    project(here).store_file().publish(shared)
+    victim.mkdir()
+    (victim / "complete.json").write_text("{}")
+    complete = shared / "runs" / RUN / "complete.json"
+    if isinstance(change, dict):
+        content = json.loads(complete.read_text())
+        complete.write_text(json.dumps({**content, "created_at": "2020-01-01T00:00:00", **change}))
+    else:
+        complete.write_text(change if isinstance(change, str) else json.dumps(change))
+    for words in (("attach", str(shared)), ("prune", "--shared", str(shared), "--before", "1d", "--yes")):
+        done = replay("store", *words)
+        assert done.code == 2, done.err
+        assert "complete.json does not describe the run in its folder; delete that folder" in done.err
+    assert (victim / "complete.json").exists()
+    assert complete.exists()
+
+
+def test_a_run_that_a_newer_version_published_is_one_sentence(
+    here: Path, tmp_path: Path, replay: Replay
+) -> None:
+    shared = tmp_path / "shared"
+    project(here).store_file().publish(shared)
+    complete = shared / "runs" / RUN / "complete.json"
+    complete.write_text(json.dumps({**json.loads(complete.read_text()), "schema": 999}))
+    done = replay("store", "attach", str(shared))
+    assert done.code == 2
+    assert f"run {RUN} of {shared} was published by a newer replaydiff (schema 999)" in done.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (
+            "SELECT * REPLACE ('other' AS run_id) FROM old",
+            f"trials.parquet has 0 rows of run {RUN} in place of",
+        ),
+        ("FROM old LIMIT 5", f"trials.parquet has 5 rows of run {RUN} in place of 6"),
+        ("FROM old UNION ALL FROM old", "duplicate key"),
+        ("SELECT * REPLACE ('soon' AS latency_ms) FROM old", "Could not convert"),
+        ("SELECT *, 1 AS novelty FROM old", 'does not have a column with name "novelty"'),
+        ("SELECT 1 AS one", 'column "run_id" not found'),
+    ],
+)
+def test_files_that_are_not_those_of_the_run_are_not_read(
+    here: Path, tmp_path: Path, changed: str, reason: str
+) -> None:
+    shared = tmp_path / "shared"
+    project(here).store_file().publish(shared)
+    file = shared / "runs" / RUN / "trials.parquet"
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE old AS FROM read_parquet('{file}')")
+        con.execute(f"COPY ({changed}) TO '{file}' (FORMAT parquet)")
+    with pytest.raises(StoreError) as refused:
+        project(tmp_path / "there", shared)
+    assert reason in str(refused.value)
+    assert "delete the folder of that run and publish it again" in str(refused.value)
+
+
+def test_a_file_of_an_earlier_version_lacks_columns(here: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    project(here).store_file().publish(shared)
+    folder = shared / "runs" / RUN
+    complete = json.loads((folder / "complete.json").read_text())
+    del complete["schema"]
+    (folder / "complete.json").write_text(json.dumps(complete))
+    file = folder / "trials.parquet"
+    with duckdb.connect() as con:
+        con.execute(f"CREATE TABLE old AS SELECT * EXCLUDE (stderr, turns) FROM read_parquet('{file}')")
+        con.execute(f"COPY old TO '{file}' (FORMAT parquet)")
+    assert project(tmp_path / "there", shared).diff(RUN).to_dict() == project(here).diff(RUN).to_dict()
+
+
+def test_a_run_that_two_publish_at_once_is_whole(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    files = project(shutil.copytree(here, tmp_path / "other")).store_file()
+    write = replaydiff.replay.store.shared.all_rows
+    begun: list[str] = []
+
+    def interrupted(con: duckdb.DuckDBPyConnection, query: str, values: Any) -> Any:
+        begun.append(query)
+        # In the midst of the first publication another one begins and ends.
+        if len(begun) == 4:
+            assert files.publish(shared) == [RUN]
+        return write(con, query, values)
+
+    monkeypatch.setattr(replaydiff.replay.store.shared, "all_rows", interrupted)
+    project(here).store_file().publish(shared)
+    tables = {f"{table}.parquet" for table in replaydiff.replay.store.shared.TABLES}
+    assert {file.name for file in (shared / "runs" / RUN).iterdir()} == {*tables, "complete.json"}
+    assert project(tmp_path / "there", shared).diff(RUN).to_dict() == project(here).diff(RUN).to_dict()
+
+
+@pytest.mark.parametrize("kept", [0, 5000])
+def test_a_damaged_local_copy_is_made_again(here: Path, tmp_path: Path, kept: int) -> None:
+    shared = tmp_path / "shared"
+    project(here).store_file().publish(shared)
+    first = project(tmp_path / "there", shared)
+    wanted = first.diff(RUN).to_dict()
+    first.store.write_bytes(first.store.read_bytes()[:kept])
+    again = project(tmp_path / "there", shared)
+    assert again.store == first.store
+    assert again.diff(RUN).to_dict() == wanted
+
+
+@pytest.mark.parametrize("name", ["a'b; DROP TABLE runs", "[b]rackets", "st*r?", 'quo"te', "ünï ö", "-dash"])
+def test_a_shared_folder_may_have_any_name(here: Path, tmp_path: Path, name: str) -> None:
+    shared = tmp_path / name
+    project(here).store_file().publish(shared)
+    assert project(tmp_path / "there", shared).diff(RUN).to_dict() == project(here).diff(RUN).to_dict()
 
 
 def test_a_store_in_use_is_backed_up(here: Path, tmp_path: Path) -> None:
