@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -298,6 +299,14 @@ class Outcome:
             stderr=self.stderr,
             turns=self.turns,
         )
+
+
+class Lost(Enum):
+    """Why an attempt does not count for its trial, which is therefore run again."""
+
+    SUSPECT = "its process was lost while it and others were running"
+    BYSTANDER = "its process was lost before its turn"
+    DOUBTFUL = "its process had run other trials before, which may have affected it"
 
 
 class AgentAdapter(Protocol):

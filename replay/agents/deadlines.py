@@ -36,12 +36,15 @@ class Deadline:
 
     __slots__ = ("_has_expired", "_when", "reply")
 
-    reply: TrialReply
-    """Gets a TimeoutError when the time is up."""
+    def __init__(self, when: float, reply: TrialReply) -> None:
+        """A limit.
 
-    def __init__(self, when: float) -> None:
-        """`when` is a time of the event loop, infinite for never."""
+        Args:
+            when: a time of the event loop, infinite for never.
+            reply: gets a TimeoutError at that time.
+        """
         self._when, self._has_expired = when, False
+        self.reply = reply
 
     def when(self) -> float:
         """Return the time at which the waiting ends."""
@@ -82,20 +85,28 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
 
+    def open(self, deadline: Deadline) -> None:
+        """Keep a deadline from now on."""
+        self._open.add(deadline)
+        if self._timer is None:
+            self._paused_s = self._pauses.seconds()
+            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def close(self, deadline: Deadline) -> None:
+        """Keep a deadline no more."""
+        self._open.discard(deadline)
+
     async def reply(self, deadline: Deadline) -> JsonObject:
         """Wait for the reply of a deadline.
 
         Raises:
             TimeoutError: there is none in time.
         """
-        self._open.add(deadline)
-        if self._timer is None:
-            self._paused_s = self._pauses.seconds()
-            self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self.open(deadline)
         try:
             return await deadline.reply
         finally:
-            self._open.discard(deadline)
+            self.close(deadline)
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -109,6 +120,7 @@ class Deadlines:
         self._timer = loop.call_later(LOOK_S, self._look) if self._open else None
 
 
-def after(seconds: float | None) -> Deadline:
-    """Return a deadline so many seconds from now; None for never."""
-    return Deadline(math.inf if seconds is None else asyncio.get_running_loop().time() + seconds)
+def after(seconds: float | None, reply: TrialReply) -> Deadline:
+    """Return a deadline of a reply so many seconds from now; None for never."""
+    when = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
+    return Deadline(when, reply)

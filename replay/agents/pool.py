@@ -160,7 +160,8 @@ class Pool(Generic[M]):
         self._lent: Counter[M] = Counter()
         """Slots that are in use, by worker."""
         self._workers: list[M] = []
-        self._free: list[M] = []
+        self._free: dict[M, None] = {}
+        """Workers with a free slot, the one that got it last at the end."""
         self._waiting: deque[tuple[float, asyncio.Future[M]]] = deque()
         self._growing: asyncio.Task[None] | None = None
         self._patience = start_s
@@ -201,10 +202,22 @@ class Pool(Generic[M]):
         workers, self._workers = self._workers, []
         await asyncio.gather(*(worker.stop() for worker in workers))
 
-    def give_back(self, worker: M) -> None:
-        """End what `take` began."""
-        self._ended += 1
-        self._lent[worker] -= 1
+    def capacity(self) -> int:
+        """Return the most trials that one of the workers takes at present."""
+        return max((self._capacity(worker) for worker in self._workers if worker.alive), default=0)
+
+    def take_more(self, worker: M, number: int) -> int:
+        """Take so many more slots of a worker, as far as it has them; return how many."""
+        more = max(0, min(number, self._capacity(worker) - self._lent[worker])) if worker.alive else 0
+        self._lent[worker] += more
+        return more
+
+    def give_back(self, worker: M, number: int = 1) -> None:
+        """End what `take` and `take_more` began."""
+        if not number:
+            return
+        self._ended += number
+        self._lent[worker] -= number
         in_use = self._lent[worker]
         if not in_use:
             del self._lent[worker]
@@ -219,10 +232,11 @@ class Pool(Generic[M]):
         if self._closed:
             raise PoolClosedError
         while self._free:
-            worker = self._free.pop()
+            worker = next(reversed(self._free))
             if self._has_slot(worker):
                 self._lent[worker] += 1
                 return worker
+            del self._free[worker]
         waiting: asyncio.Future[M] = asyncio.get_running_loop().create_future()
         if not self._ended and not self._waiting:
             # What passed before there was work says nothing of how fast it is done.
@@ -250,7 +264,8 @@ class Pool(Generic[M]):
                 self._lent[worker] += 1
                 waiting.set_result(worker)
                 return
-        self._free.append(worker)
+        self._free.pop(worker, None)
+        self._free[worker] = None
 
     def _has_slot(self, worker: M) -> bool:
         return worker.alive and self._lent[worker] < self._capacity(worker)

@@ -11,19 +11,21 @@ happens there is that trial's own doing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents.attempt import Attempt, as_chat, as_text, cancelled
-from replaydiff.replay.agents.base import Outcome, Rules
-from replaydiff.replay.agents.deadlines import Deadlines, after
+from replaydiff.replay.agents.base import Lost, Outcome, Rules
+from replaydiff.replay.agents.deadlines import Deadline, Deadlines, after
 from replaydiff.replay.agents.pool import Pool, PoolClosedError
+from replaydiff.replay.agents.reply import GroupReply, Replies, TrialReply
 from replaydiff.replay.agents.sandbox import reachable
 from replaydiff.replay.agents.subprocess import Launch
 from replaydiff.replay.agents.worker import WorkerClient, WorkerDied
@@ -43,6 +45,12 @@ WATCHED = 20
 """Trials that are watched for recorded tools that run without passing a patch point."""
 ISOLATED_LIMIT = 4
 """The most processes for trials that are run again alone."""
+
+
+TOGETHER = 16
+"""The most trials of `run_together`: with more there is little to gain."""
+Ended = Callable[[Sequence[tuple[int, Outcome | Lost]]], None]
+"""Gets the places of items that were run together, and what became of them."""
 
 
 class PythonAgent:
@@ -133,19 +141,28 @@ class PythonAgent:
 
     async def run(self, item: Item, index: int, line: Line | None = None) -> Outcome:  # noqa: ARG002
         """Run the item once. `index` makes no difference to a Python agent."""
+        return await self._run(item, line, Lost.BYSTANDER)
+
+    async def run_again(self, item: Item, lost: Lost) -> Outcome:
+        """Run an item of which an attempt of `run_together` does not count."""
+        return await self._run(item, None, lost)
+
+    async def _run(self, item: Item, line: Line | None, lost: Lost) -> Outcome:
+        """Run an item; one whose last attempt was no bystander gets a process of its own."""
         if self._shared is None or self._isolated is None:
             raise RuntimeError("the agent was not started")
+        outcome: Outcome | Lost = lost
         try:
             for _ in range(TURNS):
+                if outcome is not Lost.BYSTANDER:
+                    break
                 async with self._shared.slot() as worker:
                     outcome = await self._attempt(item, worker, line, isolated=False)
-                if isinstance(outcome, Outcome):
-                    return outcome
-                if outcome in (_Lost.SUSPECT, _Lost.DOUBTFUL):
-                    break
-            outcome = _Lost.DOUBTFUL
+            if isinstance(outcome, Outcome):
+                return outcome
+            outcome = Lost.DOUBTFUL
             # Each turn ends one process that others may have spoilt.
-            while outcome is _Lost.DOUBTFUL:
+            while outcome is Lost.DOUBTFUL:
                 async with self._isolated.slot() as worker:
                     outcome = await self._attempt(item, worker, line, isolated=True)
             if isinstance(outcome, Outcome):
@@ -156,6 +173,70 @@ class PythonAgent:
         except PoolClosedError:
             pass
         return cancelled()
+
+    @property
+    def together(self) -> int:
+        """How many items `run_together` takes at present; 1 where each needs a look of its own."""
+        # Half of what a worker takes: while one half runs, the next one is on its way.
+        return 1 if self._shared is None else max(1, min(self._shared.capacity() // 2, TOGETHER))
+
+    async def run_together(self, items: Sequence[Item], ended: Ended) -> None:
+        """Run several items once each, without a task for each of them.
+
+        Args:
+            items: as many as `together` allows.
+            ended: called with places of items and what became of them, as soon as it is known. What is lost
+                is to be run by `run_again`.
+        """
+        if self._shared is None:
+            raise RuntimeError("the agent was not started")
+        first = 0
+        while first < len(items):
+            try:
+                worker = await self._shared.take()
+            except (VersionError, PoolClosedError):
+                ended([(place, Lost.BYSTANDER) for place in range(first, len(items))])
+                return
+            number = 1 + self._shared.take_more(worker, len(items) - first - 1)
+            group = dict(enumerate(items[first : first + number], first))
+            await self._run_group(self._shared, worker, group, ended)
+            first += number
+
+    async def _run_group(
+        self, pool: Pool[WorkerClient], worker: WorkerClient, items: Mapping[int, Item], ended: Ended
+    ) -> None:
+        """Run items, by their places, on one worker, of which as many slots are held."""
+        sent: dict[int, _Sent] = {}
+        replies = Replies[Outcome | Lost]()
+        left = len(items)
+
+        async def conclude(place: int) -> None:
+            replies.add(place, await self._concluded(sent[place], worker, isolated=False))
+
+        try:
+            for place, item in items.items():
+                sent[place] = one = self._send(item, worker, GroupReply(replies, place))
+                self._deadlines.open(one.deadline)
+            async with asyncio.TaskGroup() as concluding:
+                while left:
+                    found: list[tuple[int, Outcome | Lost]] = []
+                    for place, outcome in await replies.next():
+                        message = sent[place].deadline.reply.message
+                        if outcome is not None:
+                            found.append((place, outcome))
+                        elif message is None or "failed" in message:
+                            concluding.create_task(conclude(place))
+                        else:
+                            found.append((place, self._answered(sent[place].attempt, message, None)))
+                    left -= len(found)
+                    pool.give_back(worker, len(found))
+                    ended(found)
+        finally:
+            for one in sent.values():
+                self._deadlines.close(one.deadline)
+                if not one.deadline.reply.done():
+                    await self._abandon(worker, one.number)
+            pool.give_back(worker, left)
 
     async def _new_worker(self, *, report_packages: bool = False) -> WorkerClient:
         _log.info("version %s: a worker of %s starts", self._version.name, self._launch.python)
@@ -171,14 +252,25 @@ class PythonAgent:
 
     async def _attempt(
         self, item: Item, worker: WorkerClient, line: Line | None, *, isolated: bool
-    ) -> Outcome | _Lost:
+    ) -> Outcome | Lost:
         """Run one attempt on one worker; return its outcome, or why it does not count."""
         if worker.address is None:
             return await self._tried(item, worker, isolated=isolated)
         with worker.address.serving(line):
             return await self._tried(item, worker, isolated=isolated)
 
-    async def _tried(self, item: Item, worker: WorkerClient, *, isolated: bool) -> Outcome | _Lost:
+    async def _tried(self, item: Item, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
+        sent = self._send(item, worker, TrialReply())
+        try:
+            with contextlib.suppress(TimeoutError, WorkerDied):
+                await self._deadlines.reply(sent.deadline)
+        except asyncio.CancelledError:
+            await self._abandon(worker, sent.number)
+            raise
+        return await self._concluded(sent, worker, isolated=isolated)
+
+    def _send(self, item: Item, worker: WorkerClient, reply: TrialReply) -> _Sent:
+        """Send a trial to a worker, and set its time limit."""
         number = next(self._numbers)
         attempt = Attempt(item, self._rules, self.returns)
         request: JsonObject = (
@@ -188,40 +280,40 @@ class PythonAgent:
             request["watch"] = watch
         if given := attempt.given():
             request["tape"] = given
+        # Until its turn comes, each trial before it in the same process may take its full time. One that
+        # is alone there begins at once, which sets its time.
+        is_next = worker.mode == "sync" and not worker.in_flight
+        attempt.deadline = deadline = after(
+            None if is_next else self._rules.timeout_s * (worker.in_flight + 1), reply
+        )
+        worker.begin(number, request, attempt, reply)
+        return _Sent(number, attempt, deadline)
+
+    async def _concluded(self, sent: _Sent, worker: WorkerClient, *, isolated: bool) -> Outcome | Lost:
+        """Return what a trial came to that has a reply or will get none, or why that does not count."""
+        attempt, number = sent.attempt, sent.number
         try:
-            # Until its turn comes, each trial before it in the same process may take its full time. One that
-            # is alone there begins at once, which sets its time.
-            is_next = worker.mode == "sync" and not worker.in_flight
-            before = None if is_next else self._rules.timeout_s * (worker.in_flight + 1)
-            message = await self._reply(worker, number, request, attempt, before)
+            message = sent.deadline.reply.result()
         except TimeoutError:
             began = attempt.began
             certain = await self._give_up(worker, number, began=began)
-            lost = None if certain and began else _Lost.SUSPECT if began else _Lost.BYSTANDER
+            lost = None if certain and began else Lost.SUSPECT if began else Lost.BYSTANDER
             reason = f"no answer within {self._rules.timeout_s:g} seconds"
             status = Status.TIMEOUT
         except WorkerDied as died:
-            lost = None if died.isolated else _Lost.SUSPECT if died.began else _Lost.BYSTANDER
+            lost = None if died.isolated else Lost.SUSPECT if died.began else Lost.BYSTANDER
             if died.isolated and worker.trials > 1 and not attempt.stopped and not self._closed:
-                return _Lost.DOUBTFUL
+                return Lost.DOUBTFUL
             reason = f"the agent's process ended: {died}"
             status = Status.CRASHED
-        except asyncio.CancelledError:
-            await self._abandon(worker, number)
-            raise
         else:
-            printed = await worker.printed() if "failed" in message else None
-            outcome = attempt.ended(message, printed)
-            outside: Any = message.get("outside")
-            if outside:
-                outcome = replace(outcome, outside=tuple(outside.items()))
-            self._reached.update(
-                served.call.name for served in outcome.served if served.rule is not Rule.LIVE
+            outcome = self._answered(
+                attempt, message, await worker.printed() if "failed" in message else None
             )
             if outcome.status is Status.AGENT_ERROR and not attempt.stopped and not outcome.unpatched:
                 was_fresh = await self._retire(worker)
                 if not was_fresh and not self._closed:
-                    return _Lost.DOUBTFUL
+                    return Lost.DOUBTFUL
             elif "failed" in message and worker.mode == "sync":
                 worker.go_on()
             return outcome
@@ -229,18 +321,17 @@ class PythonAgent:
             return lost
         return attempt.failed(status, reason, await worker.printed())
 
-    async def _reply(
-        self, worker: WorkerClient, number: int, request: JsonObject, attempt: Attempt, before: float | None
-    ) -> JsonObject:
-        """Send a trial and wait for its reply, longer by the time for which this process itself did not run.
-
-        Raises:
-            TimeoutError: there is none in time.
-            WorkerDied: the process ended.
-        """
-        deadline = attempt.deadline = after(before)
-        deadline.reply = worker.begin(number, request, attempt)
-        return await self._deadlines.reply(deadline)
+    def _answered(self, attempt: Attempt, message: JsonObject, printed: str | None) -> Outcome:
+        """Return what a trial came to by the worker's reply."""
+        outcome = attempt.ended(message, printed)
+        outside: Any = message.get("outside")
+        if outside:
+            outcome = replace(outcome, outside=tuple(outside.items()))
+        if self._watches:
+            self._reached.update(
+                served.call.name for served in outcome.served if served.rule is not Rule.LIVE
+            )
+        return outcome
 
     async def _retire(self, worker: WorkerClient) -> bool:
         """End a worker in which a trial failed, which may have affected it; return whether it was fresh.
@@ -298,12 +389,12 @@ class PythonAgent:
             await worker.kill()
 
 
-class _Lost(Enum):
-    """The reason why an attempt does not count for its trial."""
+class _Sent(NamedTuple):
+    """A trial that was sent to a worker."""
 
-    SUSPECT = "its process was lost while it and others were running"
-    BYSTANDER = "its process was lost before its turn"
-    DOUBTFUL = "its process had run other trials before, which may have affected it"
+    number: int
+    attempt: Attempt
+    deadline: Deadline
 
 
 def _adapter(version: Version) -> JsonObject | None:

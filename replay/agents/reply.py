@@ -1,11 +1,11 @@
-"""The reply to a trial, as the task that sent the trial awaits it."""
+"""The reply to a trial, or to several, as the task that sent them awaits it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from replaydiff.replay.model import JsonObject
 
@@ -38,6 +38,11 @@ class TrialReply:
             self._asyncio_future_blocking = True
             yield self
         return self.result()
+
+    @property
+    def message(self) -> JsonObject | None:
+        """The message, if there is one."""
+        return self._message
 
     def done(self) -> bool:
         """Whether there is a message or an error."""
@@ -87,3 +92,55 @@ class TrialReply:
     ) -> None:
         """Take what wakes the waiter; a task calls this where it awaits."""
         self._wake, self._context = wake, context or contextvars.copy_context()
+
+
+T = TypeVar("T")
+
+
+class Replies(Generic[T]):
+    """The replies to several trials, and what was made of them, which one task awaits."""
+
+    def __init__(self) -> None:
+        self._arrived: list[tuple[int, T | None]] = []
+        self._waiting: asyncio.Future[None] | None = None
+
+    def add(self, place: int, result: T | None = None) -> None:
+        """Add the number of a trial that has a reply, with what was made of it if that is known."""
+        self._arrived.append((place, result))
+        if self._waiting is not None and not self._waiting.done():
+            # The waiter goes on in the next round of the event loop: with all replies that came with this.
+            self._waiting.set_result(None)
+
+    async def next(self) -> list[tuple[int, T | None]]:
+        """Return what was added since the last call, at least one."""
+        if not self._arrived:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
+
+class GroupReply(TrialReply):
+    """A reply that is awaited together with others."""
+
+    __slots__ = ("_place", "_replies")
+
+    def __init__(self, replies: Replies[Any], place: int) -> None:
+        """Wait for nothing yet.
+
+        Args:
+            replies: gets the place once there is a message or an error.
+            place: the number of the trial.
+        """
+        super().__init__()
+        self._replies, self._place = replies, place
+
+    def set_result(self, message: JsonObject) -> None:
+        """Set the message."""
+        self._message = message
+        self._replies.add(self._place)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Set an error."""
+        self._error = error
+        self._replies.add(self._place)

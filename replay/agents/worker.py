@@ -27,10 +27,10 @@ STOP_GRACE_S = 1.0
 """Seconds between asking a worker to end and ending it."""
 TOO_DEEP = "nested too deeply to be read"
 QUICK_MS = 5.0
-"""A sync agent's trials that take no longer than this are sent several at a time."""
+"""Where a sync agent's trials take no longer than this on the average, several are sent at a time."""
 QUICK_TRIALS = 20
-"""Trials in a row that must have been quick before more than one is sent."""
-AHEAD = 15
+"""How many trials the average is about: a few that had to wait for a processor make no difference."""
+AHEAD = 31
 """Trials that wait in a worker of a quick agent, so that it need not wait for the next one."""
 _GIVEN = b'{"given":'
 """How a line begins with the calls that the worker has answered itself."""
@@ -97,8 +97,8 @@ class WorkerClient:
     def __init__(self) -> None:
         self.trials = 0
         """Trials that it was sent so far."""
-        self._quick = 0
-        """Quick trials in a row, up to now."""
+        self._average_ms = 2 * QUICK_MS
+        """What its trials take, the later ones counting for more; doubtful until several have been quick."""
         self._prints = False
         """Its agent has printed something during an earlier trial."""
         self._has_failed = False
@@ -167,20 +167,20 @@ class WorkerClient:
         None where its agent prints: what a trial printed could not be separated from what the next one did.
         """
         prints = self._prints or self._process.has_printed
-        return AHEAD if self._quick >= QUICK_TRIALS and not prints else 0
+        return AHEAD if self._average_ms <= QUICK_MS and not prints else 0
 
-    def begin(self, number: int, request: JsonObject, trial: TrialListener) -> TrialReply:
-        """Send a trial. The future gets the worker's reply, or WorkerDied if the process ends first."""
+    def begin(self, number: int, request: JsonObject, trial: TrialListener, reply: TrialReply) -> None:
+        """Send a trial. `reply` gets the worker's reply, or WorkerDied if the process ends first."""
         is_idle = not self._running
         if is_idle:
             self._prints = self._prints or (self.trials > 0 and self._process.has_printed)
             self._process.forget_printed()
         # A sync agent's trials run in the order in which they are sent.
         is_next = self.mode == "sync" and not self._has_failed and not self._running.keys() - self._skipped
-        running = _Running(trial, TrialReply(), began=is_next)
+        running = _Running(trial, reply, began=is_next)
         if not self.alive:
-            running.reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
-            return running.reply
+            reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))
+            return
         self.trials += 1
         self._running[number] = running
         if self._has_failed:
@@ -189,7 +189,6 @@ class WorkerClient:
         self._process.send_control(_encode({"trial": number, **request}), at_once=is_idle)
         if running.began:
             trial.begin()
-        return running.reply
 
     def go_on(self) -> None:
         """Have a sync worker take trials again after one that failed."""
@@ -248,9 +247,10 @@ class WorkerClient:
         if self.mode == "sync":
             took: Any = message["ms"]
             if "failed" in message:
-                self._has_failed, self._quick, self._skipped = True, 0, set(self._running)
+                self._has_failed, self._skipped = True, set(self._running)
+                self._average_ms = 2 * QUICK_MS
             else:
-                self._quick = self._quick + 1 if took <= QUICK_MS else 0
+                self._average_ms += (took - self._average_ms) / QUICK_TRIALS
                 for following in self._running.values():
                     following.began = True
                     following.trial.begin()

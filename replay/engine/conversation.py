@@ -52,6 +52,12 @@ class Simulation:
     """The arguments of a tool that do not count."""
 
 
+def is_single_turn(item: Item) -> bool:
+    """Whether the user speaks once at most, so that the item is one call of the agent."""
+    # Most traces have one turn, and finding turns takes as long as much of a trial's own work.
+    return sum(message.role == "user" for message in item.messages) <= 1
+
+
 async def converse(
     agent: Agent, item: Item, index: int, line: Line | None = None, simulation: Simulation | None = None
 ) -> Outcome:
@@ -64,12 +70,10 @@ async def converse(
         line: gets the agent's requests to models.
         simulation: continues where the trial leaves the recording; None: the recorded turns go on.
     """
-    # Most traces have one turn, and finding turns takes as long as much of a trial's own work.
-    several = sum(message.role == "user" for message in item.messages) > 1
     if not (item.tape or item.recorded_response):
         # Nothing shows what the user's turns replied to.
         simulation = None
-    if not several and simulation is None:
+    if simulation is None and is_single_turn(item):
         return await agent.run(item, index, line)
     messages = item.messages or (Message(role="user", text=item.input),)
     turns = user_turns(messages, item.tape)

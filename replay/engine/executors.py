@@ -7,8 +7,10 @@ kept by the trial itself, so an executor holds no results and can lose none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from replaydiff.replay.agents import Agent, Rules, build
@@ -20,6 +22,22 @@ GROUP = "replaydiff.executors"
 """Entry points of this group are executors of other distributions, named by `[run] executor`."""
 LOCAL = "local"
 RAY = "ray"
+GATHER_S = 0.002
+"""Seconds for which a free place waits for others where trials can be replayed together."""
+
+
+class TrialRunner(Protocol):
+    """Replays the trials of a run and keeps what they came to."""
+
+    @property
+    def together(self) -> int:
+        """How many trials `replay_together` takes at present; 1 where each is replayed by itself."""
+
+    async def replay(self, task: TrialTask) -> None:
+        """Replay one trial."""
+
+    async def replay_together(self, tasks: Sequence[TrialTask], ended: Callable[[int], None]) -> None:
+        """Replay several trials; `ended` is called with how many of them have just ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +49,8 @@ class TrialTask:
     version: Version
     index: int
     """The trial's number within its lane, from 0."""
-    _replay: Callable[[TrialTask], Awaitable[None]]
+    runner: TrialRunner
+    """Replays it."""
 
     async def run(self) -> None:
         """Replay the trial, retry it after provider errors, and store the result.
@@ -39,7 +58,7 @@ class TrialTask:
         Raises:
             ReplayError: the run must stop; an executor lets this through.
         """
-        await self._replay(self)
+        await self.runner.replay(self)
 
 
 class Executor(Protocol):
@@ -110,18 +129,92 @@ class LocalExecutor:
 
     async def run(self, tasks: Iterator[TrialTask], concurrency: int) -> None:
         """Run the tasks, as many at a time as may be in flight."""
+        queue = _Queue(tasks, concurrency)
 
         async def work() -> None:
-            for task in tasks:
-                await task.run()
+            while group := await queue.take():
+                if len(group) == 1:
+                    await group[0].run()
+                    queue.free(1)
+                else:
+                    await group[0].runner.replay_together(group, queue.free)
 
-        # A fixed number of tasks draws from the iterator: an asyncio task for each would cost more.
+        # A fixed number of asyncio tasks: one for each trial would cost more.
         try:
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as workers:
                 for _ in range(concurrency):
-                    group.create_task(work())
+                    workers.create_task(work())
         except BaseExceptionGroup as failures:
             raise first_failure(failures) from None
+
+
+class _Queue:
+    """Hands out the tasks of a run in their order, one or several at a time, as places get free."""
+
+    def __init__(self, tasks: Iterator[TrialTask], concurrency: int) -> None:
+        """Begin with the first task.
+
+        Args:
+            tasks: all tasks.
+            concurrency: how many may be in flight.
+        """
+        self._tasks, self._concurrency = tasks, concurrency
+        self._free = concurrency
+        self._together = 1
+        """How many tasks could be taken at once the last time."""
+        self._gathering: asyncio.TimerHandle | None = None
+        self._is_due = self._is_empty = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self) -> list[TrialTask]:
+        """Return the next tasks, once there are places; none where there are no more."""
+        while not self._may_take():
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiting)
+            await waiting
+        first = None if self._is_empty else next(self._tasks, None)
+        if first is None:
+            self._is_empty = True
+            while self._waiting:
+                self._wake()
+            return []
+        self._together = most = first.runner.together
+        if self._concurrency > 1:
+            most = min(most, self._free)
+        # With a concurrency of one, they run one at a time: the others only wait for their turn.
+        group = [first, *islice(self._tasks, most - 1)]
+        self._free -= len(group)
+        self._is_due = False
+        self._wake()
+        return group
+
+    def free(self, number: int) -> None:
+        """Say that so many tasks have ended."""
+        self._free += number
+        self._wake()
+
+    def _may_take(self) -> bool:
+        """Whether there are places; where several tasks can be taken at once, enough of them."""
+        if self._is_empty:
+            return True
+        if self._free <= 0:
+            return False
+        enough = min(self._together, self._concurrency // 2)
+        if self._free >= enough or self._is_due:
+            return True
+        if self._gathering is None:
+            self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._end_gathering)
+        return False
+
+    def _end_gathering(self) -> None:
+        self._gathering, self._is_due = None, True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting and self._may_take():
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
 
 
 def first_failure(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,4 +1,4 @@
-"""The journal of a run: every finished trial is a line in a file the moment it ends.
+"""The journal of a run: every finished trial is a line in a file as soon as it ends.
 
 The store takes trials by the hundred, since one at a time costs a hundred times as much; a process can be
 killed in between. So each trial is first appended to `journal/RUN.jsonl` beside the store and only forgotten
@@ -70,38 +70,60 @@ class Journal:
         self._synced = time.monotonic()
         self.drain()
 
-    def add(self, trial: Trial, calls: Sequence[ModelCall] = ()) -> None:
-        """Keep a finished trial and what was recorded of it.
+    def add(self, ended: Sequence[tuple[Trial, Sequence[ModelCall]]]) -> None:
+        """Keep finished trials and what was recorded of each, with one write.
 
-        Once this returns, the death of this process cannot lose it.
+        Once this returns, the death of this process cannot lose them.
 
         Raises:
-            StoreWriteError: it cannot be written: the disk is full, say. What was kept before stays kept.
+            StoreWriteError: they cannot be written: the disk is full, say. What was kept before stays kept.
         """
-        texts = [encode(call) for call in calls]
-        if (kept := list(map(self._masked, texts))) != texts:
-            calls = [_read_call(text) for text in kept]
-        line = b"".join(b"%b%b}\n" % (_CALL, text.encode()) for text in kept)
-        text = encode(trial)
-        if (whole := self._masked(text)) != text:
-            trial = _read_trial(whole)
-        line += whole.encode() + b"\n"
-        self._size += len(line)
+        lines: list[bytes] = []
+        kept: list[tuple[Trial, list[ModelCall]]] = []
+        for trial, calls in ended:
+            line, trial_kept, calls_kept = self._line(trial, calls)
+            lines.append(line)
+            kept.append((trial_kept, calls_kept))
         try:
-            while line:
-                line = line[os.write(self._file, line) :]
+            self._write(lines, kept)
         except OSError as error:
             raise StoreWriteError(
                 f"the journal {self._path} cannot be written: {error.strerror}; no finished trial is lost",
-                hint=f"correct that, then `replay run --resume {trial.run_id}`",
+                hint=f"correct that, then `replay run --resume {ended[0][0].run_id}`",
             ) from error
-        self._waiting.append(trial)
-        self._calls += calls
         if len(self._waiting) >= BATCH or self._size >= BATCH_BYTES:
             self.drain()
         elif time.monotonic() - self._synced > _SYNC_S:
             os.fsync(self._file)
             self._synced = time.monotonic()
+
+    def _line(self, trial: Trial, calls: Sequence[ModelCall]) -> tuple[bytes, Trial, list[ModelCall]]:
+        """Return a trial's part of the file, and the trial and its calls without secrets."""
+        texts = [encode(call) for call in calls]
+        kept = list(map(self._masked, texts))
+        whole = self._masked(text := encode(trial))
+        line = b"".join(b"%b%b}\n" % (_CALL, one.encode()) for one in kept) + whole.encode() + b"\n"
+        return (
+            line,
+            trial if whole == text else _read_trial(whole),
+            list(calls) if kept == texts else [_read_call(one) for one in kept],
+        )
+
+    def _write(self, lines: Sequence[bytes], kept: Sequence[tuple[Trial, list[ModelCall]]]) -> None:
+        """Append to the file. Where that fails, what is there whole counts as kept."""
+        left = data = b"".join(lines)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        finally:
+            self._size += len(data) - len(left)
+            room = len(data) - len(left)
+            for line, (trial, calls) in zip(lines, kept, strict=True):
+                room -= len(line)
+                if room < 0:
+                    break
+                self._waiting.append(trial)
+                self._calls += calls
 
     def drain(self) -> None:
         """Move everything into the store."""

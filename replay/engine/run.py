@@ -102,7 +102,7 @@ class Hooks:
     announce: Callable[[str], None] = lambda _: None
     """Gets sentences a person should read at once."""
     progress: Callable[[RunProgress], None] = lambda _: None
-    """Called after every trial."""
+    """Called as trials end, with one or several at a time."""
     judged: bool = False
     """A judge will grade the trials, which is part of what the run will cost."""
     look: Callable[[DuckDBPyConnection, RunRecord, int], Look] | None = None

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.agents.base import Lost
 from replaydiff.replay.agents.recorded import with_recording
 from replaydiff.replay.engine.agents import LaneAgents
-from replaydiff.replay.engine.conversation import converse
+from replaydiff.replay.engine.conversation import converse, is_single_turn
 from replaydiff.replay.engine.executors import TrialTask
 from replaydiff.replay.engine.forecast import cost_of
 from replaydiff.replay.engine.journal import Journal
@@ -83,6 +83,16 @@ class Runner:
         self.unpriced = self.uncounted = 0
         """Trials of this process whose cost, and whose tokens, are not known."""
         self._held: dict[Lane, list[_Ended]] = {lane: [] for lane in self.lanes}
+        is_limited = run.budget_usd is not None or run.max_tokens is not None
+        self._is_one_at_a_time = settings.run.concurrency == 1
+        self._decides_each = (
+            run.mode is Mode.STEP
+            or agents.gateway is not None
+            or agents.simulation is not None
+            # Otherwise no more trials are begun than without groups.
+            or (self._is_one_at_a_time and is_limited)
+        )
+        """Something is decided between one trial and the next, so that each is begun by itself."""
         self._failed = self._running = 0
         self.count(con)
 
@@ -157,19 +167,102 @@ class Runner:
     def task(self, item: Item, slot: Slot) -> TrialTask:
         """Return a trial for the executor."""
         version = self.run.lanes[slot.lane]
-        return TrialTask(item=item, lane=slot.lane, version=version, index=slot.trial, _replay=self._replay)
+        return TrialTask(item=item, lane=slot.lane, version=version, index=slot.trial, runner=self)
 
     def keep_held(self) -> None:
         """Store the trials that were buffered."""
         for held in self._held.values():
-            for ended in held:
-                self._keep(ended)
+            self._keep(held)
             held.clear()
 
-    async def _replay(self, task: TrialTask) -> None:
+    @property
+    def together(self) -> int:
+        """How many trials may be handed over at once at present."""
+        if self._decides_each or not all(map(self.probe.is_passed, self.lanes)):
+            return 1
+        if any(pace.is_limiting for pace in self._paces.values()):
+            return 1
+        return min(getattr(agent, "together", 1) for agent in self._agents.agents.values())
+
+    async def replay_together(self, tasks: Sequence[TrialTask], ended: Callable[[int], None]) -> None:
+        """Replay several trials, those of a lane at once; one that does not end well goes on by itself.
+
+        With a concurrency of one, the lanes follow one another.
+
+        Args:
+            tasks: as many as `together` allows.
+            ended: called with how many of them have just ended.
+        """
+        groups: dict[Lane, list[TrialTask]] = {}
+        single: list[tuple[TrialTask, Outcome | Lost | None]] = []
+        for task in tasks:
+            if is_single_turn(task.item):
+                groups.setdefault(task.lane, []).append(task)
+            else:
+                single.append((task, None))
+        if self._is_one_at_a_time:
+            for group in groups.values():
+                await self._replay_group(group, ended, lambda *one: single.append(one))
+            for task, so_far in single:
+                await self._replay_single(task, so_far, ended)
+            return
+        async with asyncio.TaskGroup() as running:
+
+            def begin(task: TrialTask, so_far: Outcome | Lost | None) -> None:
+                running.create_task(self._replay_single(task, so_far, ended))
+
+            for one in single:
+                begin(*one)
+            for group in groups.values():
+                running.create_task(self._replay_group(group, ended, begin))
+
+    async def _replay_group(
+        self,
+        tasks: Sequence[TrialTask],
+        ended: Callable[[int], None],
+        go_on: Callable[[TrialTask, Outcome | Lost], None],
+    ) -> None:
+        """Replay trials of one lane with one turn each; `go_on` gets those that are to be replayed again."""
+        agent: Any = self._agents.agents[tasks[0].lane]
+        self._running += len(tasks)
+        left = len(tasks)
+
+        def take(found: Sequence[tuple[int, Outcome | Lost]]) -> None:
+            nonlocal left
+            left -= len(found)
+            self._running -= len(found)
+            final = []
+            for place, outcome in found:
+                if isinstance(outcome, Lost) or outcome.status is Status.INFRA_ERROR:
+                    go_on(tasks[place], outcome)
+                elif outcome.status is not Status.CANCELLED:
+                    final.append(_Ended(tasks[place], self._redacted(outcome), 1))
+            self._keep(final)
+            for one in final:
+                self.probe.add(one.task.lane, one.task.item, one.outcome)
+            ended(len(final))
+
+        try:
+            await agent.run_together([task.item for task in tasks], take)
+        finally:
+            self._running -= left
+
+    async def _replay_single(
+        self, task: TrialTask, so_far: Outcome | Lost | None, ended: Callable[[int], None]
+    ) -> None:
+        await self.replay(task, so_far)
+        ended(1)
+
+    async def replay(self, task: TrialTask, so_far: Outcome | Lost | None = None) -> None:
+        """Replay one trial, and keep what it came to.
+
+        Args:
+            task: the trial.
+            so_far: what became of it among others; None where it was not begun.
+        """
         self._running += 1
         try:
-            ended = await self._attempt(task)
+            ended = await self._attempt(task, so_far)
         finally:
             self._running -= 1
         if ended.outcome.status is Status.CANCELLED:
@@ -182,33 +275,24 @@ class Runner:
             self.probe.add(task.lane, task.item, ended.outcome, is_last=is_last)
         except (UncontainedError, OutageError):
             # It shows what happened, and must not happen again when the run is resumed.
-            self._keep(ended)
+            self._keep([ended])
             raise
         if self.probe.is_varied(task.lane):
-            for one in held:
-                self._keep(one)
+            self._keep(held)
             held.clear()
 
-    async def _attempt(self, task: TrialTask) -> _Ended:
+    async def _attempt(self, task: TrialTask, so_far: Outcome | Lost | None) -> _Ended:
         """Replay a trial, and retry it after errors of the provider or the network."""
-        agent, pace, attempts = self._agents.agents[task.lane], self._paces[task.lane], 0
-        # A recorded decision is repeated as it was, in one turn.
-        run = (
-            agent.run
-            if self.run.mode is Mode.STEP
-            else partial(converse, agent, simulation=self._agents.simulation)
-        )
-        gateway = self._agents.gateway
+        pace, attempts = self._paces[task.lane], 0
         while True:
-            keeps = gateway is not None and gateway.keeps
-            line = gateway.line(task.item.id, task.lane, task.index) if gateway and keeps else None
-            async with pace.turn():
-                outcome = await run(task.item, task.index, line)
-            if line is not None:
-                outcome = with_recording(outcome, line, take_calls=not task.version.tools)
-                outcome = replace(outcome, served=self._agents.rules.renames.served(outcome.served))
-            if self._redactor is not None:
-                outcome = self._redactor.outcome(outcome)
+            if isinstance(so_far, Outcome):
+                # It has had its turn already.
+                outcome = so_far
+            else:
+                async with pace.turn():
+                    outcome = await self._run(task, so_far)
+            so_far = None
+            outcome = self._redacted(outcome)
             attempts += 1
             pace.went(outcome)
             is_final = outcome.status is not Status.INFRA_ERROR or attempts > self._settings.run.retries
@@ -227,35 +311,61 @@ class Runner:
             )
             await asyncio.sleep(rest)
 
-    def _keep(self, ended: _Ended) -> None:
-        """Keep a trial, and count what it took."""
-        task, outcome = ended.task, ended.outcome
-        known = cost_of(task.version, outcome, self._settings.prices)
-        self._journal.add(
-            outcome.trial(
-                self.run.id, task.item.id, task.lane, task.index, cost_usd=known, attempts=ended.attempts
-            ),
-            outcome.model_calls,
-        )
-        if _log.isEnabledFor(logging.INFO):
-            _log.info(
-                "%s, %s trial %d: %s in %.0f ms%s",
-                task.item.id,
-                str(task.lane),
-                task.index + 1,
-                outcome.status.value,
-                outcome.latency_ms or 0.0,
-                f": {outcome.reason}" if outcome.reason else "",
-            )
-        self.finished.add((task.item.id, str(task.lane), task.index))
-        self.done += 1
-        self._failed += outcome.status.is_error
-        self.unpriced += known is None
-        self._agents_usd += known or 0.0
-        if outcome.usage is None:
-            self.uncounted += 1
+    async def _run(self, task: TrialTask, lost: Lost | None) -> Outcome:
+        """Run the version once; `lost` is why an attempt among other trials does not count."""
+        agent, gateway = self._agents.agents[task.lane], self._agents.gateway
+        if lost is not None:
+            again: Any = agent
+            outcome: Outcome = await again.run_again(task.item, lost)
+            return outcome
+        line = None
+        if gateway is not None and gateway.keeps:
+            line = gateway.line(task.item.id, task.lane, task.index)
+        if self.run.mode is Mode.STEP:
+            # A recorded decision is repeated as it was, in one turn.
+            outcome = await agent.run(task.item, task.index, line)
         else:
-            self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
+            outcome = await converse(agent, task.item, task.index, line, simulation=self._agents.simulation)
+        if line is not None:
+            outcome = with_recording(outcome, line, take_calls=not task.version.tools)
+            outcome = replace(outcome, served=self._agents.rules.renames.served(outcome.served))
+        return outcome
+
+    def _redacted(self, outcome: Outcome) -> Outcome:
+        return outcome if self._redactor is None else self._redactor.outcome(outcome)
+
+    def _keep(self, ended: Sequence[_Ended]) -> None:
+        """Keep trials, and count what they took."""
+        if not ended:
+            return
+        trials = []
+        for task, outcome, attempts in ended:
+            known = cost_of(task.version, outcome, self._settings.prices)
+            trial = outcome.trial(
+                self.run.id, task.item.id, task.lane, task.index, cost_usd=known, attempts=attempts
+            )
+            trials.append((trial, outcome.model_calls))
+        self._journal.add(trials)
+        for (task, outcome, _), (trial, _) in zip(ended, trials, strict=True):
+            if _log.isEnabledFor(logging.INFO):
+                _log.info(
+                    "%s, %s trial %d: %s in %.0f ms%s",
+                    task.item.id,
+                    str(task.lane),
+                    task.index + 1,
+                    outcome.status.value,
+                    outcome.latency_ms or 0.0,
+                    f": {outcome.reason}" if outcome.reason else "",
+                )
+            self.finished.add((task.item.id, str(task.lane), task.index))
+            self.done += 1
+            self._failed += outcome.status.is_error
+            self.unpriced += trial.cost_usd is None
+            self._agents_usd += trial.cost_usd or 0.0
+            if outcome.usage is None:
+                self.uncounted += 1
+            else:
+                self._tokens += outcome.usage.input_tokens + outcome.usage.output_tokens
         progress = self.progress
         self._file.write(progress)
         self._report(progress)

@@ -99,6 +99,12 @@ class Pace:
         self.room = limit
         """How many trials may run at once, as the provider takes it."""
 
+    @property
+    def is_limiting(self) -> bool:
+        """Whether a trial may have to wait for its turn for longer than until another one ends."""
+        now = asyncio.get_running_loop().time()
+        return self.room < self._limit or self._not_before > now or self._interval_s > 0
+
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Return a context that waits for a free place in the rate limit and keeps it for one trial."""
         return _Turn(self)
