@@ -18,6 +18,8 @@ from replaydiff.replay.model import Json, JsonObject, Score, Usage
 
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
 _NO_USAGE = Usage()
+_EXACT = 2**53
+"""Up to here each whole number is a float."""
 _EPOCH = datetime(1970, 1, 1)
 _SECONDS = re.compile(r"[+-]?\d{9,}(\.\d*)?")
 _UNITS = ((1e17, 1e-9), (1e14, 1e-6), (1e11, 1e-3))
@@ -66,6 +68,10 @@ def count(record: Mapping[str, Any], *keys: str) -> int:
     """The first of these fields that is there, as a count; 0 where none is."""
     for key in keys:
         if key in record:
+            value = record[key]
+            if type(value) is int and 0 <= value <= _EXACT:
+                # Most counts.
+                return value
             found = number(record, key)
             if found is not None:
                 return int(found) if 0 <= found < 2**62 else 0

@@ -1,21 +1,22 @@
-"""Chat messages decoded into known types, in a quarter of the time that the recogniser takes.
+"""Chat messages decoded into known types, in a fifth of the time that the recogniser takes.
 
-`typed_messages` takes messages as the chat API writes them: the four roles, content that is text, function
-calls with ids. Messages with any other key, type or role do not decode as `ChatMessage`, or are refused; the
-record they are in then goes through `replay.messages.read_messages`, which reads every shape. Where messages
-are taken, both ways give the same ones.
+`typed_chat` takes messages as the chat API writes them: the four roles, content that is text, function calls
+each with an id of its own, results of calls before them. Messages with any other key, type or role do not
+decode as `ChatMessage`, or are refused; the record they are in then goes through
+`replay.messages.read_messages`, which reads every shape. Where messages are taken, both ways give the same
+ones.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from replaydiff.replay.messages import read_args
-from replaydiff.replay.model import Message, ToolCall
+from replaydiff.replay.model import Message, ToolCall, Witness
 
 _Id = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -43,27 +44,45 @@ class ChatMessage(msgspec.Struct, forbid_unknown_fields=True):
     audio: None = None
 
 
-_Message = msgspec.defstruct(
-    "_Message",
-    [
-        (field.name, Any) if field.default is dataclasses.MISSING else (field.name, Any, field.default)
-        for field in dataclasses.fields(Message)
-    ],
-)
-"""A `Message` in all but its class, and made in a third of the time: all that is done with it is to read its
-fields and to encode it."""
+def _light(kind: type) -> Any:
+    """Return a class equal to a dataclass in all but its name, whose values are made in a third of the time.
+
+    All that is done with them is to read their fields and to encode them.
+    """
+    fields: list[Any] = []
+    for field in dataclasses.fields(kind):
+        if field.default_factory is not dataclasses.MISSING:
+            fields.append((field.name, Any, msgspec.field(default_factory=field.default_factory)))
+        elif field.default is not dataclasses.MISSING:
+            fields.append((field.name, Any, field.default))
+        else:
+            fields.append((field.name, Any))
+    return msgspec.defstruct(f"_{kind.__name__}", fields)
 
 
-def typed_messages(found: Sequence[ChatMessage]) -> tuple[Message, ...] | None:
-    """Return messages in the project's own form, for reading and encoding alone.
+_Message, _ToolCall = _light(Message), _light(ToolCall)
+
+
+class TypedChat(NamedTuple):
+    """Messages in the project's own form and their joined tool calls, for reading and encoding alone."""
+
+    messages: tuple[Message, ...]
+    tool_calls: tuple[ToolCall, ...]
+
+
+def typed_chat(found: Sequence[ChatMessage]) -> TypedChat | None:
+    """Return messages in the project's own form, with the tool calls and their results.
 
     Args:
         found: the messages of one conversation, in order.
 
     Returns:
-        What `read_messages` makes of them, equal field by field; None where that must decide.
+        What `read_messages` and `join_results` make of them, equal field by field; None where these must
+        decide.
     """
     messages = []
+    requested: dict[str, Any] = {}
+    results: dict[str, str] = {}
     for one in found:
         role, text = one.role, one.content or ""
         if text.startswith("[{"):
@@ -72,29 +91,42 @@ def typed_messages(found: Sequence[ChatMessage]) -> tuple[Message, ...] | None:
         if role == "assistant":
             if one.tool_call_id is not None:
                 return None
-            messages.append(_Message(role, text, _requests(one.tool_calls)))
+            calls = ()
+            if one.tool_calls:
+                calls = _requests(one.tool_calls)
+                count = len(requested) + len(calls)
+                requested.update({call.call_id: call for call in calls})
+                if len(requested) < count:
+                    return None
+            messages.append(_Message(role, text, calls))
         elif one.tool_calls is not None:
             return None
         elif role == "tool":
-            if one.tool_call_id is None:
+            call_id = one.tool_call_id
+            if call_id is None or call_id not in requested or call_id in results:
                 return None
-            messages.append(_Message(role, text, (), one.tool_call_id))
+            results[call_id] = text
+            messages.append(_Message(role, text, (), call_id))
         elif one.tool_call_id is not None:
             return None
         else:
             messages.append(_Message(role, text))
-    return cast("tuple[Message, ...]", tuple(messages))
+    joined = [_joined(index, call, results) for index, call in enumerate(requested.values())]
+    return TypedChat(tuple(messages), tuple(joined))
 
 
-def _requests(calls: Sequence[_Call] | None) -> tuple[ToolCall, ...]:
+def _requests(calls: Sequence[_Call]) -> Any:
     return tuple(
         [
-            ToolCall(
-                name=call.function.name,
-                args=read_args(call.function.arguments),
-                call_id=call.id,
-                answered=False,
-            )
-            for call in calls or ()
+            _ToolCall(call.function.name, read_args(call.function.arguments), 0, call.id, answered=False)
+            for call in calls
         ]
     )
+
+
+def _joined(index: int, call: Any, results: Mapping[str, str]) -> Any:
+    """The call at its place, with its result."""
+    if call.call_id not in results:
+        return _ToolCall(call.name, call.args, index, call.call_id, answered=False)
+    result = results[call.call_id]
+    return _ToolCall(call.name, call.args, index, call.call_id, result, witness=Witness.ID)

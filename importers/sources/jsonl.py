@@ -13,13 +13,13 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
-from replaydiff.importers.chat.typed import ChatMessage, typed_messages
+from replaydiff.importers.chat.typed import ChatMessage, typed_chat
 from replaydiff.importers.convert import converted, jobs
 from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import RECORD_BYTES
@@ -77,7 +77,7 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
         raise RecordError(f"a trace must be an object, not {fields.kind(record)}")
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
-    found = _trace(record, _messages(record))
+    found = _trace(record, _plain(record), _messages(record))
     requested = sum(len(message.tool_calls) for message in found.messages)
     if found.messages and (
         count_requests(record["messages"]) > requested or has_unread_calls([record["messages"]], found)
@@ -89,7 +89,7 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
 def typed_trace(text: bytes) -> Trace | None:
     """Return the trace of a record whose messages are as the chat API writes them; None for any other.
 
-    It is the one that `read` yields without a note, for encoding alone: its messages are `typed_messages`.
+    It is the one that `read` yields without a note, for encoding alone: its messages are a `typed_chat`.
 
     Args:
         text: the JSON of one record.
@@ -98,30 +98,72 @@ def typed_trace(text: bytes) -> Trace | None:
         return None
     try:
         record = _decode(text)
-        messages = typed_messages(record.messages)
-        if not messages:
+        chat = typed_chat(record.messages)
+        if not chat or not chat.messages:
             return None
-        fields_of = zip(_OTHER_FIELDS, _read_others(record), strict=True)
-        return _trace({name: value for name, value in fields_of if value is not msgspec.UNSET}, messages)
+        plain = {
+            "trace_id": record.trace_id,
+            "started_at": fields.parse_time(record.started_at),
+            "session_id": record.session_id or None,
+            "release": record.release or None,
+            "usage": fields.usage(record.usage),
+            "metadata": record.metadata or {},
+        }
+        values = _read_others(record)
+        if values == _NOTHING:
+            return _trace({}, plain, chat.messages, chat.tool_calls)
+        others = {name: held for name, held in zip(_OTHERS, values, strict=True) if held is not msgspec.UNSET}
+        return _trace(others, plain | _plain(others), chat.messages, chat.tool_calls)
     except Exception:  # noqa: BLE001 - `read` decides what is wrong with the record, and says it
         return None
 
 
 _NUL = b"\\u0000"
 """Texts with it are cleaned before they are read."""
-_OTHER_FIELDS = tuple(sorted(FIELDS - {"messages"}))
-_read_others = attrgetter(*_OTHER_FIELDS)
+_USUAL: dict[str, Any] = {
+    "messages": list[ChatMessage],
+    "trace_id": Annotated[str, msgspec.Meta(min_length=1)],
+    "started_at": str,
+    "session_id": str | None,
+    "release": str | None,
+    "usage": dict[str, Any] | None,
+    "metadata": dict[str, Any] | None,
+}
+"""Fields that most records have, and their types there; the readers take more."""
+_OTHERS = tuple(sorted(FIELDS - _USUAL.keys()))
+_NOTHING = (msgspec.UNSET,) * len(_OTHERS)
+_read_others = attrgetter(*_OTHERS)
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder(
     msgspec.defstruct(
         "_Record",
-        [("messages", list[ChatMessage]), *((name, Any, msgspec.UNSET) for name in _OTHER_FIELDS)],
+        [
+            *((name, kind) for name, kind in list(_USUAL.items())[:3]),
+            *((name, kind, None) for name, kind in list(_USUAL.items())[3:]),
+            *((name, Any, msgspec.UNSET) for name in _OTHERS),
+        ],
         forbid_unknown_fields=True,
     )
 ).decode
 
 
-def _trace(record: dict[str, Json], messages: tuple[Message, ...] | None) -> Trace:
-    plain = {name: read(record, name) for name, read in _PLAIN if name in record}
+def _plain(record: dict[str, Json]) -> dict[str, Any]:
+    return {name: read(record, name) for name, read in _PLAIN if name in record}
+
+
+def _trace(
+    record: dict[str, Json],
+    plain: dict[str, Any],
+    messages: tuple[Message, ...] | None,
+    joined: tuple[ToolCall, ...] | None = None,
+) -> Trace:
+    """The trace of a record.
+
+    Args:
+        record: its other fields.
+        plain: its fields that need no other.
+        messages: None where it has none.
+        joined: the tool calls of the messages, where they are known already.
+    """
     for name in ("trace_id", "started_at"):
         if plain.get(name) is None:
             raise RecordError(f"{name} is missing")
@@ -133,7 +175,7 @@ def _trace(record: dict[str, Json], messages: tuple[Message, ...] | None) -> Tra
     elsewhere = (
         given_response is not None or plain.get("error") is not None or record.get("tool_calls") is not None
     )
-    run = conversation(messages or (), input_only=elsewhere)
+    run = conversation(messages or (), input_only=elsewhere, tool_calls=joined)
     if not ours and plain.get("latency_ms") is None:
         plain["latency_ms"] = fields.elapsed_ms(plain["started_at"], plain.get("ended_at"))
     return Trace(

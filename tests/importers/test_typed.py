@@ -72,6 +72,23 @@ def test_a_chat_is_taken(tmp_path: Path) -> None:
     assert _both(_job(json.dumps(_record()).encode(), tmp_path))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": None, "metadata": None, "release": None, "session_id": ""},
+        {"usage": {}},
+        {"usage": {"prompt_tokens": 2**60 + 1, "completion_tokens": 2**53 + 1}},
+        {"usage": {"input_tokens": 0, "output_tokens": -1, "cache_read_tokens": 7}},
+        {"usage": {"input_tokens": 7.9, "output_tokens": "8", "cache_read_input_tokens": 2}},
+        {"started_at": "2026-11-01T10:00:00.123456789+02:00"},
+        {"final_response": "There.", "cost_usd": 0.1, "scores": {"good": True}, "user_id": 7},
+        {"tool_calls": [{"name": "look", "args": {"id": 7}, "result": None}], "tool_path": "look"},
+    ],
+)
+def test_other_fields_of_a_chat_are_taken(fields: dict[str, Any], tmp_path: Path) -> None:
+    assert _both(_job(json.dumps(_record() | fields).encode(), tmp_path))
+
+
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -98,6 +115,9 @@ def _message(number: int, **fields: Any) -> Change:
         _message(3, is_error=True),
         _message(1, content="half an emoji \ud83d"),
         _message(1, content="NUL \0"),
+        _message(2, tool_calls=[_call(), _call()]),
+        _message(3, tool_call_id="c0"),
+        _message(3, tool_call_id="of no call"),
         lambda record: record["messages"][3].pop("tool_call_id"),
         lambda record: record.update(messages=[]),
         lambda record: record.update(odd=1),
