@@ -37,7 +37,7 @@ import msgspec
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
-from replaydiff.importers.chat.streams import is_stream, put_together
+from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
 from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
 from replaydiff.importers.reading import Broken, Record, records
@@ -197,7 +197,7 @@ def request_and_answer(record: JsonObject) -> tuple[JsonObject, Json]:
     if answer is None and "choices" in record:
         answer = {"choices": record["choices"]}
     if isinstance(answer, str):
-        decoded = decode(answer)
+        decoded = events_of_text(answer) or decode(answer)
         plausible = isinstance(decoded, dict) and _ANSWER_KEYS & decoded.keys()
         answer = decoded if plausible or is_stream(decoded) else {"role": "assistant", "content": answer}
     if isinstance(answer, list) and is_stream(answer):
@@ -321,7 +321,8 @@ def _trace(source: str, one: LoggedExchange, started_at: datetime, run: Conversa
         messages=(*one.requested, *(() if run else one.replied)),
         final_response=run.final_response if run else None,
         tool_calls=run.tool_calls if run else (),
-        usage=fields.usage(record.get("usage")) or fields.usage(answer.get("usage")),
+        usage=fields.usage(record.get("usage"))
+        or fields.usage(answer.get("usage", answer.get("usageMetadata"))),
         cost_usd=fields.number(record, "cost_usd"),
         latency_ms=latency if latency is not None else fields.elapsed_ms(started_at, ended_at),
         error=one.error,

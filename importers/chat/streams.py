@@ -1,8 +1,9 @@
 """A logged stream of a model's answer, put together to the answer that the same call gives without streaming.
 
-OpenAI chat chunks carry pieces of text and of each tool call's arguments (keyed by `index`, id and name only
-in the first); Responses events end with the whole response; Anthropic events carry pieces for each content
-block, arguments as pieces of JSON; so do events of Bedrock's Converse, each under the name of its kind.
+OpenAI chat chunks carry pieces of text and of each tool call's arguments; Responses events carry each item
+when it is done, and end with the whole response; Anthropic events carry pieces for each content block,
+arguments as pieces of JSON; so do events of Bedrock's Converse, each under the name of its kind. Events are
+objects, server-sent events with `data`, or the text of those.
 """
 
 from __future__ import annotations
@@ -10,41 +11,71 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from replaydiff.replay.messages import decode, parse
 from replaydiff.replay.model import Json
 
 _WHOLE = ("response.completed", "response.incomplete", "response.failed")
+_ANTHROPIC = {"message_start", "content_block_start", "content_block_delta", "ping"}
+_LOOKED_AT = 5
+"""So many events are looked at: some servers send one of their own first."""
 
 
 def is_stream(value: Json) -> bool:
-    """Whether this is a list of a stream's events."""
-    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+    """Return whether this is a list of a stream's events."""
+    return isinstance(value, list) and any(map(_is_event, map(_unwrapped, value[:_LOOKED_AT])))
+
+
+def _is_event(event: Json) -> bool:
+    if not isinstance(event, dict):
         return False
-    kind = value[0].get("type")
+    kind = event.get("type")
     return (
-        value[0].get("object") == "chat.completion.chunk"
-        or (isinstance(kind, str) and kind in ("message_start", "response.created", "ping"))
-        or _is_converse(value[0])
+        event.get("object") == "chat.completion.chunk"
+        or (isinstance(kind, str) and (kind in _ANTHROPIC or kind.startswith("response.")))
+        or _is_converse(event)
     )
 
 
+def events_of_text(text: str) -> list[Json] | None:
+    """Return the events in the text of a response with server-sent events; None where it is none."""
+    if not text.lstrip().startswith(("data:", "event:", "id:", ":")):
+        return None
+    found: list[Json] = []
+    for line in text.splitlines():
+        data = line.removeprefix("data:").strip()
+        if line.startswith("data:") and data != "[DONE]":
+            try:
+                found.append(parse(data))
+            except ValueError:
+                # A response that was cut ends within an event.
+                continue
+    return found if is_stream(found) else None
+
+
+def _unwrapped(event: Json) -> Json:
+    """The event itself, out of the envelope of a server-sent event."""
+    if isinstance(event, dict) and "data" in event and "type" not in event and "object" not in event:
+        return decode(event["data"])
+    return event
+
+
 def put_together(events: Sequence[Json]) -> Json:
-    """The answer that these events make."""
-    found: list[dict[str, Any]] = [event for event in events if isinstance(event, dict)]
+    """Return the answer that these events make."""
+    found: list[dict[str, Any]] = [event for one in events if isinstance(event := _unwrapped(one), dict)]
     if any(event.get("object") == "chat.completion.chunk" for event in found):
         return _chat(found)
-    if found and _is_converse(found[0]):
+    if any(map(_is_converse, found[:_LOOKED_AT])):
         return _converse(found)
-    for event in reversed(found):
-        whole = event.get("response")
-        if event.get("type") in _WHOLE and isinstance(whole, dict):
-            return whole
+    if any(str(event.get("type")).startswith("response.") for event in found[:_LOOKED_AT]):
+        return _responses(found)
     return _anthropic(found)
 
 
 def _chat(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {}
-    text: list[str] = []
-    calls: dict[str, dict[str, Any]] = {}
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    spoken = ""
+    calls: list[dict[str, Any]] = []
     finish: Json = None
     for chunk in chunks:
         whole.update({key: value for key, value in chunk.items() if value is not None and key != "choices"})
@@ -56,22 +87,74 @@ def _chat(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         delta = first.get("delta")
         if not isinstance(delta, dict):
             continue
-        text.append(_text(delta.get("content")) or _text(delta.get("refusal")))
+        message["content"] += _text(delta.get("content")) or _text(delta.get("refusal"))
+        audio = delta.get("audio")
+        spoken += _text(audio.get("transcript")) if isinstance(audio, dict) else ""
         for piece in _objects(delta.get("tool_calls")):
-            call = calls.setdefault(str(piece.get("index")), {"name": "", "arguments": ""})
-            function = piece.get("function")
-            if piece.get("id"):
-                call["id"] = piece["id"]
-            if isinstance(function, dict):
-                call["name"] += _text(function.get("name"))
-                call["arguments"] += _text(function.get("arguments"))
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": "".join(text),
-        "tool_calls": list(calls.values()),
-    }
+            _extend(_call_of(calls, piece), piece)
+        if isinstance(alone := delta.get("function_call"), dict):
+            _extend(message, {"function_call": alone})
+    if spoken:
+        message["audio"] = {"transcript": spoken}
+    if calls:
+        message["tool_calls"] = calls
     choice: dict[str, Any] = {"message": message, "finish_reason": finish}
     return {**whole, "object": "chat.completion", "choices": [choice]}
+
+
+def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any]:
+    """The call that a piece belongs to, which may be a new one.
+
+    An index distinguishes them; some servers write none, or 0 for every call, and an id of its own for each.
+    """
+    index, own_id = piece.get("index"), piece.get("id")
+    fitting = [call for call in calls if index is None or call.get("index") == index]
+    latest = fitting[-1] if fitting else None
+    if latest is None or (own_id and latest.get("id") and own_id != latest["id"]):
+        latest = {"index": index}
+        calls.append(latest)
+    return latest
+
+
+def _extend(call: dict[str, Any], piece: dict[str, Any]) -> None:
+    """Add a piece to what is known of a call: a function's arguments, or the input of a custom tool."""
+    for key in ("id", "type"):
+        if piece.get(key):
+            call[key] = piece[key]
+    for kind in ("function", "custom", "function_call"):
+        added = piece.get(kind)
+        if not isinstance(added, dict):
+            continue
+        known = call.setdefault(kind, {"name": ""})
+        # The name comes whole: in the first piece, or in each.
+        if _text(added.get("name")) != known["name"]:
+            known["name"] += _text(added.get("name"))
+        for key in ("arguments", "input"):
+            if isinstance(added.get(key), str):
+                known[key] = known.get(key, "") + added[key]
+
+
+def _responses(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The response of the last event; where it has no items, or was not reached, with those of the events."""
+    whole: dict[str, Any] = {"object": "response"}
+    items: dict[str, dict[str, Any]] = {}
+    for event in events:
+        kind = _text(event.get("type"))
+        response, item = event.get("response"), event.get("item")
+        if isinstance(response, dict):
+            whole.update({key: value for key, value in response.items() if value is not None})
+        place = str(event.get("output_index"))
+        if kind in ("response.output_item.added", "response.output_item.done") and isinstance(item, dict):
+            items[place] = dict(item)
+        elif kind.endswith(("_arguments.delta", "_input.delta")) and place in items:
+            key = "arguments" if kind.endswith("_arguments.delta") else "input"
+            items[place][key] = _text(items[place].get(key)) + _text(event.get("delta"))
+        elif kind == "response.output_text.delta":
+            message = items.setdefault(place, {"type": "message", "role": "assistant"})
+            parts = message["content"] = message.get("content") or [{"type": "output_text", "text": ""}]
+            parts[0]["text"] += _text(event.get("delta"))
+    reached = any(event.get("type") in _WHOLE for event in events)
+    return whole if reached and whole.get("output") else {**whole, "output": list(items.values())}
 
 
 def _anthropic(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
