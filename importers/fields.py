@@ -118,7 +118,7 @@ def scores(record: Mapping[str, Any], key: str = "scores") -> dict[str, Score]:
 
 
 def usage(value: Json) -> Usage | None:
-    """Token counts in the words of OpenAI, Anthropic or this project; None where there are none.
+    """Token counts in the words of OpenAI, Anthropic, Gemini or this project; None where there are none.
 
     Anthropic counts cached input apart; here `input_tokens` holds everything the model read.
     """
@@ -130,11 +130,12 @@ def usage(value: Json) -> Usage | None:
     cache_write = count(
         every, "cache_write_tokens", "cache_creation_input_tokens", "cache_write_input_tokens"
     )
-    given = count(value, "input_tokens", "prompt_tokens")
+    given = count(value, "input_tokens", "prompt_tokens", "promptTokenCount")
     apart = "cache_read_input_tokens" in value or "cache_creation_input_tokens" in value
     found = Usage(
         input_tokens=given + cache_read + cache_write if apart else given,
-        output_tokens=count(value, "output_tokens", "completion_tokens"),
+        output_tokens=count(value, "output_tokens", "completion_tokens", "candidatesTokenCount")
+        + count(value, "thoughtsTokenCount"),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_write,
     )

@@ -24,8 +24,7 @@ from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
 from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, lines, parsed, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
-from replaydiff.replay.messages import parse
-from replaydiff.replay.model import Json
+from replaydiff.replay.messages import is_message, parse
 
 __all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "lines", "parsed", "pieces", "records"]
 
@@ -69,7 +68,7 @@ def _pieces(file: InputFile) -> Iterator[JsonBlock] | Iterator[Record | Broken]:
 def _layout(file: InputFile, first: bytes) -> str:
     if first.startswith(b"["):
         element = next(texts(file, elements=True), None)
-        is_array = not _is_message(element.value) if isinstance(element, Record) else first == b"["
+        is_array = not is_message(element.value) if isinstance(element, Record) else first == b"["
         if is_array:
             return "array"
     if _is_json(_whole(file, first)):
@@ -91,7 +90,3 @@ def _is_json(text: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _is_message(value: Json) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("role"), str)

@@ -8,8 +8,10 @@
 | `{input, response}` of the Responses API | its items | the response's output |
 | chat completion or response object alone | not known | its first choice, its output |
 | batch request `{custom_id, body}`, result `{custom_id, response}` | the request | the result of its id |
+| `{request: {contents}, response: {candidates}}` of Gemini | the request | the first candidate |
 | `{traj, reward}` of tau-bench | the messages | their last assistant message |
 
+Messages may also be those of LangChain, Pydantic AI, Gemini and others that `replay.messages` reads.
 A conversation is one trace, of several turns too. Records of single calls are joined to runs, also by
 `previous_response_id`; see `importers.chat.model_calls`. What is around the messages: `importers.chat.logs`.
 """
@@ -29,7 +31,7 @@ from replaydiff.importers.chat.logs import (
     request_and_answer,
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
-from replaydiff.replay.messages import read_messages
+from replaydiff.replay.messages import is_message, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
 NAME = "openai"
@@ -45,8 +47,8 @@ def recognises(record: Json) -> float:
         return 0.9 if record and _is_message(record[0]) else 0.0
     if not isinstance(record, dict):
         return 0.0
-    if {"call_type", "startTime"} <= record.keys():
-        # A payload of LiteLLM around the same request and response.
+    if {"call_type", "startTime"} <= record.keys() or {"traceId", "startTime"} <= record.keys():
+        # A payload of LiteLLM, or an observation of Langfuse, around the same request and response.
         return 0.3
     if str(record.get("object", "")).startswith(("chat.completion", "response")):
         return 0.95
@@ -57,7 +59,7 @@ def recognises(record: Json) -> float:
     request, answer = request_and_answer(record)
     if isinstance(answer, dict) and str(answer.get("object", "")).startswith(("chat.completion", "response")):
         return 0.95
-    messages = request.get("messages", request.get("input"))
+    messages = request.get("messages", request.get("input", request.get("contents")))
     if not (isinstance(messages, list) and messages and _is_message(messages[0])):
         return 0.0
     # The trace format may carry messages too, and says so by its ids.
@@ -65,9 +67,9 @@ def recognises(record: Json) -> float:
 
 
 def _is_message(value: Json) -> bool:
-    return isinstance(value, dict) and (
-        isinstance(value.get("role"), str) or value.get("type") in ("function_call", "function_call_output")
-    )
+    """Whether a conversation may begin with it; one of the Responses API begins with any item."""
+    items = ("function_call", "function_call_output")
+    return is_message(value) or (isinstance(value, dict) and value.get("type") in items)
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -102,9 +104,10 @@ def _parts(record: JsonObject) -> tuple[JsonObject, Json]:
 
 
 def _requested(request: JsonObject, answer: JsonObject) -> Json:
-    messages = request.get("messages", request.get("traj"))
+    messages = request.get("messages", request.get("contents", request.get("traj")))
     if messages is not None:
-        return {"messages": messages, "system": request.get("system")}
+        beside = ("system", "systemInstruction", "config")
+        return {"messages": messages, **{key: request[key] for key in beside if key in request}}
     value = request.get("input", request.get("input_items", request.get("prompt")))
     if isinstance(value, dict) and isinstance(value.get("data"), list):
         # A page of `responses.input_items.list`.
@@ -116,6 +119,12 @@ def _requested(request: JsonObject, answer: JsonObject) -> Json:
 
 
 def _replied(answer: Json) -> tuple[Message, ...]:
-    if isinstance(answer, dict) and isinstance(answer.get("output"), list):
-        answer = answer["output"]
+    items, candidates = (
+        (answer.get("output"), answer.get("candidates")) if isinstance(answer, dict) else (None, None)
+    )
+    if isinstance(items, list):
+        answer = items
+    elif isinstance(candidates, list):
+        # They are alternatives.
+        answer = candidates[:1]
     return tuple(one for one in read_messages(answer) or () if one.role in ("assistant", "tool"))

@@ -3,7 +3,7 @@
 from replaydiff.replay.messages.content import count_requests, read_call, read_calls, read_content
 from replaydiff.replay.messages.conversation import Conversation, conversation, final_response, join_results
 from replaydiff.replay.messages.decode import RAW, canonical_args, decode, parse, read_args
-from replaydiff.replay.messages.shapes import read_messages, read_text
+from replaydiff.replay.messages.shapes import is_message, read_messages, read_text
 from replaydiff.replay.messages.unread import likely_requests
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "count_requests",
     "decode",
     "final_response",
+    "is_message",
     "join_results",
     "likely_requests",
     "parse",

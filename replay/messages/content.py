@@ -23,10 +23,26 @@ _REQUEST_TYPES = {
     "tool-call",
     "function_call",
     "custom_tool_call",
+    "builtin-tool-call",
+    "function.call",
 }
-_RESULT_TYPES = {"tool_result", "mcp_tool_result", "tool_call_response", "tool-result", "tool-error"}
+_RESULT_TYPES = {
+    "tool_result",
+    "mcp_tool_result",
+    "tool_call_response",
+    "server_tool_call_response",
+    "tool-result",
+    "tool-error",
+    "tool-return",
+    "builtin-tool-return",
+    "retry-prompt",
+    "function_result",
+    "function.result",
+}
+_KINDS = ("part_kind", "block_type", "content_type")
+"""Where Pydantic AI, LlamaIndex and Semantic Kernel write the type of a part."""
 _NAMES = ("name", "tool_name", "toolName")
-_ARGUMENTS = ("input", "arguments", "args", "parameters")
+_ARGUMENTS = ("input", "arguments", "args", "parameters", "tool_kwargs", "server_tool_call")
 """What SDKs call the name and the arguments of a requested call, by age and language."""
 _ARGS = {"arguments", "input", "args"}
 """Those that no definition of a tool has."""
@@ -35,6 +51,7 @@ _SILENT_TYPES = {"thinking", "redacted_thinking", "reasoning"}
 """Parts that are the model's own and no answer."""
 _UI_STATES = {"output-available": "output", "output-error": "errorText", "result": "result"}
 """States of a call in a message of the AI SDK's user interface → where its result stands."""
+_KNOWN_KINDS = {"text"} | _REQUEST_TYPES | _RESULT_TYPES | _SILENT_TYPES
 _HOSTED_RESULTS = ("output", "outputs", "results", "result")
 _HOSTED_ENVELOPE = {"type", "id", "call_id", "status", "error", "caller", "created_by", *_HOSTED_RESULTS}
 """Fields of a hosted tool's item that are not what it was asked."""
@@ -69,7 +86,7 @@ def _sort(part: Json, found: Content) -> None:
         return
     if not isinstance(part, dict):
         return
-    kind = part.get("type")
+    kind = part_kind(part)
     if kind == "text":
         text = part.get("text", part.get("content"))
         if isinstance(text, str) and text:
@@ -98,6 +115,21 @@ def _sort(part: Json, found: Content) -> None:
                 if text:
                     found.texts.append(text)
                 break
+
+
+def part_kind(part: Mapping[str, Any]) -> Any:
+    """Return the type of a part; it may be anything but text."""
+    kind = part.get("type")
+    if kind is not None:
+        return kind
+    others = (part[key] for key in _KINDS if key in part)
+    # Elsewhere a `content_type` is that of a file.
+    return next((kind for kind in others if isinstance(kind, str) and kind in _KNOWN_KINDS), None)
+
+
+def is_request_type(kind: Json) -> bool:
+    """Return whether a part of this type is a requested call."""
+    return isinstance(kind, str) and kind in _REQUEST_TYPES
 
 
 def _is_one_of(kind: Json, kinds: Collection[str | None]) -> bool:
@@ -160,7 +192,7 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> tuple[ToolCall | None, 
     name = name if isinstance(name, str) else kind.removeprefix("tool-")
     if "toolCallId" not in part or not isinstance(state, str):
         return None, None
-    call = _call(name, _first(part, "input", "args"), part)
+    call = _call(name, _first(part, "input", "args", "rawInput"), part)
     if state not in _UI_STATES:
         return call, None
     return call, result_message(part.get(_UI_STATES[state]), call.call_id, name, state == "output-error")
@@ -168,7 +200,7 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> tuple[ToolCall | None, 
 
 def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     """A requested tool call, as a part of a content or as an entry of `tool_calls`; None where it is none."""
-    kind = part.get("type")
+    kind = part_kind(part)
     function = part.get("function", part.get("custom"))
     # Without arguments it is the definition of a tool, not a call.
     if isinstance(function, dict) and _ARGS & function.keys() and (name := _name(function)):
@@ -238,8 +270,8 @@ def _chat_call(entry: JsonObject) -> ToolCall | None:
 
 
 def _call(name: Any, args: Json, ids: Mapping[str, Any]) -> ToolCall:
-    # A Responses item has both: `id` names the item, `call_id` joins it with its output.
-    call_id = _first(ids, "call_id", "id", "toolCallId", "toolUseId", "tool_call_id")
+    # Where there are two, `id` names the item, and the other joins it with its output.
+    call_id = _first(ids, "call_id", "tool_call_id", "id", "toolCallId", "toolUseId")
     # The input of OpenAI's custom tools is free text, not JSON.
     plain = isinstance(args, str) and ids.get("type") in ("custom", "custom_tool_call")
     found: JsonObject = {RAW: args} if plain else read_args(args)
@@ -259,24 +291,25 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
         return result_message(
             _bedrock(inner.get("content")), inner.get("toolUseId"), None, inner.get("status") == "error"
         )
-    kind = part.get("type")
-    if not isinstance(kind, str):
+    kind = part_kind(part)
+    if not isinstance(kind, str) or (kind == "retry-prompt" and part.get("tool_name") is None):
         return None
     if kind.endswith("_call_output"):
         failed = part.get("status") == "failed"
         return result_message(part.get("output"), _first(part, "call_id", "id"), part.get("name"), failed)
     if kind not in _RESULT_TYPES and not kind.endswith("_tool_result"):
         return None
-    call_id = _first(part, "tool_use_id", "toolCallId", "id", "tool_call_id")
-    value = _first(part, "content", "response", "result", "output", "error")
-    failed = bool(part.get("is_error") or part.get("isError")) or kind == "tool-error"
+    call_id = _first(part, "tool_use_id", "tool_call_id", "toolCallId", "id")
+    value = _first(part, "content", "response", "server_tool_call_response", "result", "output", "error")
+    failed = bool(part.get("is_error") or part.get("isError")) or kind in ("tool-error", "retry-prompt")
+    failed = failed or part.get("outcome") == "failed"
     # A tool that ran at Anthropic answers an error as `{"type": "web_search_tool_result_error", …}`.
     if isinstance(value, dict) and str(value.get("type")).endswith("_tool_result_error"):
         failed = True
     if isinstance(value, dict) and kind == "tool-result" and {"type", "value"} <= value.keys():
         failed = failed or str(value["type"]).startswith("error")
         value = value["value"]
-    return result_message(value, call_id, part.get("toolName", part.get("name")), failed)
+    return result_message(value, call_id, _name(part), failed)
 
 
 def result_message(value: Json, call_id: Json, name: Json, failed: bool = False) -> Message:
@@ -299,7 +332,7 @@ def result_message(value: Json, call_id: Json, name: Json, failed: bool = False)
 
 
 def _is_text(part: Json) -> bool:
-    return isinstance(part, dict) and part.get("type") in ("text", "input_text", "output_text")
+    return isinstance(part, dict) and part_kind(part) in ("text", "input_text", "output_text")
 
 
 def _bedrock(content: Json) -> Json:

@@ -10,7 +10,7 @@ value with no message in it at all is not a conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from replaydiff.replay.messages.content import (
@@ -68,6 +68,7 @@ _PLAIN_KEYS = (
     "output",
     "task",
 )
+_PARTS = ("parts", "contents", "blocks", "items")
 _SPEAKERS = ("user", "assistant", "system")
 _REQUEST_KEYS = {"role", "content", "tool_calls"}
 _RESULT_KEYS = {"role", "content", "tool_call_id"}
@@ -103,6 +104,20 @@ def read_text(value: Json) -> str | None:
             texts = [text for text in (*args, *kwargs.values()) if isinstance(text, str)]
             return texts[0] if texts else None
     return None
+
+
+def is_message(value: Json) -> bool:
+    """Return whether a value is a message: with a role, or as LangChain or Pydantic AI writes it."""
+    if not isinstance(value, dict):
+        return False
+    kind, data = value.get("type"), value.get("data")
+    if isinstance(value.get("role"), str) or (kind == "constructor" and "lc" in value):
+        return True
+    if kind in ("human", "ai", "system", "tool"):
+        # A line of Claude Code may be of type "system", too.
+        own = kind in ("human", "ai") or "additional_kwargs" in value
+        return (own and "content" in value) or (isinstance(data, dict) and "content" in data)
+    return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list)
 
 
 def _read(value: Json, depth: int) -> Iterator[Message]:
@@ -173,9 +188,11 @@ def _from_parts(values: list[Json]) -> Iterator[Message]:
                 result = read_answered_call(part)[1]
         else:
             pending.append(part)
-        if result is not None:
+        # The AI SDK marks where a model call begins in a message of several.
+        if result is not None or (isinstance(part, dict) and part.get("type") == "step-start"):
             yield from _assistant(pending)
             pending = []
+        if result is not None:
             yield result
     yield from _assistant(pending)
 
@@ -194,6 +211,10 @@ def _read_object(value: dict[str, Json], depth: int) -> Iterator[Message]:
         return
     if value.get("lc") and isinstance(value.get("kwargs"), dict):
         yield from _langchain(value)
+        return
+    parts = value.get("parts")
+    if isinstance(parts, list) and value.get("kind") in ("request", "response"):
+        yield from _pydantic(parts, value["kind"])
         return
     kind = value.get("type")
     if isinstance(kind, str) and kind in _LANGCHAIN_TYPES:
@@ -275,12 +296,27 @@ def _langchain(value: dict[str, Json]) -> Iterator[Message]:
         yield from _with_role(kwargs, role)
 
 
+def _pydantic(parts: Sequence[Json], kind: Json) -> Iterator[Message]:
+    """A message of Pydantic AI: a request has prompts and the results of tools, each a message here."""
+    if kind == "response":
+        yield from _with_role({"content": parts}, "assistant")
+        return
+    for part in parts:
+        result = read_result(part) if isinstance(part, dict) else None
+        if result is not None:
+            yield result
+        elif isinstance(part, dict) and (text := read_content(part.get("content")).text):
+            yield Message(role="system" if part.get("part_kind") == "system-prompt" else "user", text=text)
+
+
 def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
     role = _ROLES.get(role, role)
     raw = value.get("content")
     if raw is None or raw == "":
-        # OTel and Gemini say `parts`, OpenInference `contents`.
-        raw = value.get("parts", value.get("contents", raw))
+        # OTel and Gemini say `parts`, OpenInference `contents`, LlamaIndex `blocks`, Semantic Kernel `items`.
+        raw = next((value[key] for key in _PARTS if key in value), raw)
+    elif isinstance(raw, str) and role == "assistant" and (interface := _of_interface(value, raw)):
+        raw = interface
     if isinstance(raw, str) and raw.startswith("[{"):
         # Koog writes what the model asked for as text, under `assistant` or under `tool`.
         requests = _requests_as_text(raw)
@@ -302,9 +338,21 @@ def _with_role(value: Mapping[str, Any], role: str) -> Iterator[Message]:
             return
         yield from content.results
     calls = tuple(_calls(value, content)) if role == "assistant" else ()
-    text = content.text or _refusal(value)
+    text = content.text or _unwritten(value)
     if calls or text or not content.results:
         yield Message(role=role, text=text, tool_calls=calls)
+
+
+def _of_interface(value: Mapping[str, Any], text: str) -> list[Json]:
+    """The parts of a message of the AI SDK 4's user interface, which has text and calls apart, too."""
+    parts, calls = value.get("parts"), value.get("toolInvocations")
+    if isinstance(parts, list) and any(
+        isinstance(part, dict) and part.get("toolInvocation") for part in parts
+    ):
+        return parts
+    if not isinstance(calls, list):
+        return []
+    return [*({"type": "tool-invocation", "toolInvocation": call} for call in calls), text]
 
 
 def _requests_as_text(raw: str) -> list[ToolCall]:
@@ -344,9 +392,11 @@ def _calls(value: Mapping[str, Any], content: Content) -> Iterator[ToolCall]:
         yield from read_calls([{"function": value["function_call"]}])
 
 
-def _refusal(value: Mapping[str, Any]) -> str:
-    refusal = value.get("refusal")
-    return refusal if isinstance(refusal, str) else ""
+def _unwritten(value: Mapping[str, Any]) -> str:
+    """The refusal of an answer, or what it says aloud."""
+    refusal, audio = value.get("refusal"), value.get("audio")
+    text = refusal or (audio.get("transcript") if isinstance(audio, dict) else None)
+    return text if isinstance(text, str) else ""
 
 
 def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
@@ -358,10 +408,16 @@ def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
     if value.get("tool_call_id") is None and _is_definition(raw):
         return
     error = value.get("error")
-    failed = value.get("status") == "error" or bool(value.get("is_error")) or bool(error)
+    failed = value.get("status") == "error" or bool(error)
+    failed = failed or bool(value.get("is_error") or value.get("tool_call_error"))
     if isinstance(error, str) and error and raw in (None, "", []):
         raw = error
-    yield result_message(raw, value.get("tool_call_id"), value.get("name"), failed)
+    call_id, name = value.get("tool_call_id"), value.get("name") or value.get("tool_name")
+    extra = value.get("additional_kwargs")
+    if call_id is None and isinstance(extra, dict):
+        # LlamaIndex.
+        call_id, name = extra.get("tool_call_id"), name or extra.get("name")
+    yield result_message(raw, call_id, name, failed)
 
 
 def _is_definition(raw: Json) -> bool:
