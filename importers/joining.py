@@ -257,7 +257,8 @@ def _look_up(requested: Sequence[_Request], turns: Sequence[ModelTurn]) -> None:
     found: dict[Key, list[ToolCall]] = {}
     for turn in turns:
         own: dict[Key, list[ToolCall]] = defaultdict(list)
-        for call in join_results(turn.given):
+        # What a model call produced has results of the tools that ran at the provider.
+        for call in join_results((*turn.given, *turn.produced)):
             if call.answered:
                 own[_key(call)].append(call)
         for key, calls in own.items():

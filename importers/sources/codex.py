@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.convert import guarded, refused, reject
+from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
@@ -66,6 +67,8 @@ class _Session:
         self._turn: _RolloutTurn | None = None
         self._before: list[Message] = []
         self._number = 0
+        self._items: list[Json] = []
+        """What the current turn was recorded as."""
 
     def take(self, record: Record) -> Iterator[Imported]:
         """Read a line; a user's message ends the turn before it."""
@@ -87,6 +90,7 @@ class _Session:
             self._context = payload
         elif kind == "response_item":
             messages = read_messages([payload]) or ()
+            self._items.append(payload)
             for message in messages:
                 yield from self._message(message, record, line)
             if not messages:
@@ -105,12 +109,16 @@ class _Session:
     def end(self) -> Iterator[Imported]:
         """The trace of the turn that is under way."""
         turn, self._turn = self._turn, None
+        items, self._items = self._items, []
         if turn is None:
             return
         if not turn.produced and turn.error is None:
             yield Skipped("prompts that were not answered")
             return
-        yield from guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)])
+        for made in guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)]):
+            if isinstance(made, Trace) and has_unread_calls(items, made):
+                yield Note(UNKNOWN_CALLS)
+            yield made
         response = final_response(turn.produced)
         self._before += [turn.prompt, *([Message(role="assistant", text=response)] if response else [])]
 

@@ -142,7 +142,9 @@ def _objects(value: Mapping[str, Any], *names: str) -> Iterator[JsonObject]:
 def _damaged(holder: Mapping[str, Any], *names: str) -> Iterator[Bad]:
     """What stands in an envelope where objects should: spans may be lost with it."""
     listed = _get(holder, *names)
-    if listed is not None and not isinstance(listed, list):
+    if listed is None and any(isinstance(one, list) and one for one in holder.values()):
+        yield Bad(dict(holder), f"there is no {names[0]} in it, but another list")
+    elif listed is not None and not isinstance(listed, list):
         yield Bad(listed, f"{names[0]} must be a list, not {fields.kind(listed)}")
     for one in listed if isinstance(listed, list) else ():
         if not isinstance(one, dict):
@@ -159,8 +161,7 @@ def _or_bad(value: JsonObject, read: Callable[..., _T], *more: Any) -> _T | Bad:
 def _envelope(record: JsonObject) -> Iterator[Found | Bad]:
     yield from _damaged(record, *_ENVELOPES)
     for holder in _objects(record, *_ENVELOPES):
-        yield from _damaged(holder, *_SCOPES)
-        yield from _damaged(holder, *_LOG_SCOPES)
+        yield from _damaged(holder, *_SCOPES, *_LOG_SCOPES)
         of_resource = _or_bad(_object(holder, "resource"), lambda held: attributes(held.get("attributes")))
         if isinstance(of_resource, Bad):
             yield of_resource

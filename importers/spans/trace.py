@@ -20,7 +20,14 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.joining import ModelTurn, joined_calls, run_args, tool_run
-from replaydiff.replay.messages import canonical_args, conversation, decode, read_messages, read_text
+from replaydiff.replay.messages import (
+    canonical_args,
+    conversation,
+    decode,
+    final_response,
+    read_messages,
+    read_text,
+)
 from replaydiff.replay.model import (
     Json,
     JsonObject,
@@ -300,7 +307,7 @@ def _produced(span: Span) -> tuple[Message, ...]:
         return (Message(role="assistant", text=text),) if text else ()
     found = messages or ()
     last_user = max((index for index, message in enumerate(found) if message.role == "user"), default=-1)
-    return tuple(message for message in found[last_user + 1 :] if message.role == "assistant")
+    return tuple(message for message in found[last_user + 1 :] if message.role in ("assistant", "tool"))
 
 
 def _tool_calls(tree: _Tree) -> tuple[ToolCall, ...]:
@@ -383,8 +390,8 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
         return text
     own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     for span in sorted(own, key=lambda span: span.ended_at or span.started_at)[::-1]:
-        if span.produced and span.produced[-1].text and not span.produced[-1].tool_calls:
-            return span.produced[-1].text
+        if text := final_response(span.produced):
+            return text
     return None
 
 
@@ -392,7 +399,7 @@ def _last_text(tree: _Tree) -> str | None:
     """The text with which the last model call ended the run; an agent's span may list its calls beside it."""
     own = [span for span in tree.model_calls if not span.in_tool and span.produced]
     last = max(own, key=lambda span: span.started_at, default=None)
-    return None if last is None or last.produced[-1].tool_calls else last.produced[-1].text
+    return None if last is None else final_response(last.produced)
 
 
 def _failed_call(tree: _Tree) -> str | None:

@@ -2,15 +2,17 @@
 
 `count_requests` counts entries where calls usually are. This looks everywhere in and around messages: under
 keys that nothing reads (`"calls": [{"name": …, "args": …}]`), and under known keys whose value has another
-shape. What is found here and is no call of the trace was left out, and the import notes it.
+shape, such as a call whose name or arguments have another key. What is found here and is no call of the trace
+was left out, and the import notes it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import IntEnum
 
-from replaydiff.replay.messages.content import read_result
+from replaydiff.replay.messages.content import is_request_type, part_kind, read_answered_call, read_result
 from replaydiff.replay.messages.decode import decode, read_args
 from replaydiff.replay.model import Json, JsonObject
 
@@ -21,8 +23,15 @@ _OF_CALLS = re.compile("call|tool|function|action", re.IGNORECASE)
 _OF_DEFINITIONS = {"description", "input_schema", "inputSchema", "parameters_json_schema", "strict"}
 """Keys that a definition of a tool has, and a call of it has not."""
 _CHAT_KEYS = {"role", "content", "tool_calls", "tool_call_id", "name"}
+_WRAPPERS = ("function", "custom", "functionCall", "function_call", "toolUse")
+"""Where a call may have its name and its arguments, in an object of their own."""
+_FOR_CALLS = {"functionCall", "function_call", "toolUse"}
+_IDS = ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId")
+_BESIDE = {"caller", "extra_content", "metadata", "cache_control", "provider_specific_fields"}
+"""Objects of a call that are not its arguments."""
 _OF_SCHEMAS = {"properties", "$schema", "type"}
 _OF_SPANS = {"startTime", "start_time", "started_at", "traceId", "trace_id"}
+_OF_MESSAGES = {"role", "content", "parts"}
 _ASIDE = {
     "metadata",
     "usage",
@@ -39,32 +48,44 @@ _DEEPEST = 12
 def likely_requests(value: Json) -> Iterator[tuple[str, JsonObject]]:
     """Yield the name and the arguments of each object that looks like a requested tool call.
 
+    The name is empty where it is under a key that is not known.
+
     Args:
         value: messages, or the input or output of a model call, as they were recorded.
     """
-    return _likely(decode(value), False, 0)
+    return _likely(decode(value), _Place.ELSEWHERE, 0)
 
 
-def _likely(value: Json, is_near: bool, depth: int) -> Iterator[tuple[str, JsonObject]]:
-    """The same; `is_near` says that the value stands in a message, or under a key for calls."""
+class _Place(IntEnum):
+    """Where a value is."""
+
+    ELSEWHERE = 0
+    MESSAGE = 1
+    """In a message, or below a key for calls."""
+    CALLS = 2
+    """Under a key for calls."""
+
+
+def _likely(value: Json, place: _Place, depth: int) -> Iterator[tuple[str, JsonObject]]:
     if depth > _DEEPEST:
         return
     if isinstance(value, list):
         for one in value:
             if isinstance(one, dict | list) and not _is_read(one):
-                yield from _likely(one, is_near, depth + 1)
+                yield from _likely(one, place, depth + 1)
         return
     if not isinstance(value, dict) or value.get("role") in ("tool", "function"):
         return
-    if is_near and (found := _as_request(value)) is not None:
-        yield found
-        return
     if read_result(value) is not None:
         return
-    in_message = is_near or "role" in value or "content" in value
+    is_request = is_request_type(part_kind(value)) or not _FOR_CALLS.isdisjoint(value)
+    if (is_request or place) and (found := _as_request(value, is_request or place is _Place.CALLS)):
+        yield found
+        return
+    inside = _Place.MESSAGE if place or not _OF_MESSAGES.isdisjoint(value) else _Place.ELSEWHERE
     for key, inner in value.items():
         if isinstance(inner, dict | list) and key not in _ASIDE:
-            yield from _likely(inner, in_message or _OF_CALLS.search(key) is not None, depth + 1)
+            yield from _likely(inner, _Place.CALLS if _OF_CALLS.search(key) else inside, depth + 1)
 
 
 def _is_read(value: Json) -> bool:
@@ -74,20 +95,61 @@ def _is_read(value: Json) -> bool:
     content, calls = value.get("content"), value.get("tool_calls")
     if not (content is None or isinstance(content, str)):
         return False
-    return calls is None or (
-        isinstance(calls, list) and all(isinstance(call, dict) and "function" in call for call in calls)
-    )
+    return calls is None or (isinstance(calls, list) and all(map(_is_read_call, calls)))
 
 
-def _as_request(value: JsonObject) -> tuple[str, JsonObject] | None:
-    name = next((found for key in _NAMES if isinstance(found := value.get(key), str) and found), None)
-    if name is None or not value.keys().isdisjoint(_OF_DEFINITIONS | _OF_SPANS):
+def _is_read_call(call: Json) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return isinstance(function, dict) and "name" in function and "arguments" in function
+
+
+def _as_request(value: JsonObject, is_listed: bool) -> tuple[str, JsonObject] | None:
+    """The request that an object looks like; `is_listed` says that nothing but a call is expected there."""
+    if not value.keys().isdisjoint(_OF_DEFINITIONS | _OF_SPANS):
         return None
-    for key in _ARGUMENTS:
-        given = value.get(key)
-        if isinstance(given, str) and given.lstrip().startswith(("{", '"{')):
-            return name, read_args(given)
-        if isinstance(given, dict):
-            is_schema = key == "parameters" and (not given or not given.keys().isdisjoint(_OF_SCHEMAS))
-            return None if is_schema else (name, given)
-    return None
+    call = read_answered_call(value)[0]
+    if call is not None:
+        return call.name, call.args or _under_other_keys(value)
+    name = next((found for key in _NAMES if isinstance(found := value.get(key), str) and found), None)
+    if name is not None:
+        for key in _ARGUMENTS:
+            given = value.get(key)
+            if isinstance(given, str) and given.lstrip().startswith(("{", '"{')):
+                return name, read_args(given)
+            if isinstance(given, dict):
+                is_schema = key == "parameters" and (not given or not given.keys().isdisjoint(_OF_SCHEMAS))
+                return None if is_schema else (name, given)
+    return _under_unknown_key(value) if is_listed else None
+
+
+def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:
+    """A call whose name or arguments are under a key that is not known.
+
+    It has an id, as no piece of a stream and no definition of a tool has, or is under a key for calls alone.
+    """
+    holders = _holders(value)
+    if not any(isinstance(value.get(key), str) for key in _IDS) and _FOR_CALLS.isdisjoint(value):
+        return None
+    name = next((found for one in holders for key in _NAMES if isinstance(found := one.get(key), str)), "")
+    given = [one[key] for one in holders for key in _ARGUMENTS if key in one]
+    if name:
+        other = {} if given else _under_other_keys(value)
+        return (name, other) if other else None
+    objects = [found for one in given if isinstance(found := decode(one), dict)]
+    return ("", objects[0]) if objects else None
+
+
+def _under_other_keys(value: JsonObject) -> JsonObject:
+    """The only object in a call that has no arguments, or an empty one."""
+    for holder in _holders(value):
+        if holder.keys().isdisjoint(_ARGUMENTS):
+            others = [decode(inner) for key, inner in holder.items() if key not in (*_WRAPPERS, *_BESIDE)]
+            found = [inner for inner in others if isinstance(inner, dict) and inner]
+            if len(found) == 1:
+                return found[0]
+    return {}
+
+
+def _holders(value: JsonObject) -> list[JsonObject]:
+    """The call, and the objects in which it may have its name and its arguments."""
+    return [value, *(inner for key in _WRAPPERS if isinstance(inner := value.get(key), dict))]

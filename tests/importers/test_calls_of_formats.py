@@ -319,3 +319,99 @@ def test_damaged_simulations_and_envelopes_are_reported(tmp_path: Path) -> None:
         "an entry of scopeSpans must be an object, not null",
         "spans must be a list, not text",
     ]
+
+
+@pytest.mark.parametrize(
+    ("output", "call"),
+    [
+        (
+            {
+                "object": "response",
+                "output": [
+                    {"type": "mcp_call", "id": "m", "name": "roll", "arguments": '{"d": 6}', "output": "4"},
+                    {
+                        "type": "message",
+                        "role": "assistant",
+                        "content": [{"type": "output_text", "text": "Done."}],
+                    },
+                ],
+            },
+            ("roll", {"d": 6}, "4"),
+        ),
+        (
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "rose"}},
+                    {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"url": "u"}]},
+                    {"type": "text", "text": "Done."},
+                ],
+            },
+            ("web_search", {"query": "rose"}, [{"url": "u"}]),
+        ),
+    ],
+    ids=["Responses", "Messages"],
+)
+@pytest.mark.parametrize("source", ["langfuse", "otlp"])
+def test_a_tool_that_ran_at_the_provider_has_its_result(
+    source: str, output: Record, call: Call, tmp_path: Path
+) -> None:
+    question = [{"role": "user", "content": "Two roses, please."}]
+    if source == "langfuse":
+        record: Record = {"id": "o", "traceId": "t", "type": "GENERATION", "name": "m", "startTime": TIME}
+        record |= {"input": question, "output": output}
+    else:
+        values = {
+            "openinference.span.kind": "LLM",
+            "input.value": json.dumps({"messages": question}),
+            "output.value": json.dumps(output),
+        }
+        span = {"traceId": "t", "spanId": "s", "name": "m", "startTimeUnixNano": TIME}
+        span["attributes"] = [{"key": key, "value": {"stringValue": one}} for key, one in values.items()]
+        record = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    (trace,) = traces(source, write(tmp_path, [record]))
+    assert [(one.name, one.args, one.result) for one in trace.tool_calls] == [call]
+    assert trace.final_response == "Done."
+
+
+def test_a_pair_of_gemini(tmp_path: Path) -> None:
+    asked = {"role": "user", "parts": [{"text": "Two roses, please."}]}
+    called = {"role": "model", "parts": [{"functionCall": {"name": "find", "args": {"what": "rose"}}}]}
+    result = {"role": "user", "parts": [{"functionResponse": {"name": "find", "response": {"found": 2}}}]}
+    usage = {"promptTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 1}
+
+    def pair(number: int, contents: list[Record], answer: Record) -> Record:
+        response = {"candidates": [{"content": answer}], "responseId": f"r{number}", "usageMetadata": usage}
+        request = {"contents": contents, "systemInstruction": {"parts": [{"text": "Be kind."}]}}
+        return {"id": f"t{number}", "created": 1793527200, "request": request, "response": response}
+
+    answer = {"role": "model", "parts": [{"text": "Done."}]}
+    file = write(tmp_path, [pair(1, [asked], called), pair(2, [asked, called, result], answer)])
+    with collected([str(file)]) as files:
+        assert detect(files[0]).NAME == "openai"
+    (trace,) = traces("openai", file)
+    assert [(call.name, call.args, call.result) for call in trace.tool_calls] == [
+        ("find", {"what": "rose"}, {"found": 2})
+    ]
+    assert trace.final_response == "Done."
+    assert trace.messages[0].text == "Be kind."
+    assert trace.usage is not None
+    assert (trace.usage.input_tokens, trace.usage.output_tokens) == (10, 6)
+
+
+def test_observations_of_messages_are_detected_as_langfuse(tmp_path: Path) -> None:
+    row = {"id": "o", "traceId": "t", "type": "GENERATION", "startTime": TIME}
+    row |= {"input": [{"role": "user", "content": "Two roses, please."}], "output": "Done."}
+    with collected([str(write(tmp_path, [row]))]) as files:
+        assert detect(files[0]).NAME == "langfuse"
+
+
+@pytest.mark.parametrize("key", ["scopeSpans", "spans"])
+def test_spans_under_a_key_that_is_not_known_are_rejected(key: str, tmp_path: Path) -> None:
+    span = {"traceId": "t", "spanId": "s", "name": "m", "startTimeUnixNano": TIME}
+    text = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).replace(f'"{key}"', '"other"')
+    file = tmp_path / "spans.json"
+    file.write_text(text)
+    (rejected,) = items("otlp", file)
+    assert isinstance(rejected, Reject)
+    assert rejected.reason == f"there is no {key} in it, but another list"

@@ -77,6 +77,21 @@ def test_blocks_of_a_session_under_a_key_that_nothing_reads_are_noted(tmp_path: 
         ({"functions": [{"name": "a", "description": "…", "parameters": {"x": 1}}]}, []),
         ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, []),
         ({"calls": [{"name": "a", "input": {}, "startTime": "2026-11-01"}]}, []),
+        (
+            {"role": "ai", "tool_calls": [{"id": "k", "function": {"x": "a", "arguments": '{"x": 1}'}}]},
+            [("", {"x": 1})],
+        ),
+        (
+            {"role": "ai", "tool_calls": [{"id": "k", "function": {"name": "a", "x": '{"x": 1}'}}]},
+            [("a", {"x": 1})],
+        ),
+        ({"role": "ai", "tool_calls": [{"index": 1, "function": {"arguments": '{"x": 1}'}}]}, []),
+        ({"x": "ai", "parts": [{"type": "tool_call", "id": "k", "name": "a", "arguments": {}}]}, [("a", {})]),
+        ({"x": [{"type": "tool_use", "id": "k", "x": "a", "input": {}}]}, [("", {})]),
+        ({"x": [{"type": "tool_use", "id": "k", "name": "a", "x": {"x": 1}}]}, [("a", {"x": 1})]),
+        ({"x": [{"type": "tool_use", "id": "k", "name": "a", "input": {}, "caller": {"x": 1}}]}, [("a", {})]),
+        ({"role": "model", "parts": [{"functionCall": {"x": "a", "args": {"x": 1}}}]}, [("", {"x": 1})]),
+        ({"role": "user", "content": [{"type": "file", "id": "f", "name": "a.pdf", "x": {"x": 1}}]}, []),
     ],
 )
 def test_what_looks_like_a_requested_call(value: Any, found: list[Any]) -> None:

@@ -220,7 +220,7 @@ def produced(one: Observation) -> tuple[Message, ...]:
 def _new(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Some SDKs record the whole history as the output: what counts is behind the last user message."""
     last_user = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
-    return tuple(message for message in messages[last_user + 1 :] if message.role == "assistant")
+    return tuple(message for message in messages[last_user + 1 :] if message.role in ("assistant", "tool"))
 
 
 def _text(output: Json) -> str:

@@ -30,6 +30,7 @@ from replaydiff.replay.messages import (
     conversation,
     decode,
     definitions,
+    final_response,
     read_messages,
     read_text,
 )
@@ -245,9 +246,8 @@ def _final_response(
     calls = [one for one in found if one.is_model_call]
     own_calls = [one for one in calls if not one.in_tool] or calls
     for one in sorted(own_calls, key=lambda one: one.ended_at or one.started_at)[::-1]:
-        answers = produced[one.id]
-        if answers and answers[-1].text and not answers[-1].tool_calls:
-            return answers[-1].text
+        if text := final_response(produced[one.id]):
+            return text
     return None
 
 
