@@ -159,7 +159,8 @@ def read_answered_call(part: Mapping[str, Any]) -> tuple[ToolCall | None, Messag
     if call is not None:
         return call, None
     kind = part.get("type")
-    if not isinstance(kind, str):
+    # A requested call that could not be read is no hosted tool named "function".
+    if not isinstance(kind, str) or kind in _REQUEST_TYPES:
         return None, None
     if kind.endswith("_call"):
         return _hosted(part, kind.removesuffix("_call"))

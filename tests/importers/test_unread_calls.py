@@ -90,6 +90,7 @@ def test_blocks_of_a_session_under_a_key_that_nothing_reads_are_noted(tmp_path: 
         ({"x": [{"type": "tool_use", "id": "k", "x": "a", "input": {}}]}, [("", {})]),
         ({"x": [{"type": "tool_use", "id": "k", "name": "a", "x": {"x": 1}}]}, [("a", {"x": 1})]),
         ({"x": [{"type": "tool_use", "id": "k", "name": "a", "input": {}, "caller": {"x": 1}}]}, [("a", {})]),
+        ([{"type": "function_call", "call_id": "k", "x": "a", "arguments": '{"x": 1}'}], [("", {"x": 1})]),
         ({"role": "model", "parts": [{"functionCall": {"x": "a", "args": {"x": 1}}}]}, [("", {"x": 1})]),
         ({"role": "user", "content": [{"type": "file", "id": "f", "name": "a.pdf", "x": {"x": 1}}]}, []),
     ],
