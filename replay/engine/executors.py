@@ -95,7 +95,7 @@ def load_executor(settings: Settings) -> Executor:
     if name == RAY:
         from replaydiff.replay.engine.cluster.executor import RayExecutor
 
-        return RayExecutor(settings.ray)
+        return RayExecutor(settings.ray, install_timeout_s=settings.run.install_timeout)
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
         raise UnknownNameError("executor", name, (LOCAL, RAY, *found), "see docs/extending/executors.md")

@@ -95,6 +95,7 @@ def on_cluster(
     *items: Item,
     rules: Rules = RULES,
     prepare: Callable[[InThisProcess], None] = lambda backend: None,
+    install_timeout_s: float = 600.0,
     **section: Any,
 ) -> tuple[list[Outcome], InThisProcess]:
     """Replay items once each on hosts of this process."""
@@ -106,7 +107,8 @@ def on_cluster(
         return backends[0]
 
     async def all_of_them() -> list[Outcome]:
-        executor = RayExecutor(RaySection(**{"trials_per_cpu": 2, **section}), connect)
+        ray = RaySection(**{"trials_per_cpu": 2, **section})
+        executor = RayExecutor(ray, connect, install_timeout_s=install_timeout_s)
         agent = executor.build(version, rules)
         try:
             return await _replayed(agent, items)
@@ -238,6 +240,17 @@ def test_a_version_that_does_not_start_on_a_node_names_the_node() -> None:
 def test_an_interpreter_that_a_node_lacks_is_named() -> None:
     with pytest.raises(VersionError, match=r"no interpreter /no/such/python .* set venv = true"):
         on_cluster(shop(python="/no/such/python"), ITEMS[0])
+
+
+def test_an_environment_is_built_within_the_time_of_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "requirements.txt").write_text("click\n")
+    version = shop(path=str(tmp_path / "agent"), lock="requirements.txt sha256:0")
+    with pytest.raises(VersionError, match=r"it took longer than 0\.01 s; .*install_timeout of \[run\]"):
+        on_cluster(version, ITEMS[0], install_timeout_s=0.01)
 
 
 def test_a_cluster_without_a_free_cpu_is_unavailable() -> None:

@@ -51,12 +51,15 @@ Connect = Callable[[RaySection, Path], Backend]
 class RayExecutor(LocalExecutor):
     """Fits `Executor`: decides when trials run as the local one does, and has them run on the cluster."""
 
-    def __init__(self, section: RaySection, connect: Connect | None = None) -> None:
+    def __init__(
+        self, section: RaySection, connect: Connect | None = None, *, install_timeout_s: float = 600.0
+    ) -> None:
         """Connect to nothing yet.
 
         Args:
             section: `[ray]` of the settings.
             connect: connects to the cluster; None for Ray.
+            install_timeout_s: seconds that each command may take which builds an environment on a node.
 
         Raises:
             SettingsError: Ray is not installed.
@@ -71,6 +74,7 @@ class RayExecutor(LocalExecutor):
 
             connect = RayBackend
         self._section, self._connect = section, connect
+        self._install_timeout_s = install_timeout_s
         self._remote: dict[int, tuple[Version, Rules]] = {}
         self._hosts: Hosts | None = None
         self._opened: asyncio.Future[dict[int, AgentFacts]] | None = None
@@ -130,6 +134,7 @@ class RayExecutor(LocalExecutor):
             adapter=None if version.adapter is None else Path(version.adapter).read_bytes(),
             environment=sent_environment(os.environ, self._section.env),
             python=_python_of(version),
+            install_timeout_s=self._install_timeout_s,
             asks_corpus=rules.corpus is not None,
             simulates=rules.simulator is not None,
             has_gateway=rules.gateway is not None,

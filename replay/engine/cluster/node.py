@@ -50,6 +50,8 @@ class RemotePlan:
     """Variables of the driver's environment that the agent needs."""
     python: str | None = None
     """Major and minor version of the interpreter of its virtual environment, which is built on the node."""
+    install_timeout_s: float = 600.0
+    """Seconds that each command which builds that environment may take."""
     asks_corpus: bool = False
     simulates: bool = False
     has_gateway: bool = False
@@ -308,7 +310,7 @@ def _interpreter(plan: RemotePlan, folder: Path) -> str | None:
                 f"the virtual environment of version {version.name!r} has Python {plan.python}, and Ray runs "
                 f"on Python {here}; use the same in both"
             )
-        own = environment(version.name, folder, None, _cache_folder())
+        own = environment(version.name, folder, None, _cache_folder(), within_s=plan.install_timeout_s)
         if own.lock != version.lock:
             raise VersionError(
                 f"the lock file of version {version.name!r} is another here ({own.lock} in place of "
