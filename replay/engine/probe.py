@@ -34,6 +34,7 @@ TRIALS = 5
 """Trials of a lane after which it is decided, unless they differ."""
 OUTAGE = 12
 """Trials in a row of a lane that ended `infra_error`, after all their retries, which stop the run."""
+_REAL = "this is real in every trial, unless its function is listed in `tools`"
 NOTES = 3
 """Connections and processes besides the tools that are named."""
 _PRINTED = 300
@@ -218,7 +219,7 @@ class Probe:
     @property
     def notes(self) -> list[str]:
         """What a person should know of the trials so far: what is real in them, a sentence each."""
-        seen = [f"{text}, outside its tools; this happens for real in every trial" for text in self._outside]
+        seen = [f"{text}, outside its tools; {_REAL}" for text in self._outside]
         more = len(seen) - NOTES
         return seen if more <= 0 else [*seen[:NOTES], f"the versions do {more} more such things"]
 

@@ -21,6 +21,8 @@ from typing import Any
 
 LOOK_UPS = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}
 SENDING = {"socket.connect", "socket.sendto", "socket.sendmsg"}
+LISTENING = {getattr(socket, name, None) for name in ("AF_INET", "AF_INET6", "AF_PACKET", "AF_VSOCK")}
+"""Families whose sockets other machines reach."""
 PROCESSES_OWN = ("\0listener-", "\0replaydiff-")
 """How the addresses begin at which `multiprocessing` and replay itself reach other processes."""
 
@@ -73,7 +75,20 @@ class HostGate:
         _socket.getaddrinfo = getaddrinfo
         for module in modules:
             module.gethostbyname, module.gethostbyname_ex = gethostbyname, gethostbyname_ex
+        self._watch_listening()
         sys.addaudithook(self._heard)
+
+    def _watch_listening(self) -> None:
+        """Check the address of a socket that listens: without `bind`, it is every address of the machine."""
+        base: Any = socket.socket
+        plain = base.listen
+
+        def listen(this: Any, *backlog: int) -> None:
+            if this.family in LISTENING:
+                self._check_listening(*this.getsockname()[:2])
+            plain(this, *backlog)
+
+        base.listen = listen
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event in LOOK_UPS:
@@ -86,12 +101,14 @@ class HostGate:
                 self._check_host(address[0], f"{address[0]}:{address[1]}")
             elif isinstance(address, (str, bytes)):
                 self._check_path(os.fsdecode(address))
-        elif event == "socket.bind" and args[0].family in (socket.AF_INET, socket.AF_INET6):
-            host, port = args[1][:2]
-            # No host is every address of the machine.
-            if not ((host and is_near(str(host))) or self._is_named(str(host))):
-                self._refuse_trial(f"it listened on {host or '*'}:{port}, which --no-network refuses")
-                raise RefusedConnectionError(f"--no-network refuses to listen on {host or '*'}:{port}")
+        elif event == "socket.bind" and args[0].family in LISTENING:
+            self._check_listening(*args[1][:2])
+
+    def _check_listening(self, host: Any, port: int) -> None:
+        # No host is every address of the machine.
+        if not ((host and is_near(str(host))) or self._is_named(str(host))):
+            self._refuse_trial(f"it listened on {host or '*'}:{port}, which --no-network refuses")
+            raise RefusedConnectionError(f"--no-network refuses to listen on {host or '*'}:{port}")
 
     def _check_host(self, host: Any, where: object) -> None:
         if host is None:

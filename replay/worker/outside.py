@@ -2,7 +2,8 @@
 
 A helper that no setting names runs for real. It cannot be answered, but it can be shown: while the first
 trials run, each connection that is not to a model and each process is kept with the line of the agent that
-led to it. Nothing is refused. What an agent's own threads do, and files that it writes, are not seen.
+led to it, and so is a connection that is opened while the agent is imported: trials may use it. Nothing is
+refused. What an agent's own threads do, and files that it writes, are not seen.
 """
 
 from __future__ import annotations
@@ -42,23 +43,25 @@ class Outside:
         self._expected = [network.pattern(host) for host in expected]
         self._folder = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118
         self._found: dict[int, dict[str, str]] = {}
-        self._has_looked_up = self._listens = False
+        self._before: dict[str, str] = {}
+        """What was seen before the first trial."""
+        self._has_begun = self._has_looked_up = False
         self._host: object = None
         """What was looked up last in a thread that belongs to no trial, as asyncio does it."""
 
+        sys.addaudithook(self._heard)
+
     def begin(self, trial: int) -> None:
         """Observe a trial."""
-        self._found[trial] = {}
-        if not self._listens:
-            self._listens = True
-            sys.addaudithook(self._heard)
+        self._found[trial] = {} if self._has_begun else dict(self._before)
+        self._has_begun = True
 
     def end(self, trial: int) -> dict[str, str]:
         """Observe a trial no longer; return what it did, each with its place in the agent's code."""
         return self._found.pop(trial, {})
 
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self._found:
+        if self._has_begun and not self._found:
             return
         if event == "socket.getaddrinfo":
             self._has_looked_up = True
@@ -68,7 +71,8 @@ class Outside:
         elif event == "socket.connect" and isinstance(args[1], tuple):
             # An address that was looked up in the trial has been seen by its name.
             self._connects(self._host if self._has_looked_up else args[1][0])
-        elif event in STARTING:
+        elif event in STARTING and self._has_begun:
+            # What is imported may start programs to find out about the machine.
             self._keep(f"starts {_command(args[STARTING[event]])}")
 
     def _connects(self, host: Any) -> None:
@@ -80,6 +84,8 @@ class Outside:
     def _keep(self, what: str) -> None:
         trial = calls.TRIAL.get()
         found = None if trial is None else self._found.get(trial)
+        if not self._has_begun:
+            what, found = f"{what} when it is imported", self._before
         if found is not None and what not in found and not tool.is_live():
             place = self._place(sys._getframe(2))
             if place is not None:

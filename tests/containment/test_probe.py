@@ -414,7 +414,7 @@ def run_agent(text):
 
 def test_what_an_agent_does_besides_its_tools_is_named_once(replay: Replay, project: Project) -> None:
     project.write("v1", BESIDE_ITS_TOOLS)
-    note = "version '.' starts true order \\x1b[2J at app/agent.py:11, outside its tools; this happens for real in every trial"
+    note = "version '.' starts true order \\x1b[2J at app/agent.py:11, outside its tools; this is real in every trial, unless its function is listed in `tools`"
     done = replay("run", "--new", ".", "--sample", "october", "--trials", "1")
     assert (done.code, real_calls(project)) == (0, 0), done.err
     assert [line for line in done.err.splitlines() if "outside its tools" in line] == [f"note: {note}"]

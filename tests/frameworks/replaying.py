@@ -47,7 +47,7 @@ class Replays:
         """Replay an agent whose model makes these calls, round by round, before it answers."""
         options.setdefault("tools", (self.framework,))
         items = [item(json.dumps(rounds), *tape) for _ in range(trials)]
-        return run(
+        outcomes = run(
             entrypoint,
             *items,
             folder=options.pop("folder", AGENTS),
@@ -57,6 +57,9 @@ class Replays:
             concurrency=1,
             **options,
         )
+        # Telemetry, event loops and models of a framework are nothing that its agent connects to.
+        assert not [what for one in outcomes for what, _ in one.outside if not what.startswith("starts ")]
+        return outcomes
 
     @property
     def real_calls(self) -> list[str]:

@@ -40,7 +40,9 @@ def run(text):
         urllib.request.urlopen(f"http://{place}/", timeout=2)
     if how in ("listen", "listen6"):
         with socket.socket(socket.AF_INET6 if how == "listen6" else socket.AF_INET) as listening:
-            listening.bind((host.replace("|", ":"), int(port)))
+            if host != "nowhere":
+                listening.bind((host.replace("|", ":"), int(port)))
+            listening.listen()
     if how == "udp":
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", (host, int(port)))
     if how == "name":
@@ -126,6 +128,8 @@ def test_a_connection_elsewhere_is_refused_and_ends_in_the_agents_error(folder: 
         ("listen", "", "*"),
         ("listen6", "||", "::"),
         ("listen", "192.0.2.1", "192.0.2.1"),
+        ("listen", "nowhere", "0.0.0.0"),
+        ("listen6", "nowhere", "::"),
     ],
 )
 def test_listening_for_other_machines_is_refused(folder: Path, how: str, host: str, shown: str) -> None:

@@ -15,13 +15,21 @@ import asyncio, os, platform, socket, subprocess, sys
 
 def tool(name, args): ...
 
+def reach(host):
+    try:
+        socket.create_connection((host, 9), timeout=0.01)
+    except OSError:
+        pass
+
+if IMPORTED:
+    reach(IMPORTED)
+
 def run(text):
     how, _, host = text.partition(" ")
     if how == "connects":
-        try:
-            socket.create_connection((host, 9), timeout=0.01)
-        except OSError:
-            pass
+        reach(host)
+    if how == "perl":
+        subprocess.run(["perl", "-e", "%ENV = (); exec @ARGV", sys.executable, "-c", "pass"])
     if how == "async":
         asyncio.run(connect(host))
     if how == "popen":
@@ -43,8 +51,8 @@ async def connect(host):
 LOOK = recorded("look", "looked")
 
 
-def outside(folder: Path, text: str, *expected: str) -> list[tuple[str, str]]:
-    (folder / "acting.py").write_text(AGENT)
+def outside(folder: Path, text: str, *expected: str, imported: str = "") -> list[tuple[str, str]]:
+    (folder / "acting.py").write_text(f"IMPORTED = {imported!r}\n{AGENT}")
     options: dict[str, Any] = {"expected": expected, "folder": folder, "tools": ("acting:tool",)}
     found = run_one("acting:run", item(text, LOOK), **options)
     assert (found.status, found.final_response) == (Status.OK, "looked")
@@ -67,6 +75,17 @@ def test_it_is_shown_with_its_place(tmp_path: Path, text: str, what: str) -> Non
 def test_a_process_is_shown_by_its_command(tmp_path: Path) -> None:
     [(what, place)] = outside(tmp_path, "popen")
     assert (what.startswith("starts "), place) == (True, "acting.py")
+
+
+def test_a_program_that_starts_a_python_past_replay_is_shown(tmp_path: Path) -> None:
+    [(what, place)] = outside(tmp_path, "perl")
+    assert (what.startswith("starts perl -e %ENV = (); exec @ARGV"), place) == (True, "acting.py")
+
+
+def test_a_connection_that_is_opened_at_import_is_shown(tmp_path: Path) -> None:
+    found = outside(tmp_path, "answers", imported="192.0.2.1")
+    assert found == [("connects to 192.0.2.1 when it is imported", "acting.py")]
+    assert outside(tmp_path, "answers", "192.0.2.*", imported="192.0.2.1") == []
 
 
 @pytest.mark.parametrize(
