@@ -15,7 +15,12 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from replaydiff.replay.worker import kinds
+else:
+    kinds = sys.modules["_replaydiff_worker_kinds"]
 
 DEEPEST = 10
 """Decorators around a function that are looked through."""
@@ -36,17 +41,20 @@ PLUMBING_BUILTINS = {
 }  # fmt: skip
 CHANGING = re.compile("STORE_(GLOBAL|NAME|ATTR|SUBSCR|SLICE)|DELETE_(GLOBAL|NAME|ATTR|SUBSCR)|IMPORT_")
 """Instructions that change something which outlives the call."""
+_WRAPPERS = {"FunctionWrapper", "BoundFunctionWrapper"}
+_PROXIES = {"CallableObjectProxy", "ObjectProxy"}
+"""Classes of `wrapt`: of functions with a function around them, and of what is only passed on."""
 CONSTANTS = (str, bytes, int, float, complex, bool, type(None), logging.Logger)
 
 
 def names_of(function: Any, name: str | None) -> set[str]:
     """Return the names under which a function is found in its modules, beside the one it was found under."""
     spaces = [
-        getattr(function, "__globals__", {}),
-        vars(sys.modules.get(str(getattr(function, "__module__", None)), types)),
+        kinds.read(function, "__globals__", dict, {}),
+        vars(sys.modules.get(kinds.read(function, "__module__", str, ""), types)),
     ]
     names = {key for space in spaces for key, value in list(space.items()) if value is function}
-    own = getattr(function, "__name__", None)
+    own = kinds.read(function, "__name__", str, None)
     # `functools.wraps` gives a decorated function the name of any function it likes.
     return {one for one in names or {own} if isinstance(one, str)} | ({name} if name else set())
 
@@ -85,18 +93,48 @@ def only_plumbing(layers: list[Any]) -> bool:
     )
 
 
+def inside_proxy(value: Any) -> Any:
+    """Return what a proxy of `wrapt` stands for, if it adds nothing but retries, times or logs.
+
+    Any other value is returned as it is, and so is any other proxy.
+    """
+    if not _is_proxy(value):
+        return value
+    kind = type(value)
+    if kind.__name__ in _WRAPPERS:
+        wrapper = getattr(value, "_self_wrapper", None)
+        is_plain = type(wrapper) is types.FunctionType and _only_calls(wrapper)
+    else:
+        is_plain = kind.__name__ in _PROXIES
+    return value.__wrapped__ if is_plain else value
+
+
+def _is_proxy(value: Any) -> bool:
+    """Whether an object is a proxy of `wrapt`."""
+    return any(base.__name__ == "ObjectProxy" for base in type(value).__mro__)
+
+
+def _only_calls(wrapper: types.FunctionType) -> bool:
+    return all(map(_is_harmless, _cells(wrapper))) and all(
+        _is_plumbing_code(code, wrapper.__globals__) for code in _codes(wrapper.__code__)
+    )
+
+
 def _wrapped(function: Any) -> Any:
-    if type(function).__name__ in ("FunctionWrapper", "BoundFunctionWrapper"):
-        # Of `wrapt`: it hides its own attributes behind those of the function.
+    if _is_proxy(function):
+        # It hides its own attributes behind those of the function.
         return getattr(function, "__wrapped__", None)
-    return getattr(function, "__dict__", {}).get("__wrapped__")
+    return kinds.read(function, "__dict__", dict, {}).get("__wrapped__")
 
 
 def _calls(function: Any, wrapped: types.FunctionType) -> bool:
     """Return whether a function refers to the one it wraps, directly or through a global variable."""
     if any(_function(value) is wrapped for value in _held(function)):
         return True
-    code, space = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    code, space = (
+        kinds.read(function, "__code__", types.CodeType, None),
+        kinds.read(function, "__globals__", dict, {}),
+    )
     return code is not None and any(
         space.get(name) is wrapped for one in _codes(code) for name in one.co_names
     )
@@ -171,7 +209,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 def _held(function: Any) -> list[Any]:
     if type(function) is types.FunctionType:
         return _cells(function)
-    return list(getattr(function, "__dict__", {}).values()) if not isinstance(function, type) else []
+    if isinstance(function, type):
+        return []
+    return [held for _, held in kinds.attributes(function)]
 
 
 def _cells(function: types.FunctionType) -> list[Any]:

@@ -19,8 +19,8 @@ else:
     processes = sys.modules["_replaydiff_worker_processes"]
 
 MODULES = (
-    "failures", "trampoline", "replies", "shapes", "remote", "calls", "answers", "holders", "decorators",
-    "kinds", "places", "remakes", "discovery", "classes", "tables", "tool", "plain", "patch",
+    "failures", "trampoline", "replies", "shapes", "remote", "calls", "answers", "holders", "kinds",
+    "decorators", "places", "remakes", "discovery", "classes", "tables", "tool", "plain", "patch",
 )  # fmt: skip
 """What is loaded once the process imports tools, each after what it needs."""
 
@@ -33,6 +33,8 @@ class Descendant:
         self._files: set[str] = set()
         self._patches: Any = None
         self._remote: Any = None
+        self._needed: set[str] = set()
+        """Files whose tools are patched here, or of which there are none."""
         self.trial: int | None = None
         self.descendants = processes.Descendants(
             "", "", (), is_ready=False, network=None, trial=self.current_trial, refuse=self.refuse
@@ -70,6 +72,29 @@ class Descendant:
         if self._patches is None:
             self._patches = self._connected(module)
         self._patches.apply_to(module)
+
+    def need(self, file: str) -> bool:
+        """Import the modules of a file, so that their tools are patched; return whether none is missing.
+
+        Functions that come by value (cloudpickle) bring their code, and nothing else imports its module.
+        """
+        if file in self._needed or not self.descendants.is_ready:
+            return True
+        self._needed.add(file)
+        real = imports.real_path(file)
+        for name, known in self.descendants.modules if real in self._files else ():
+            if known == real and not self._is_imported(name):
+                self._needed.discard(file)
+                return False
+        return True
+
+    def _is_imported(self, name: str) -> bool:
+        from importlib import import_module
+
+        try:
+            return import_module(name) is not None
+        except ImportError:
+            return False
 
     def _connected(self, module: Any) -> Any:
         for name in MODULES:
@@ -111,7 +136,7 @@ class Descendant:
 def begin(text: str) -> None:
     """Watch modules and processes from now on."""
     own = Descendant(text)
-    guard = imports.ImportGuard(own.is_ours, own.patch, own.refuse)
+    guard = imports.ImportGuard(own.is_ours, own.patch, own.refuse, own.need)
     own.descendants.install()
     if own.descendants.network is not None:
         imports.load("network").HostGate(own.descendants.network, own.refuse).close()

@@ -113,6 +113,7 @@ class Discovery:
             self._open.discard(id(value))
 
     def _add(self, value: Any, name: str | None, path: str, known: str | None) -> bool:
+        value = decorators.inside_proxy(value)
         kind = type(value)
         if kind is types.FunctionType:
             return self._function(Found(value, name, path), known)
@@ -138,7 +139,8 @@ class Discovery:
             return self._container(value, name, path, known)
         if isinstance(value, type):
             return self._class(value, name, path)
-        if inspect.isroutine(value):
+        # A descriptor may be called as well: a decorator that is a class.
+        if inspect.isroutine(value) and not kinds.is_called(value):
             raise kinds.built_in(value, path)
         return self._object(value, name, path, known)
 
@@ -146,6 +148,8 @@ class Discovery:
 
     def _function(self, found: Found, known: str | None = None) -> bool:
         function = found.function
+        if not found.is_method and kinds.is_unbound(function):
+            found = dataclasses.replace(found, is_method=True)
         if hasattr(function, "registry") and hasattr(function, "dispatch"):
             # Of `functools.singledispatch`.
             for one in function.registry.values():
@@ -297,6 +301,7 @@ class Discovery:
         return True
 
     def _of_class(self, raw: Any, attribute: str, path: str, name: str | None, family: int) -> bool:
+        raw = decorators.inside_proxy(raw)
         if type(raw) is functools.singledispatchmethod:
             functions = list(raw.dispatcher.registry.values())
             name = name or attribute
@@ -352,14 +357,16 @@ class Discovery:
         for field, held in fields:
             start = len(self.found)
             self.steps.append((value, field))
-            self.add(held, name, f"{path}.{field}", field)
+            self.add(held, name, f"{path}.{field}", known or field)
             self._mark(start, takes_input=field in kinds.INPUT_NAMES)
         methods = [
             (attribute, raw)
             for attribute, raw in kinds.methods(type(value))
             if kinds.has_code(kinds.code_of(raw))
         ]
-        for attribute, raw in kinds.innermost(methods, [field for field, _ in fields]):
+        called = kinds.innermost(methods, [field for field, _ in fields])
+        self._helper(value, called, name, path, known)
+        for attribute, raw in called:
             self.steps.append((value, attribute))
             found = Found(
                 kinds.code_of(raw), name or type(value).__name__, f"{path}.{attribute}",
@@ -376,10 +383,26 @@ class Discovery:
             self._refuse_object(value, path)
         return len(self.found) > before
 
+    def _helper(self, value: Any, methods: list[Any], name: str | None, path: str, known: str | None) -> None:
+        """Find the function, under a name of its own, to which a tool object's methods pass the call."""
+        names = {name for _, raw in methods for name in kinds.names_in(kinds.code_of(raw).__code__)}
+        held = [
+            (field, one)
+            for field, one in kinds.attributes(value)
+            if field in names and field not in kinds.FIELDS and kinds.has_code(one)
+        ]
+        if len(held) == 1:
+            field, function = held[0]
+            start = len(self.found)
+            self.add(function, name, f"{path}.{field}", known or field)
+            self._mark(start, takes_input=False)
+
     def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
         """An object that a decorator put in a function's place; its function is patched as well."""
         original = layers[-1]
-        found = Found(original, name, path, like=original, family=id(original))
+        found = Found(
+            original, name, path, like=original, family=id(original), is_method=kinds.is_unbound(original)
+        )
         for layer in layers[1:]:
             self._keep(dataclasses.replace(found, function=layer))
         call = inspect.getattr_static(type(value), "__call__", None)

@@ -145,6 +145,14 @@ def _class_of(namespace: dict[Any, Any]) -> type | None:
     return None
 
 
+def is_namespace(table: Any) -> bool:
+    """Return whether a container is the namespace of a module, class or object."""
+    return gc.is_tracked(table) and any(
+        isinstance(holder, (type, types.ModuleType)) or getattr(holder, "__dict__", None) is table
+        for holder in gc.get_referrers(table)
+    )
+
+
 def others(function: types.FunctionType, owners: Mapping[int, Any]) -> dict[int, Any]:
     """Objects that have this function as a method and are no tools, as far as they live now."""
     classes = tuple(

@@ -33,6 +33,7 @@ class ImportGuard:
         is_ours: Callable[[str, str], bool],
         patch: Callable[[Any], None],
         refuse: Callable[[str], BaseException],
+        need: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Begin to see them.
 
@@ -40,8 +41,10 @@ class ImportGuard:
             is_ours: whether the module of this name and file holds tools.
             patch: patches the tools of such a module.
             refuse: keeps why the running trial cannot go on; what it returns is raised.
+            need: patches the tools of a source file before code of it that came from elsewhere is run;
+                returns whether that was possible.
         """
-        self._is_ours, self._patch, self._refuse = is_ours, patch, refuse
+        self._is_ours, self._patch, self._refuse, self._need = is_ours, patch, refuse, need
         self._running = threading.local()
         self.others: dict[str, Callable[[], None]] = {}
         """Modules of the standard library, with what is to be done once they are imported."""
@@ -87,8 +90,11 @@ class ImportGuard:
             if isinstance(args[0], types.CodeType) and not getattr(self._running, "depth", 0):
                 self._check(args[0])
         elif event == "function.__new__":
-            originals = _originals()
-            if args[0] in originals and not originals.making:
+            if getattr(_originals(), "making", False):
+                return
+            if not self._need(args[0].co_filename):
+                raise self._refuse(f"it runs code of {args[0].co_filename}, whose tools cannot be answered")
+            if args[0] in _originals():
                 raise self._refuse(f"it copied the original code of a tool, {args[0].co_name}")
         elif event == "object.__setattr__":
             if args[1] == "__code__":

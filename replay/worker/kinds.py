@@ -76,6 +76,27 @@ def is_function(value: Any) -> bool:
     return inspect.isroutine(value) or isinstance(value, functools.partial)
 
 
+def is_unbound(function: types.FunctionType) -> bool:
+    """Whether a function is a method, which a registry may hold without its object."""
+    inside, _, _ = function.__qualname__.rpartition(".")
+    first = function.__code__.co_varnames[: function.__code__.co_argcount][:1]
+    return bool(inside) and not inside.endswith("<locals>") and first == ("self",)
+
+
+def given_to(value: Any) -> dict[str, Any]:
+    """Return the arguments with which an object was made whose fields are those of a tool.
+
+    Of pydantic's models, those that were given; of a dataclass, those that are not the default.
+    """
+    given = read(value, "__pydantic_fields_set__", set, None)
+    if given is not None:
+        return {name: held for name, held in attributes(value) if name in given}
+    if not dataclasses.is_dataclass(value):
+        return {}
+    own = dict(attributes(value))
+    return {one.name: own[one.name] for one in dataclasses.fields(value) if own.get(one.name) != one.default}
+
+
 def is_of_class(raw: Any) -> bool:
     """Return whether a class attribute is a method of its instances or of the class."""
     of_class = (types.FunctionType, classmethod, staticmethod, functools.partialmethod)
@@ -156,20 +177,43 @@ def methods(cls: type) -> Iterator[tuple[str, Any]]:
             yield attribute, raw
 
 
+def read(value: Any, name: str, kind: type, default: Any) -> Any:
+    """Return what an object has under a name, without asking the `__getattr__` of its class.
+
+    A proxy of something remote makes a callable of any name, and whoever calls that calls the remote.
+
+    Args:
+        value: any object.
+        name: of the attribute.
+        kind: the type that it must have.
+        default: is returned where there is no attribute of that name and type.
+    """
+    try:
+        found = object.__getattribute__(value, name)
+    except Exception:
+        return default
+    return found if isinstance(found, kind) else default
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of an object itself: of its `__dict__`, its slots, and pydantic's private."""
+    yield from list(read(value, "__dict__", dict, {}).items())
+    yield from list(read(value, "__pydantic_private__", dict, {}).items())
+    for cls in type(value).__mro__:
+        space = namespace_of(cls)
+        for name, slot in space.items() if "__slots__" in space else ():
+            if type(slot) is types.MemberDescriptorType:
+                with contextlib.suppress(AttributeError):
+                    yield name, slot.__get__(value)
+
+
 def fields(value: Any, *, every: bool = False) -> Iterator[tuple[str, Any]]:
     """The attributes of an object itself that may hold a tool's function, also in a method's place."""
-    own = getattr(value, "__dict__", None)
-    slots = {name for cls in type(value).__mro__ for name in _slots(cls)}
-    for field in _FIELDS if not every else [*(own or ()), *slots]:
-        if (isinstance(own, dict) and field in own) or field in slots:
-            held = getattr(value, field, None)
-            if held is not None:
-                yield field, held
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = cls.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
+    own = dict(attributes(value))
+    for field in own if every else _FIELDS:
+        held = own.get(field)
+        if held is not None:
+            yield field, held
 
 
 def innermost(methods: list[tuple[str, Any]], fields: list[str]) -> list[tuple[str, Any]]:

@@ -90,7 +90,11 @@ class Patches:
         """
         self.points = [point for point in points if ":" in point]
         self._live, self._settled = tuple(live), frozenset(settled)
-        self.frameworks = [_adapter(point)(ask, refuse, self._live) for point in points if ":" not in point]
+        self.frameworks = [
+            imports.load("frameworks.base").adapter(point)(ask, refuse, self._live)
+            for point in points
+            if ":" not in point
+        ]
         self._homes: list[Home] = homes or []
         self._ask, self._refuse = ask, refuse
         self.tools: list[tool.Tool] = []
@@ -109,6 +113,8 @@ class Patches:
             modules or {point.partition(":")[0]: "" for point in self.points}
         )
         """Modules that hold tools, each with its file."""
+        self._plugins = {file: name for name, file in modules or () if self._modules[name] != file}
+        """Files of modules that were loaded by hand, each with a name that others may have as well."""
         for framework in self.frameworks:
             if modules is None:
                 framework.check()
@@ -144,7 +150,7 @@ class Patches:
                 for path in self._unpatched():
                     raise shapes.Unusable(
                         f"the tool {path} cannot be patched: each access makes another function; "
-                        "name the function that does the work"
+                        "name the function that does the work, or the method of its class"
                     )
             self._is_applied = True
             self.places.keep(found.steps)
@@ -156,7 +162,7 @@ class Patches:
         for point in self.points:
             module_name, _, attributes = point.partition(":")
             self._find(found, sys.modules[module_name], module_name, attributes)
-        return [one.path for one in found.found if trampoline.handler_of(one.function) is None]
+        return [one.path for one in found.found if not tool.is_answered(one)]
 
     def _taken(self) -> str | None:
         """Return where something that cannot be answered is now in a tool's place."""
@@ -201,7 +207,7 @@ class Patches:
         """Return whether a module, given by name or file, contains tools."""
         if module in self._modules and not (file and os.path.exists(file)):  # noqa: PTH110
             return True
-        return bool(imports.same_text(file, self._modules.values()))
+        return bool(imports.same_text(file, [*self._modules.values(), *self._plugins]))
 
     def apply_to(self, module: Any) -> None:
         """Patch the tools of a module that was run again, or under another name.
@@ -222,8 +228,9 @@ class Patches:
             if module.__name__ in framework.files():
                 framework.apply_to(module)
                 return
-        file = imports.same_text(imports.real_path(getattr(module, "__file__", None)), self._modules.values())
-        names = {module.__name__, *(name for name, known in self._modules.items() if file and known == file)}
+        file = imports.real_path(getattr(module, "__file__", None))
+        file = imports.same_text(file, [*self._modules.values(), *self._plugins])
+        names = {module.__name__, *(name for name, known in self.modules() if file and known == file)}
         found = discovery.Discovery()
         for point in self.points:
             name, _, attributes = point.partition(":")
@@ -281,7 +288,7 @@ class Patches:
 
     def modules(self) -> list[tuple[str, str]]:
         """Names and files of the modules that hold tools."""
-        return sorted(self._modules.items())
+        return sorted([*self._modules.items(), *((name, file) for file, name in self._plugins.items())])
 
     def config(self) -> dict[str, Any] | None:
         """What another process must patch; None before the patches are in place."""
@@ -332,6 +339,10 @@ class Patches:
             self._classes.watch(cls, attribute, name)
         for name in [*self._modules, *(str(one.like.__module__) for one in self.tools)]:
             self._modules[name] = imports.file_of(name) or self._modules.get(name, "")
+        for tool_ in self.tools:
+            name, file = str(tool_.like.__module__), imports.real_path(tool_.like.__code__.co_filename)
+            if name not in sys.modules and file:
+                self._plugins[file] = name
 
     def _take_places(self, caches: list[Any], found: list[Any]) -> None:
         """Put functions in the place of caches around them, and watched tables in the place of tables."""
@@ -417,10 +428,7 @@ class Patches:
             partial.__setstate__((run, (), {}, vars(partial) or None))
 
     def _watched(self, table: Any) -> Any:
-        if gc.is_tracked(table) and any(
-            isinstance(holder, (type, types.ModuleType)) or getattr(holder, "__dict__", None) is table
-            for holder in gc.get_referrers(table)
-        ):
+        if holders.is_namespace(table):
             raise shapes.Unusable(
                 "a patch point is the namespace of a module, class or object; name its tools"
             )
@@ -486,14 +494,3 @@ class Patches:
                 self._install(found)
         except shapes.Unusable as unusable:
             raise self._refuse(str(unusable)) from None
-
-
-def _adapter(name: str) -> Any:
-    """The adapter of a framework, by its name in `tools`."""
-    base = imports.load("frameworks.base")
-    if name != "adapter" and name not in base.NAMES:
-        raise shapes.Unusable(
-            f"the patch point {name!r} must be written `module:attr`, or be a framework: "
-            f"{', '.join(base.NAMES)}; check `tools`"
-        )
-    return imports.load(f"frameworks.{name.replace('-', '_')}").ADAPTER

@@ -100,8 +100,8 @@ def _watched_type(kind: type, check: Check) -> type:
     body.update((name, reading(name)) for name in READERS if hasattr(kind, name))
     if kind in BUILT_IN:
         # A copy, also one in another process, is a container as it was.
-        body["__reduce_ex__"] = lambda self, protocol: _plain(kind, self).__reduce_ex__(protocol)
-        body["__copy__"] = lambda self: _plain(kind, self)
+        body["__reduce_ex__"] = lambda self, _: (kind, _contents(kind, self))
+        body["__copy__"] = lambda self: kind(*_contents(kind, self))
     return type(
         kind.__name__,
         (kind,),
@@ -109,11 +109,12 @@ def _watched_type(kind: type, check: Check) -> type:
     )
 
 
-def _plain(kind: Any, table: Any) -> Any:
+def _contents(kind: Any, table: Any) -> tuple[Any, ...]:
+    """Return the arguments of which a container's own type makes the same container."""
     if kind is collections.defaultdict:
-        return collections.defaultdict(table.default_factory, dict.items(table))
+        return table.default_factory, list(dict.items(table))
     if kind is collections.deque:
-        return collections.deque(collections.deque.__iter__(table), table.maxlen)
+        return list(collections.deque.__iter__(table)), table.maxlen
     if issubclass(kind, dict):
-        return kind(list(dict.items(table)))
-    return kind(kind.__iter__(table))
+        return (list(dict.items(table)),)
+    return (list(kind.__iter__(table)),)

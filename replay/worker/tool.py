@@ -23,11 +23,25 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from replaydiff.replay.worker import answers, calls, discovery, kinds, replies, shapes, trampoline
+    from replaydiff.replay.worker import (
+        answers,
+        calls,
+        decorators,
+        discovery,
+        failures,
+        imports,
+        kinds,
+        replies,
+        shapes,
+        trampoline,
+    )
 else:
     answers = sys.modules["_replaydiff_worker_answers"]
     calls = sys.modules["_replaydiff_worker_calls"]
+    decorators = sys.modules["_replaydiff_worker_decorators"]
     discovery = sys.modules["_replaydiff_worker_discovery"]
+    failures = sys.modules["_replaydiff_worker_failures"]
+    imports = sys.modules["_replaydiff_worker_imports"]
     kinds = sys.modules["_replaydiff_worker_kinds"]
     replies = sys.modules["_replaydiff_worker_replies"]
     shapes = sys.modules["_replaydiff_worker_shapes"]
@@ -46,6 +60,9 @@ DISPATCHER_ARGS = {
 DISPATCHER_CALLS = {"call", "tool_call", "function_call", "tool_use", "block", "tool_block"}
 FRAMEWORK_ARGS = {"callbacks", "config", "run_manager"}
 """Arguments that LangChain gives to a tool's own method, and no model does."""
+
+PASSING_ON = {"anyio", "asyncio", "concurrent", "contextlib", "functools", "threading"}
+"""Packages that call functions for others, beside those that repeat calls."""
 
 _LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar("replay_live", default=frozenset())
 """Families of the tools that are running: what they call of themselves runs as well."""
@@ -76,6 +93,8 @@ class Tool(trampoline.Handler):
         self._is_method = found.is_method
         self._has_self = found.is_method and not found.hides_self
         self._takes_input = found.takes_input
+        self._is_in_fields = self._has_self and _takes_nothing(self._signature)
+        """The tool's arguments are the fields of the object whose method it is."""
         self._is_member = found.is_member
         self._dispatched = _dispatch_style(self._signature, self._has_self)
         self._own_name = found.known or like.__name__
@@ -112,6 +131,17 @@ class Tool(trampoline.Handler):
             return [f"{self._own_name}(name, args)"]
         names = {name for _, name in (self.owners or {}).values()} if self.owners else {self.name}
         return sorted(name or self._own_name for name in names)
+
+    def answers(self, found: discovery.Found) -> bool:
+        """Return whether a call through what was found now is answered, under the tool's name.
+
+        Another object may be in a tool's place by now, with the same method: each access may make one.
+        """
+        owner = found.owner
+        if owner is None or self.owners is None or id(owner) in self.owners:
+            return True
+        is_foreign = id(owner) in self.others or self._is_of_library()
+        return not is_foreign and (self._own_name not in kinds.METHODS or kinds.name_of(owner) is not None)
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a call of a plain function."""
@@ -176,8 +206,13 @@ class Tool(trampoline.Handler):
         owner = args[0] if args else None
         if id(owner) in self.owners:
             return False
+        if id(owner) in self.others:
+            return True
+        return self._is_of_library() and _is_called_by_library(sys._getframe(2))
+
+    def _is_of_library(self) -> bool:
         space = getattr(self.original, "__globals__", {}).get("__name__", "")
-        return id(owner) in self.others or kinds.is_library(str(space))
+        return kinds.is_library(str(space))
 
     @contextlib.contextmanager
     def _running(self) -> Iterator[None]:
@@ -190,9 +225,10 @@ class Tool(trampoline.Handler):
                 _LIVE.reset(token)
 
     def _requested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name = self.name
-        if self.owners:
-            name = self.owners.get(id(args[0]) if args else 0, (None, None))[1]
+        name, owner = self.name, args[0] if args else None
+        if self.owners and args:
+            # A copy of a tool object has the tool's name, too.
+            name = self.owners[id(owner)][1] if id(owner) in self.owners else kinds.name_of(owner)
         if self._is_method:
             args = args[1:]
         style = self.style
@@ -207,11 +243,31 @@ class Tool(trampoline.Handler):
             given = _passed(self._signature, args, kwargs, self._has_self)
             if self._is_member:
                 given = _unpacked(_without_framework(given), args)
+            if self._is_in_fields:
+                given = kinds.given_to(owner)
         answer = self._ask(called, given)
         # What the settings say of the tool's result has been applied, and goes before the annotation.
         if isinstance(answer, calls.Live) or called in self._settled:
             return answer
         return self._convert(answer)
+
+
+def _is_called_by_library(frame: types.FrameType | None) -> bool:
+    """Whether an installed package makes a call, such as a model's client that uses the class of a tool."""
+    passing = PASSING_ON | decorators.RETRY_PACKAGES
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        is_own = frame.f_code in failures.PATCHED or name.startswith("_replaydiff_worker_")
+        if not is_own and name.partition(".")[0] not in passing:
+            return imports.is_library(frame.f_code.co_filename)
+        frame = frame.f_back
+    return False
+
+
+def is_answered(found: discovery.Found) -> bool:
+    """Return whether a call through what was found is answered."""
+    handler = trampoline.handler_of(found.function)
+    return handler.answers(found) if isinstance(handler, Tool) else handler is not None
 
 
 def copied(function: Any) -> types.FunctionType:
@@ -235,6 +291,10 @@ def _without_framework(given: dict[str, Any]) -> dict[str, Any]:
     return {
         key: value for key, value in given.items() if key not in FRAMEWORK_ARGS or isinstance(value, kinds)
     }
+
+
+def _takes_nothing(signature: inspect.Signature | None) -> bool:
+    return signature is not None and len(signature.parameters) == 1
 
 
 def _unpacked(given: dict[str, Any], args: tuple[Any, ...]) -> dict[str, Any]:

@@ -51,6 +51,13 @@ class Handler:
     generate: Any
     generate_async: Any
 
+    def __reduce_ex__(self, _: Any) -> Any:
+        """Refuse to be copied with the code that it is in: by value, a tool can be sent to no process."""
+        raise TypeError(
+            "the code of a tool cannot be sent to another process, where nothing would answer it; "
+            "define the tool in a module that the other process imports"
+        )
+
 
 class Originals:
     """The code that functions had before they were patched."""

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,13 @@ def python_version() -> tuple[int, int]:
     code = "import sys; print(*sys.version_info[:2])"
     major, minor = subprocess.check_output([other, "-c", code], text=True).split()
     return int(major), int(minor)
+
+
+def python_has(packages: Iterable[str]) -> set[str]:
+    """Those of these packages that the Python that runs the agents can import."""
+    other = os.environ.get("REPLAY_TEST_PYTHON", sys.executable)
+    code = "import importlib.util, sys; print(*filter(importlib.util.find_spec, sys.argv[1:]))"
+    return set(subprocess.check_output([other, "-c", code, *packages], text=True).split())
 
 
 def agent(entrypoint: str, *, folder: Path = AGENTS, **options: Any) -> Agent:

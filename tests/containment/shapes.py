@@ -30,6 +30,8 @@ class Shape:
     """How often the tool may run before the trial is refused."""
     since: tuple[int, int] = (3, 9)
     """The first Python that has it."""
+    needs: str = ""
+    """A package that the agent's Python must have."""
 
     @property
     def module(self) -> str:
@@ -58,10 +60,11 @@ def _shape(
     answers: int = 1,
     runs: int = 0,
     since: tuple[int, int] = (3, 9),
+    needs: str = "",
 ) -> None:
     body = textwrap.dedent(source).strip()
     text = f"{PRELUDE}\n{body}\n\ndef call():\n{textwrap.indent(textwrap.dedent(call).strip(), '    ')}\n"
-    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, runs, since))
+    SHAPES.append(Shape(group, name, text, tuple(points.split()), refused, answers, runs, since, needs))
 
 
 CANCEL = "def cancel(order_id):\n    return real(order_id)\n"
@@ -1547,6 +1550,481 @@ _shape(
     "sys.modules[__name__].cancel = lambda order_id: real(order_id)\nWORK.put('7')\nreturn DONE.get()",
     refused="it replaced a tool",
 )
+
+# --- as packages hold and call tools --------------------------------------------------------------------------
+
+_shape(
+    "function",
+    "made by exec",
+    "cancel",
+    "exec('def cancel(order_id):\\n    return real(order_id)')",
+    "return cancel('7')",
+)
+_shape(
+    "function",
+    "of a module in a zip file",
+    "CANCEL",
+    """
+    import zipfile
+    with zipfile.ZipFile("packed_tools.zip", "w") as archive:
+        archive.writestr("packed_tools.py", "from canary import real\\ndef cancel(order_id): return real(order_id)\\n")
+    sys.path.append(os.path.abspath("packed_tools.zip"))
+    import packed_tools
+    CANCEL = packed_tools.cancel
+    """,
+    "del sys.modules['packed_tools']\nimport packed_tools\nreturn packed_tools.cancel('7')",
+)
+_shape(
+    "function",
+    "callable object with slots",
+    "cancel",
+    "class T:\n    name = 'cancel'\n    __slots__ = ('_f',)\n    def __init__(self, f): self._f = f\n    def __call__(self, order_id): return self._f(order_id)\ncancel = T(lambda order_id: real(order_id))",
+    "assert cancel('7') == 'answered'\nreturn cancel._f('7')",
+    answers=2,
+)
+_held(
+    "background task of an endpoint",
+    """
+    OUT = []
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
+    from starlette.testclient import TestClient
+    async def endpoint(request): return JSONResponse({}, background=BackgroundTask(lambda: OUT.append(cancel("7"))))
+    app = Starlette(routes=[Route("/x", endpoint)])
+    """,
+    "TestClient(app).get('/x')\nreturn OUT.pop()",
+    needs="starlette",
+)
+_held(
+    "anyio.to_thread",
+    "import anyio.to_thread",
+    "return anyio.run(functools.partial(anyio.to_thread.run_sync, cancel, '7'))",
+    needs="anyio",
+)
+_held(
+    "anyio.to_process",
+    "import anyio.to_process",
+    "return anyio.run(functools.partial(anyio.to_process.run_sync, cancel, '7'))",
+    needs="anyio",
+)
+_held(
+    "portal of anyio",
+    "import anyio.from_thread\nasync def go(order_id): return cancel(order_id)",
+    "with anyio.from_thread.start_blocking_portal() as portal:\n    return portal.call(go, '7')",
+    needs="anyio",
+)
+_held(
+    "thread with an empty context",
+    "",
+    "out = []\nthread = threading.Thread(target=lambda: contextvars.Context().run(lambda: out.append(cancel('7'))))\nthread.start(); thread.join()\nreturn out.pop()",
+)
+_held(
+    "task queue with a worker thread since the import",
+    """
+    import queue
+    WORK, DONE, TASKS = queue.Queue(), queue.Queue(), {}
+    class Task:
+        def __init__(self, fn): TASKS[fn.__name__] = self.fn = fn
+        def delay(self, **kwargs): WORK.put((self.fn.__name__, kwargs))
+    def serve():
+        while True:
+            name, kwargs = WORK.get()
+            DONE.put(TASKS[name](**kwargs))
+    task = Task(cancel)
+    TASKS["cancel"] = cancel
+    threading.Thread(target=serve, daemon=True).start()
+    """,
+    "task.delay(order_id='7')\nreturn DONE.get(timeout=10)",
+)
+_held(
+    "multiprocessing manager",
+    "import multiprocessing.managers\nclass Shop:\n    def stop(self, order_id): return cancel(order_id)\nclass Manager(multiprocessing.managers.BaseManager): pass\nManager.register('Shop', Shop)",
+    "import multiprocessing\nwith Manager(ctx=multiprocessing.get_context('spawn')) as manager:\n    return manager.Shop().stop('7')",
+)
+_held(
+    "joblib's processes",
+    "",
+    "import joblib\nreturn joblib.Parallel(n_jobs=2)(joblib.delayed(cancel)(one) for one in ['7'])[0]",
+    needs="joblib",
+)
+_held(
+    "joblib's processes, through a lambda of the same module",
+    "",
+    "import joblib\nreturn joblib.Parallel(n_jobs=2)(joblib.delayed(lambda one: cancel(one))(one) for one in ['7'])[0]",
+    needs="joblib",
+)
+_held(
+    "cloudpickle by value",
+    "import cloudpickle",
+    "cloudpickle.register_pickle_by_value(sys.modules[__name__])\nreturn cloudpickle.loads(cloudpickle.dumps(cancel))('7')",
+    refused="cannot be sent to another process",
+    needs="cloudpickle",
+)
+_held(
+    "cloudpickle by value at import (another process)",
+    "import base64, cloudpickle\ncloudpickle.register_pickle_by_value(sys.modules[__name__])\nTEXT = base64.b64encode(cloudpickle.dumps(cancel)).decode()",
+    "import subprocess\ncode = f\"import base64, pickle; print(pickle.loads(base64.b64decode('{TEXT}'))('7'), end='')\"\nreturn subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).stdout",
+    refused="copied the original code of a tool",
+    needs="cloudpickle",
+)
+_held(
+    "weak reference to a method",
+    "class Shop:\n    def stop(self, order_id): return cancel(order_id)\nSHOP = Shop()\nHELD = weakref.WeakMethod(SHOP.stop)",
+    "return HELD()('7')",
+)
+_held(
+    "ctypes calls it",
+    "",
+    "import ctypes\ncalls = ctypes.pythonapi.PyObject_CallObject\ncalls.restype, calls.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.py_object]\nreturn calls(cancel, ('7',))",
+)
+_held(
+    "callback of ctypes",
+    "OUT = []\nimport ctypes\nHELD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda number: OUT.append(cancel(str(number))) or 1)",
+    "HELD(7)\nreturn OUT.pop()",
+)
+_PLUGIN = """
+import importlib.util
+FILE = os.path.abspath("NAME.py")
+with open(FILE, "w") as file:
+    file.write("from canary import real\\ndef cancel(order_id): return real(order_id)\\n")
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+PLUGIN = load("first")
+"""
+_shape(
+    "holder",
+    "plugin loaded by its file, loaded again",
+    "PLUGIN.cancel",
+    _PLUGIN.replace("NAME", "plugin_one"),
+    "return load('second').cancel('7')",
+)
+_table(
+    "plugins by their files, all loaded again",
+    _PLUGIN.replace("NAME", "plugin_two") + "TOOLS = {'cancel': PLUGIN.cancel}",
+    "TOOLS['cancel'] = load('second').cancel\nreturn TOOLS['cancel']('7')",
+)
+_shape(
+    "decorator",
+    "of wrapt",
+    "cancel",
+    "import wrapt\n@wrapt.decorator\ndef traced(wrapped, instance, args, kwargs): return wrapped(*args, **kwargs)\n@traced\ndef cancel(order_id): return real(order_id)",
+    "return cancel('7')",
+    needs="wrapt",
+)
+_shape(
+    "decorator",
+    "of wrapt, around a method",
+    "Shop.cancel",
+    "import wrapt\n@wrapt.decorator\ndef traced(wrapped, instance, args, kwargs): return wrapped(*args, **kwargs)\nclass Shop:\n    @traced\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+    needs="wrapt",
+)
+_shape(
+    "decorator",
+    "of wrapt (with an effect)",
+    "cancel",
+    "import wrapt\n@wrapt.decorator\ndef audited(wrapped, instance, args, kwargs):\n    real('audit')\n    return wrapped(*args, **kwargs)\n@audited\ndef cancel(order_id): return real(order_id)",
+    "return cancel('7')",
+    refused="is a FunctionWrapper",
+    needs="wrapt",
+)
+_shape(
+    "decorator",
+    "proxy of wrapt",
+    "cancel",
+    "import wrapt\ndef stop(order_id): return real(order_id)\ncancel = wrapt.CallableObjectProxy(stop)\nstop.__name__ = 'cancel'",
+    "assert cancel('7') == 'answered'\nreturn stop('7')",
+    answers=2,
+    needs="wrapt",
+)
+_shape(
+    "decorator",
+    "subclass of a proxy of wrapt",
+    "cancel",
+    CANCEL
+    + "import wrapt\nCANCEL = cancel\nclass Lazy(wrapt.ObjectProxy):\n    def __call__(self, *args): return self.__wrapped__(*args)\ncancel = Lazy(cancel)",
+    "assert cancel('7') == 'answered'\nreturn CANCEL('7')",
+    answers=2,
+    needs="wrapt",
+)
+_shape(
+    "decorator",
+    "of wrapt, put on during the trial",
+    "Shop.cancel",
+    SHOP + "import wrapt\ndef traced(wrapped, instance, args, kwargs): return wrapped(*args, **kwargs)",
+    "wrapt.wrap_function_wrapper(sys.modules[__name__], 'Shop.cancel', traced)\nreturn Shop().cancel('7')",
+    needs="wrapt",
+)
+_shape(
+    "decorator",
+    "of backoff",
+    "cancel",
+    "import backoff\n@backoff.on_exception(backoff.expo, ValueError, max_tries=3)\nasync def cancel(order_id): return real(order_id)",
+    "return asyncio.run(cancel('7'))",
+    needs="backoff",
+)
+_shape(
+    "decorator",
+    "pydantic.validate_call",
+    "cancel",
+    "import pydantic\n@pydantic.validate_call\ndef cancel(order_id: str) -> str: return real(order_id)",
+    "assert cancel('7') == 'answered'\nreturn cancel.raw_function('7')",
+    answers=2,
+    needs="pydantic",
+)
+_shape(
+    "decorator",
+    "joblib.Memory",
+    "cancel",
+    "import joblib, tempfile\n@joblib.Memory(tempfile.mkdtemp(), verbose=0).cache\ndef cancel(order_id): return real(order_id)",
+    "return cancel('7')",
+    needs="joblib",
+)
+_shape(
+    "method",
+    "written from a template for each operation",
+    "client.orders.cancel",
+    """
+    class Orders:
+        def _request(self, name, order_id): return real(order_id)
+    for name in ("cancel", "refund"):
+        exec(f"def {name}(self, order_id): return self._request('{name}', order_id)", space := {})
+        setattr(Orders, name, space[name])
+    class Client:
+        def __init__(self): self.orders = Orders()
+    client = Client()
+    """,
+    "return Client().orders.cancel('7')",
+)
+_shape(
+    "method",
+    "of an object that a property makes",
+    "client.orders.cancel",
+    "class Orders:\n    def cancel(self, order_id): return real(order_id)\nclass Client:\n    @property\n    def orders(self): return Orders()\nclient = Client()",
+    "return client.orders.cancel('7')",
+)
+_shape(
+    "method",
+    "through a proxy of a context variable",
+    "client.cancel",
+    """
+    class Shop:
+        def cancel(self, order_id): return real(order_id)
+    class LocalProxy:
+        def __init__(self, find): self.__dict__["_find"] = find
+        def __getattr__(self, name): return getattr(self._find(), name)
+    VAR, FIRST = contextvars.ContextVar("shop"), Shop()
+    client = LocalProxy(lambda: VAR.get(FIRST))
+    """,
+    "VAR.set(Shop())\nreturn client.cancel('7')",
+)
+_REMOTE = """
+class Remote:
+    def __init__(self, name): self._name = name
+    def __getattr__(self, name): return Remote(f"{self._name}.{name}")
+    def __call__(self, order_id=''): return real(order_id or self._name)
+"""
+_shape(
+    "method",
+    "of a proxy that answers every name",
+    "client.orders.cancel",
+    _REMOTE + "client = Remote('shop')",
+    "return client.orders.cancel('7')",
+    refused="each access makes another",
+)
+_shape(
+    "method",
+    "of an XML-RPC server",
+    "server.cancel",
+    "import xmlrpc.client\nclass Transport(xmlrpc.client.Transport):\n    def request(self, *args, **kwargs): return (real('7'),)\nserver = xmlrpc.client.ServerProxy('http://127.0.0.1:9', transport=Transport())",
+    "return server.cancel('7')",
+    refused="each access makes another",
+)
+_table(
+    "callable that answers every name",
+    _REMOTE + "TOOLS = {'cancel': Remote('cancel'), 'other': cancel}",
+    "return TOOLS['cancel']('7')",
+)
+_LIBRARY = """
+os.makedirs("site-packages", exist_ok=True)
+with open("site-packages/NAME.py", "w") as file:
+    file.write("from canary import real\\nclass Client:\\n    def cancel(self, order_id): return real(order_id)\\n")
+sys.path.append(os.path.abspath("site-packages"))
+import NAME as package
+client = package.Client()
+"""
+_shape(
+    "method",
+    "of another object of an installed package",
+    "client.cancel",
+    _LIBRARY.replace("NAME", "installed_one"),
+    "assert package.Client().cancel('7') == 'answered'\nreturn asyncio.run(asyncio.to_thread(package.Client().cancel, '7'))",
+    answers=2,
+)
+_shape(
+    "replaced",
+    "object of an installed package",
+    "client.cancel",
+    _LIBRARY.replace("NAME", "installed_two"),
+    "global client\nclient = package.Client()\nreturn client.cancel('7')",
+    refused="it replaced a tool",
+)
+_shape(
+    "method",
+    "of a pydantic model that is copied",
+    "shop.cancel",
+    "import pydantic\nclass Shop(pydantic.BaseModel):\n    url: str = ''\n    _client: object = pydantic.PrivateAttr(default=None)\n    def cancel(self, order_id): return real(order_id)\nshop = Shop()",
+    "return shop.model_copy(deep=True).cancel('7')",
+    needs="pydantic",
+)
+_table(
+    "pydantic model with a private function",
+    "import pydantic\nclass Tool(pydantic.BaseModel):\n    name: str = 'cancel'\n    _fn: object = pydantic.PrivateAttr(default=None)\n    def model_post_init(self, _): self._fn = lambda order_id: real(order_id)\n    def __call__(self, order_id): return self._fn(order_id)\nTOOLS = [Tool()]",
+    "return TOOLS[0]._fn('7')",
+    needs="pydantic",
+)
+_table(
+    "pydantic model whose fields are the arguments",
+    "import pydantic\nclass Cancel(pydantic.BaseModel):\n    order_id: str\n    note: str = ''\n    def run(self): return real(self.order_id)\nTOOLS = {'cancel': Cancel}",
+    "return TOOLS['cancel'](order_id='7').run()",
+    needs="pydantic",
+)
+_table(
+    "dataclass whose fields are the arguments",
+    "@dataclasses.dataclass\nclass Cancel:\n    order_id: str\n    note: str = ''\n    def run(self): return real(self.order_id)\nTOOLS = {'cancel': Cancel}",
+    "return TOOLS['cancel'](order_id='7').run()",
+)
+_table(
+    "methods registered by a decorator in their class",
+    "TOOLS = {}\ndef tool(fn):\n    TOOLS[fn.__name__] = fn\n    return fn\nclass Shop:\n    @tool\n    def cancel(self, order_id): return real(order_id)",
+    "assert TOOLS['cancel'](Shop(), '7') == 'answered'\nreturn Shop().cancel('7')",
+    answers=2,
+)
+_table(
+    "methods registered by __set_name__",
+    "TOOLS = {}\nclass tool:\n    def __init__(self, fn): self.fn = fn\n    def __set_name__(self, owner, name):\n        TOOLS[name] = self.fn\n        setattr(owner, name, self.fn)\nclass Shop:\n    @tool\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+_table(
+    "descriptor that is called",
+    "TOOLS = {}\nclass tool:\n    def __init__(self, fn): self.fn = fn\n    def __set_name__(self, owner, name): TOOLS[name] = self\n    def __get__(self, obj, cls=None): return self if obj is None else functools.partial(self.fn, obj)\n    def __call__(self, *args): return self.fn(*args)\nclass Shop:\n    @tool\n    def cancel(self, order_id): return real(order_id)",
+    "return Shop().cancel('7')",
+)
+_OPERATIONS = """
+def send(path, kwargs): return real(kwargs["order_id"])
+def build():
+    found = {}
+    for path in ("cancel", "refund"):
+        def call(_path=path, **kwargs): return send(_path, kwargs)
+        found[path] = call
+    return found
+TOOLS = build()
+"""
+_table("operations of a specification", _OPERATIONS, "return TOOLS['cancel'](order_id='7')")
+_table(
+    "objects of a specification's operations",
+    "class Operation:\n    def __init__(self, name, path): self.name, self.path = name, path\n    def __call__(self, **kwargs): return real(kwargs['order_id'])\nTOOLS = {name: Operation(name, f'/{name}') for name in ('cancel', 'refund')}",
+    "assert TOOLS['cancel'](order_id='7') == 'answered'\nreturn Operation('cancel', '/x')(order_id='7')",
+    answers=2,
+)
+_table(
+    "copied by pickle and by deepcopy",
+    "TOOLS = {'cancel': cancel}",
+    "import pickle\nassert pickle.loads(pickle.dumps(TOOLS))['cancel']('7') == 'answered'\nreturn copy.deepcopy(TOOLS)['cancel']('7')",
+    answers=2,
+)
+_table(
+    "object that is unpickled",
+    "import pickle\nclass Cancel:\n    name = 'cancel'\n    def __call__(self, order_id): return real(order_id)\nTOOLS = [Cancel()]",
+    "return pickle.loads(pickle.dumps(TOOLS[0]))('7')",
+)
+_table(
+    "weak proxy of an object",
+    SHOP + "shop = Shop()\nTOOLS = {'cancel': weakref.proxy(shop).cancel}",
+    "return shop.cancel('7')",
+)
+_shape(
+    "table",
+    "of an object made again by default_factory",
+    "agent.tools",
+    CANCEL
+    + "@dataclasses.dataclass\nclass Agent:\n    tools: dict = dataclasses.field(default_factory=lambda: {'cancel': cancel})\nagent = Agent()",
+    "return Agent().tools['cancel']('7')",
+)
+
+# --- factories that make tools and other functions ---------------------------------------------------------
+
+_CLIENT = """
+def method(operation):
+    def call(self, *args, **kwargs): return self.send(operation, kwargs)
+    call.__name__ = operation
+    return call
+class Base:
+    def send(self, operation, kwargs): return real(operation) if operation == "cancel" else operation
+def connect(*operations): return type("Client", (Base,), {one: method(one) for one in operations})()
+client = connect("cancel", "get")
+"""
+_shape(
+    "made",
+    "with all methods of another client",
+    "client.cancel",
+    _CLIENT,
+    "return connect('cancel').cancel(order_id='7')",
+    refused="again",
+)
+_shape(
+    "made",
+    "other methods of another client",
+    "client.cancel",
+    _CLIENT,
+    "assert connect('get').get(order_id='7') == 'get'\nreturn client.cancel(order_id='7')",
+)
+_BOTH = "def make(path):\n    PARTS\n    return cancel\ncancel, other = make('/cancel'), make('/health')"
+for _title, _parts, _run in (
+    (
+        "by a default",
+        "def cancel(order_id, /, *rest, _path=path, **more): return real(order_id) if _path == '/cancel' else [order_id, *rest, more]",
+        "assert make('/x')(1, 2, a=3) == [1, 2, {'a': 3}]\nreturn make('/cancel')('7')",
+    ),
+    (
+        "with a variable of its own",
+        "count = 0\n    def cancel(order_id):\n        nonlocal count\n        count += 1\n        return real(order_id) if path == '/cancel' else count",
+        "one = make('/x')\nassert [one(1), one(1)] == [1, 2]\nreturn make('/cancel')('7')",
+    ),
+    (
+        "async",
+        "async def cancel(order_id): return real(order_id) if path == '/cancel' else path",
+        "assert asyncio.run(make('/x')('7')) == '/x'\nreturn asyncio.run(make('/cancel')('7'))",
+    ),
+    (
+        "a generator",
+        "def cancel(order_id):\n        got = yield real(order_id) if path == '/cancel' else path\n        yield got",
+        "one = make('/x')('7')\nassert [next(one), one.send(5)] == ['/x', 5]\nreturn next(make('/cancel')('7'))",
+    ),
+    (
+        "an async generator",
+        "async def cancel(order_id): yield real(order_id) if path == '/cancel' else path",
+        "async def first(one):\n    async for item in one: return item\nassert asyncio.run(first(make('/x')('7'))) == '/x'\nreturn asyncio.run(first(make('/cancel')('7')))",
+    ),
+    (
+        "a method with super()",
+        "class Base:\n        def cancel(self, order_id): return order_id\n    class Shop(Base):\n        def cancel(self, order_id): return real(order_id) if path == '/cancel' else super().cancel(order_id)\n    cancel = Shop().cancel",
+        "assert make('/x')('8') == '8'\nreturn make('/cancel')('7')",
+    ),
+):
+    _shape(
+        "made",
+        f"beside other functions ({_title})",
+        "cancel",
+        _BOTH.replace("PARTS", _parts),
+        _run,
+        refused="again",
+    )
 
 # --- what is not covered: the tool runs ----------------------------------------------------------------------
 

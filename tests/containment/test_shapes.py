@@ -9,7 +9,7 @@ import pytest
 from replaydiff.replay.agents import Outcome
 from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Status
-from tests.agents.running import calls, item, python_version, recorded, run
+from tests.agents.running import calls, item, python_has, python_version, recorded, run
 from tests.containment.shapes import SHAPES, Shape
 from tests.stand_ins.full import examples
 
@@ -28,7 +28,8 @@ def run(text):
     return found if isinstance(found, str) else repr(found)
 """
 _VERSION = python_version()
-PRESENT = [shape for shape in SHAPES if shape.since <= _VERSION]
+_PACKAGES = python_has({shape.needs for shape in SHAPES if shape.needs})
+PRESENT = [shape for shape in SHAPES if shape.since <= _VERSION and shape.needs in {"", *_PACKAGES}]
 UNCOVERED = [shape for shape in PRESENT if shape.runs]
 ANSWERED = [shape for shape in PRESENT if not shape.refused and not shape.runs]
 REFUSED = [shape for shape in PRESENT if shape.refused]

@@ -62,6 +62,21 @@ _LIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
 """Ids of the tools that are running: what they call of themselves runs as well."""
 
 
+def adapter(name: str) -> type[Framework]:
+    """Return the adapter of a framework, by its name in `tools`.
+
+    Raises:
+        shapes.Unusable: there is no framework of this name.
+    """
+    if name != "adapter" and name not in NAMES:
+        raise shapes.Unusable(
+            f"the patch point {name!r} must be written `module:attr`, or be a framework: "
+            f"{', '.join(NAMES)}; check `tools`"
+        )
+    found: type[Framework] = imports.load(f"frameworks.{name.replace('-', '_')}").ADAPTER
+    return found
+
+
 class Replacement(trampoline.Handler):
     """What a function of the framework calls in place of its own code."""
 
