@@ -65,6 +65,8 @@ def _parse_slowly(text: str | bytes) -> Json:
 
 def decode(value: Json) -> Json:
     """Climb down the ladder; text that is not JSON comes back unchanged."""
+    if not isinstance(value, str):
+        return value
     for _ in range(_MAX_ENCODINGS):
         if not isinstance(value, str):
             return value

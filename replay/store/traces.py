@@ -339,10 +339,11 @@ class _Names:
         return name, None
 
     def _look_up(self, names: list[str]) -> None:
+        # Most are not there: only the ids of the whole table are read.
         rows = self._con.execute(
             "SELECT trace_id, source, source_id, content_hash, updated_at,"
             f" (record_hash % {_LOW})::UBIGINT FROM traces"
-            " WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))",
+            " WHERE rowid IN (SELECT rowid FROM traces WHERE trace_id IN (SELECT unnest(?::VARCHAR[])))",
             [names],
         ).fetchall()
         self._known.update({name: _Stored(*stored) for name, *stored in rows})

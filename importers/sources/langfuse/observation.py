@@ -39,6 +39,7 @@ _CALL_ID_KEYS = (
 _TOOL_NAME_KEYS = ("gen_ai.tool.name", "ai.toolCall.name", "tool.name")
 _CALLED = ("AGENT", "CHAIN")
 """Types of observations that are runs of a tool where a model requested a tool of their name."""
+_NO_TOKENS = {"input": None, "output": None}
 _NOISE = ("scope.", "resourceAttributes.", "attributes.")
 _NOISE_KEYS = {"scope", "resourceAttributes", "attributes"}
 
@@ -172,6 +173,8 @@ def _usage(row: Mapping[str, Any]) -> Usage | None:
     details = table(row, "usageDetails") or table(row, "usage")
     if not details:
         details = {"input": row.get("promptTokens"), "output": row.get("completionTokens")}
+        if details == _NO_TOKENS:
+            return None
     output = fields.count(details, "output", "completion_tokens", "output_tokens")
     total = fields.count(details, "total", "total_tokens")
     cached = fields.count(
