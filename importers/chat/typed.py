@@ -1,4 +1,4 @@
-"""Chat messages decoded into known types, in a fifth of the time that the recogniser takes.
+"""Chat messages decoded into known types: faster than the recogniser reads them.
 
 `typed_chat` takes messages as the chat API writes them: the four roles, content that is text, function calls
 each with an id of its own, results of calls before them. Messages with any other key, type or role do not
