@@ -231,6 +231,15 @@ class PythonAgent:
                     left -= len(found)
                     pool.give_back(worker, len(found))
                     ended(found)
+        except asyncio.CancelledError:
+            # A trial whose reply is there has ended, and is not to be repeated.
+            for place, outcome in replies.arrived():
+                message = sent[place].deadline.reply.message
+                if outcome is None and message is not None and "failed" not in message:
+                    outcome = self._answered(sent[place].attempt, message, None)
+                if isinstance(outcome, Outcome):
+                    ended([(place, outcome)])
+            raise
         finally:
             for one in sent.values():
                 self._deadlines.close(one.deadline)

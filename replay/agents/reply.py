@@ -111,13 +111,17 @@ class Replies(Generic[T]):
             # The waiter goes on in the next round of the event loop: with all replies that came with this.
             self._waiting.set_result(None)
 
+    def arrived(self) -> list[tuple[int, T | None]]:
+        """Return what was added since the last call."""
+        arrived, self._arrived = self._arrived, []
+        return arrived
+
     async def next(self) -> list[tuple[int, T | None]]:
-        """Return what was added since the last call, at least one."""
+        """Return what was added since the last call, once there is something."""
         if not self._arrived:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
-        arrived, self._arrived = self._arrived, []
-        return arrived
+        return self.arrived()
 
 
 class GroupReply(TrialReply):

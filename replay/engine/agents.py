@@ -16,13 +16,11 @@ from urllib.parse import urlsplit
 
 from replaydiff.replay.agents import Agent, Rules, build
 from replaydiff.replay.agents.base import ANY_TOOL
-from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
 from replaydiff.replay.engine.conversation import Simulation
 from replaydiff.replay.engine.corpus import StoreCorpus
 from replaydiff.replay.engine.probe import list_names
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
-from replaydiff.replay.gateway.proxy import ModelProxy
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import toml_key
@@ -33,6 +31,9 @@ from replaydiff.replay.tape import unclear_results
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+    from replaydiff.replay.agents.simulate import AnswerFile, ModelSimulator, PaidModel, SimulatedUser
+    from replaydiff.replay.gateway.proxy import ModelProxy
 
 PROVIDERS = (
     "api.anthropic.com",
@@ -235,6 +236,8 @@ def build_agents(
     simulator, user = _simulating_models(settings, rules)
     keeps = rules.record or rules.replay_model is not None
     if keeps or rules.sandbox:
+        from replaydiff.replay.gateway.proxy import ModelProxy
+
         gateway = ModelProxy(run.id, settings.prices, recording=rules.replay_model, keeps=keeps)
     rules = replace(
         rules,
@@ -274,9 +277,12 @@ def _simulating_models(
     settings: Settings, rules: Rules
 ) -> tuple[ModelSimulator | None, SimulatedUser | None]:
     """Return what plays tools and what plays the user, with the models that the run was begun with."""
+    simulator = user = None
+    if not (rules.simulate or rules.user):
+        return simulator, user
+    from replaydiff.replay.agents.simulate import ModelSimulator, PaidModel, SimulatedUser
     from replaydiff.replay.llm import anthropic
 
-    simulator = user = None
     if rules.simulate:
         section = replace(settings.simulate, model=rules.simulate)
         purpose, setting = anthropic.SIMULATION, "[simulate] provider"
@@ -298,6 +304,8 @@ def answers_of(store: Path, run: RunRecord, redactor: RunRedactor | None) -> Ans
     """
     if not (run.settings.get("simulate") or run.settings.get("user")):
         return None
+    from replaydiff.replay.agents.simulate import AnswerFile
+
     named = run.settings.get("replay_model")
     earlier = [named] if isinstance(named, str) else []
     return AnswerFile(store, run.id, *earlier, redact=None if redactor is None else redactor.answer)

@@ -209,6 +209,11 @@ def transaction(con: DuckDBPyConnection) -> Iterator[None]:
         _within.discard(id(con))
 
 
+def in_transaction(con: DuckDBPyConnection) -> bool:
+    """Whether a `transaction` is open on a connection: an error of one statement would end all of it."""
+    return id(con) in _within
+
+
 def explained(error: BaseException) -> StoreError | None:
     """Return what a DuckDB error means for the store; None for other errors, such as a bug."""
     if not isinstance(error, duckdb.Error):

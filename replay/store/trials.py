@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Lane, Rule, Score, ServedCall, Status, Trial, Turn, Usage
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.connection import in_transaction
 from replaydiff.replay.store.memory import all_rows, by_position
 from replaydiff.replay.store.runs import end_of_items
 from replaydiff.replay.store.sql import clean_text, encode
@@ -49,13 +51,21 @@ read_scores = sql.reader(dict[str, Score])
 
 
 def write_trials(con: DuckDBPyConnection, trials: Sequence[Trial]) -> None:
-    """Keep trials, in one statement; one that is there already stays as it is."""
+    """Keep trials, all or none; one that is there already stays as it is."""
+    import duckdb
+
     first: dict[tuple[str, str, str, int], Trial] = {}
     for trial in trials:
         key = (trial.run_id, trial.item_id, str(trial.lane), trial.index)
         if key not in first or first[key].status is Status.CANCELLED:
             first[key] = trial
-    sql.insert(con, "trials", _TRIAL, [_row(trial) for trial in first.values()], _CONFLICT)
+    rows = [_row(trial) for trial in first.values()]
+    if not in_transaction(con):
+        # Mostly none is there, and looking for each takes DuckDB as long as all the rest of the statement.
+        with suppress(duckdb.ConstraintException):
+            sql.insert(con, "trials", _TRIAL, rows)
+            return
+    sql.insert(con, "trials", _TRIAL, rows, _CONFLICT)
 
 
 def iter_trials(con: DuckDBPyConnection, run_id: str) -> Iterator[Trial]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections import Counter
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 
 from replaydiff.replay.agents import Outcome
+from replaydiff.replay.agents.python import PythonAgent
 from replaydiff.replay.model import Item, Rule, Status, ToolCall
 from replaydiff.replay.tape import UNAMBIGUOUS_BYTES, Tape
-from tests.agents.running import recorded, run
+from tests.agents.running import agent, recorded, run
 
 AGENT = """
 import json, os, subprocess, sys, time
@@ -230,3 +232,29 @@ def test_recordings_that_two_calls_share_are_not_given_away() -> None:
     tape = Tape([one, *alike])
     tape.answer("g", {"n": 1})
     assert tape.unambiguous() == [alike[1], one]
+
+
+def test_trials_of_a_group_that_is_cancelled_are_reported_once(folder: Path) -> None:
+    found: list[tuple[int, object]] = []
+
+    async def cancel_a_group(after_s: float) -> str | None:
+        running = agent("quick:counted", folder=folder, tools=(), concurrency=40)
+        assert isinstance(running, PythonAgent)
+        await running.start()
+        items = [Item(id=str(number), input=str(number)) for number in range(40)]
+        for item in items:
+            await running.run(item, 0)
+        group = asyncio.create_task(running.run_together(items, found.extend))
+        await asyncio.sleep(after_s)
+        group.cancel()
+        await asyncio.gather(group, return_exceptions=True)
+        outcome = await running.run(items[0], 0)
+        await running.close()
+        return outcome.final_response
+
+    for after_s in (0.0, 0.001, 0.004):
+        found.clear()
+        assert asyncio.run(cancel_a_group(after_s))
+        places = [place for place, _ in found]
+        assert len(places) == len(set(places))
+        assert all(isinstance(outcome, Outcome) and outcome.status is Status.OK for _, outcome in found)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from replaydiff.replay.model import (
     Usage,
     Vote,
 )
+from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.grades import add_decision, decisions, iter_grades, write_grades
 from replaydiff.replay.store.import_records import list_rejects, write_rejects
 from replaydiff.replay.store.runs import (
@@ -175,11 +177,16 @@ def test_trials_come_back_by_position_of_their_item(con: DuckDBPyConnection) -> 
     assert trials_of(con, RUN, given_items[3].id) == stored[12:16]
 
 
-def test_a_finished_trial_is_never_overwritten_but_a_cancelled_one_gives_way(con: DuckDBPyConnection) -> None:
+@pytest.mark.parametrize("around", [nullcontext, transaction])
+def test_a_finished_trial_is_never_overwritten_but_a_cancelled_one_gives_way(
+    con: DuckDBPyConnection, around: Callable[[DuckDBPyConnection], AbstractContextManager[object]]
+) -> None:
     create_run(con, run(RUN), [Item(id="a"), Item(id="b")])
-    write_trials(con, [trial("a", final_response="first"), trial("b", status=Status.CANCELLED)])
+    with around(con):
+        write_trials(con, [trial("a", final_response="first"), trial("b", status=Status.CANCELLED)])
     assert finished_keys(con, RUN) == {("a", "old", 0)}
-    write_trials(con, [trial("a", final_response="again"), trial("b", final_response="done")])
+    with around(con):
+        write_trials(con, [trial("a", final_response="again"), trial("b", final_response="done")])
     assert [t.final_response for t in iter_trials(con, RUN)] == ["first", "done"]
     write_trials(con, [trial("b", status=Status.CANCELLED)])
     assert finished_keys(con, RUN) == {("a", "old", 0), ("b", "old", 0)}
