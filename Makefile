@@ -106,7 +106,17 @@ instrumentations_packages := openai anthropic langsmith litellm langchain langch
   $(addprefix openinference-instrumentation-,openai anthropic langchain openai-agents litellm smolagents pydantic-ai) \
   $(addprefix opentelemetry-instrumentation-,openai anthropic langchain openai-agents)
 
-instrumentations: setup .venv-frameworks/instrumentations/.ready .venv-frameworks/mlflow/.ready ## Compare traces of genuine instrumentations with what happened
+strands-traces_packages := 'strands-agents[otel,openai]' opentelemetry-exporter-otlp-proto-http
+crewai-traces_packages := crewai openinference-instrumentation-crewai openinference-instrumentation-openai \
+  opentelemetry-sdk opentelemetry-exporter-otlp-proto-http
+vercel_node_packages := ai @ai-sdk/otel @ai-sdk/openai-compatible @opentelemetry/sdk-trace-node @opentelemetry/otlp-transformer zod
+
+.venv-frameworks/vercel/.ready: $(READY)
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(@D)
+	npm install --silent --no-audit --no-fund --prefix $(@D) $(vercel_node_packages)
+	touch $@
+
+instrumentations: setup $(patsubst %,.venv-frameworks/%/.ready,instrumentations mlflow strands-traces crewai-traces vercel) ## Compare traces of genuine instrumentations with what happened
 	$(BIN)/pytest -n 2 tests/instrumentations
 
 examples: setup ## Run the pages of the examples with the genuine frameworks

@@ -376,23 +376,28 @@ def _final_response(tree: _Tree, tops: Sequence[Span]) -> str | None:
     for span in reversed(tops):
         if _is_empty(span.output):
             continue
-        messages = read_messages(span.output)
+        messages, ended = read_messages(span.output), _last_text(tree)
         if messages:
             last = messages[-1]
             if last.role == "assistant" and not last.tool_calls:
-                return last.text or None
-            ended = _last_text(tree)
+                return _as_written(last.text, ended) or None
             return ended if ended and any(one.text == ended for one in messages) else None
-        text = read_text(span.output)
+        decoded, text = decode(span.output), read_text(span.output)
         if text is None:
-            decoded = decode(span.output)
             text = canonical_args(decoded) if isinstance(decoded, dict) else _as_text(span.output)
-        return text
+        # CrewAI's span has the answer within an object.
+        is_within = ended and isinstance(decoded, dict) and ended in decoded.values()
+        return ended if is_within else _as_written(text, ended)
     own = [span for span in tree.model_calls if not span.in_tool] or tree.model_calls
     for span in sorted(own, key=lambda span: span.ended_at or span.started_at)[::-1]:
         if text := final_response(span.produced):
             return text
     return None
+
+
+def _as_written(text: str, ended: str | None) -> str:
+    """The text as the model wrote it, where an agent's span (of Strands) has other white space around it."""
+    return ended if ended and text.strip() == ended.strip() else text
 
 
 def _last_text(tree: _Tree) -> str | None:

@@ -415,3 +415,25 @@ def test_spans_under_a_key_that_is_not_known_are_rejected(key: str, tmp_path: Pa
     (rejected,) = items("otlp", file)
     assert isinstance(rejected, Reject)
     assert rejected.reason == f"there is no {key} in it, but another list"
+
+
+@pytest.mark.parametrize("recorded", ["Done.\n", json.dumps({"raw": "Done.", "tasks_output": []})])
+def test_the_answer_is_the_text_with_which_the_last_model_call_ended(recorded: str, tmp_path: Path) -> None:
+    def span(number: int, kind: str, **values: str) -> Record:
+        attributes = {"openinference.span.kind": kind} | {
+            key.replace("_", "."): one for key, one in values.items()
+        }
+        return {
+            "traceId": "t",
+            "spanId": f"s{number}",
+            "parentSpanId": "s1" if number > 1 else "",
+            "name": "crew",
+            "startTimeUnixNano": TIME,
+            "attributes": [{"key": key, "value": {"stringValue": one}} for key, one in attributes.items()],
+        }
+
+    agent = span(1, "AGENT", input_value="Two roses, please.", output_value=recorded)
+    model = span(2, "LLM", output_value=json.dumps({"role": "assistant", "content": "Done."}))
+    record = {"resourceSpans": [{"scopeSpans": [{"spans": [agent, model]}]}]}
+    (trace,) = traces("otlp", write(tmp_path, [record]))
+    assert trace.final_response == "Done."

@@ -37,7 +37,7 @@ def _plan(messages: list[dict[str, Any]]) -> tuple[Any, int, str]:
         content = message.get("content")
         text = _text(content)
         # smolagents puts its words about a call that failed behind the task.
-        done += text.count(_FAILED)
+        done += text.count(_FAILED) if message.get("role") != "tool" else 0
         if message.get("role") == "user" and "PLAN " in text:
             name = text.partition(": please help")[0].split()[-1]
             plan, _ = json.JSONDecoder().raw_decode(text.partition("PLAN ")[2].lstrip())

@@ -8,6 +8,7 @@ that differs in less than its list says fails, too.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Trace
 from tests.importers.reading import traces
 from tests.instrumentations.model import FINAL, INPUT_TOKENS, OUTPUT_TOKENS
-from tests.instrumentations.writers.common import SCENARIOS, TOOLS
+from tests.instrumentations.writers.common import SCENARIOS, TOOLS, prompt
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = Path(os.environ.get("REPLAYDIFF_FRAMEWORKS", ROOT / ".venv-frameworks"))
@@ -31,6 +32,8 @@ MODEL_ERROR = "a call that the model refused"
 TOOL_ERROR = "that a tool failed"
 """It is only a text that the model is told."""
 ANSWER = "what the model answered"
+INPUT = "the user's words alone"
+"""They are within a prompt of the framework's own."""
 TOKENS = "tokens"
 """None, or not those that the provider counted."""
 
@@ -44,6 +47,7 @@ _UNRECORDED: dict[str, Unrecorded] = {
     "openai_agents-openinference-responses-stream": frozenset((MODEL_ERROR,)),
     "langsmith_runs-messages-stream": frozenset((TOKENS,)),
     "smolagents_agents": frozenset((MODEL_ERROR,)),
+    "crewai_agents": frozenset((INPUT,)),
 }
 """Writer and mode → what it does not record, as far as that is known of its newest version."""
 
@@ -76,10 +80,18 @@ _MODES = {
     ],
     "litellm_calls": ["chat", "chat-stream"],
     "smolagents_agents": ["chat"],
+    "strands_agents": ["chat"],
+    "crewai_agents": ["chat"],
+    "vercel_sdk": ["otel", "otel-stream", "legacy"],
 }
 """Writer → its modes: library and API, streamed or not."""
 _SOURCES = {"langsmith_runs": "langsmith", "mlflow_autolog": "mlflow"}
-_ENVIRONMENTS = {"mlflow_autolog": "mlflow"}
+_ENVIRONMENTS = {
+    "mlflow_autolog": "mlflow",
+    "strands_agents": "strands-traces",
+    "crewai_agents": "crewai-traces",
+    "vercel_sdk": "vercel",
+}
 
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:
@@ -113,24 +125,54 @@ def model() -> Iterator[str]:
 def test_what_happened_comes_in(
     environment: str, writer: str, mode: str, source: str, model: str, tmp_path: Path
 ) -> None:
+    found, errors = written(environment, writer, mode, source, model, tmp_path)
+    wrong = [(name, kind, text) for name in SCENARIOS for kind, text in differences(name, found)]
+    shown = "\n".join(": ".join(one) for one in wrong) + errors[-1000:]
+    assert {kind for _, kind, _ in wrong} == unrecorded(writer, mode), shown
+
+
+def written(
+    environment: str, writer: str, mode: str, source: str, model: str, folder: Path
+) -> tuple[list[Trace], str]:
+    """The traces that a writer makes, and what it printed on stderr."""
     python = FOLDER / environment / "bin" / "python"
     if not python.exists():
         pytest.skip(f"{environment} is not installed: make instrumentations")
-    file = tmp_path / "traces.jsonl"
+    file = folder / "traces.jsonl"
     done = subprocess.run(
         [python, WRITERS / f"{writer}.py", model, file, mode],
         capture_output=True,
         text=True,
         timeout=400,
-        cwd=tmp_path,
-        env={**os.environ, **_QUIET},
+        cwd=folder,
+        env={**os.environ, **_QUIET, "HOME": str(folder)},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = traces(source, file)
-    wrong = [(name, kind, text) for name in SCENARIOS for kind, text in differences(name, found)]
-    shown = "\n".join(": ".join(one) for one in wrong) + done.stderr[-1000:]
-    assert {kind for _, kind, _ in wrong} == unrecorded(writer, mode), shown
+    return traces(source, file), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "mode"), [("instrumentations", "openai-agents"), ("strands-traces", "strands")]
+)
+def test_calls_of_a_sub_agent_are_steps_of_the_tool_that_runs_it(
+    environment: str, mode: str, model: str, tmp_path: Path
+) -> None:
+    (trace,), _ = written(environment, "sub_agents", mode, "otlp", model, tmp_path)
+    assert [(call.name, call.args, call.result) for call in trace.tool_calls] == [
+        ("ask_expert", {"input": prompt("one")}, "Answer to one.")
+    ]
+    assert trace.final_response == "Answer to outer."
+    assert "get_weather" in {step.name for step in trace.steps}
+
+
+@pytest.mark.parametrize("mode", ["chat", "responses", "messages"])
+def test_an_image_beside_the_text_changes_neither_text_nor_calls(
+    mode: str, model: str, tmp_path: Path
+) -> None:
+    (trace,), _ = written("instrumentations", "images", mode, "otlp", model, tmp_path)
+    assert not list(differences("parallel", [trace]))
+    assert trace.input == prompt("parallel")
 
 
 _QUIET = {"DO_NOT_TRACK": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MLFLOW_DISABLE_TELEMETRY": "true"}
@@ -144,7 +186,7 @@ def unrecorded(writer: str, mode: str) -> Unrecorded:
 
 def differences(name: str, found: list[Trace]) -> Iterator[tuple[str, str]]:
     """How the trace of a scenario differs from what happened: of what kind, and a sentence."""
-    own = [trace for trace in found if trace.input.startswith(f"{name}: please help.")]
+    own = [trace for trace in found if re.search(rf"\b{name}: please help\.", trace.input)]
     plan = SCENARIOS[name]
     if plan is None:
         if not own or own[0].error is None:
@@ -154,6 +196,8 @@ def differences(name: str, found: list[Trace]) -> Iterator[tuple[str, str]]:
         yield "traces", f"{len(own)} of them; inputs: {[trace.input[:60] for trace in found]}"
         return
     (trace,) = own
+    if not trace.input.startswith(name):
+        yield INPUT, trace.input[:60]
     wanted = [_happened(call, args) for planned in plan for call, args in planned]
     calls = [
         (call.name, call.args, "error" if call.error else decode(call.result))
