@@ -32,6 +32,7 @@ from replaydiff.diff.evidence import (
     Conclusion,
     Evidence,
     after_ship,
+    calls_any_tool,
     differs_from_itself,
     is_worse,
     is_worse_than_repeat,
@@ -189,13 +190,18 @@ def chance(evidence: Evidence) -> float | None:
 def _hollow(evidence: Evidence, gated: Mapping[str, MetricDelta]) -> str | None:
     """Why the figures say nothing, whatever they are; None where they may say something."""
     versions = list(evidence.run.lanes.values())
+    sampled = all(item.item.case_id is None for item in evidence.items)
+    own = sampled and set(gated) <= {tool_calls.NAME, RECORDING}
     if all(version.kind is VersionKind.OBSERVED for version in versions):
         if len(versions) > 1 and len({version.condition for version in versions}) == 1:
             return "both versions are the same recordings; name other traces with observed:CONDITION"
-        sampled = all(item.item.case_id is None for item in evidence.items)
-        own = sampled and set(gated) <= {tool_calls.NAME, RECORDING}
         if len(versions) == 1 and own:
             return "a recording was compared with itself; name a version to replay, or a golden set"
+    if own and not calls_any_tool(evidence):
+        return (
+            "no item has a tool call, recorded or replayed, so agreement with production's tool calls shows "
+            "nothing; name what decides: a grader, a judge, a golden set"
+        )
     if unscored := next((name for name, metric in gated.items() if not metric.n), None):
         return f"{unscored} must decide, but scored no item{_failure(unscored, evidence)}"
     return None

@@ -126,6 +126,14 @@ def ungraded(evidence: Evidence) -> str:
     )
 
 
+def calls_any_tool(evidence: Evidence) -> bool:
+    """Whether any item was recorded with a tool call, or any of its trials makes one."""
+    return any(
+        item.item.tape or any(one.trial.served for done in item.lanes.values() for one in done)
+        for item in evidence.items
+    )
+
+
 def show_item(evidence: Evidence) -> str:
     """Look at the first item of the list; without any, at the report."""
     run = shlex.quote(evidence.run.id)

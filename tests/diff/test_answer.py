@@ -18,7 +18,7 @@ from replaydiff.replay.cli import COMMANDS, cli
 from replaydiff.replay.model import Item, Lane, SampleRecord, VersionKind
 from replaydiff.replay.settings import GateSection, GradingSection, MatchSection
 from replaydiff.replay.store.samples import write_sample
-from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trials, version
+from tests.diff.build import CALLS, RUN_ID, case, filled, item, settings, trial, trials, version
 
 
 def answered(
@@ -232,6 +232,21 @@ def test_a_recording_against_itself_says_nothing(tmp_path: Path) -> None:
         result = compute(con, RUN_ID, settings(tmp_path))
     assert result.answer.value == "CAN'T TELL"
     assert result.reason.startswith("a recording was compared with itself")
+
+
+def test_agreement_on_items_without_any_tool_call_says_nothing(tmp_path: Path) -> None:
+    """An agent that only writes: its answers differ, and no tool call shows it."""
+    items = [item(f"t{n}", tape=()) for n in range(60)]
+    done = [
+        trial(one, lane, index, calls=(), final_response=f"{lane} says so")
+        for one in items
+        for lane in ("old", "new", "old2")
+        for index in range(3)
+    ]
+    with filled(tmp_path, items, done) as con:
+        result = compute(con, RUN_ID, settings(tmp_path))
+    assert result.answer.value == "CAN'T TELL"
+    assert result.reason.startswith("no item has a tool call, recorded or replayed")
 
 
 def test_a_deciding_grader_that_scored_nothing_decides_nothing(tmp_path: Path) -> None:
