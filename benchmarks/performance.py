@@ -155,7 +155,7 @@ ROWS = {
     "run-1": Row(
         what="the same, one at a time",
         ours=replayed(5000, 1), peer="pydantic_evals", theirs=("10000", "1"),
-        bound="a round trip between engine and worker for each trial",
+        bound="the same; a group of one lane waits for that of the other",
     ),
     "run-500": Row(
         what="the same at 500", ours=replayed(5000, 500), peer="pydantic_evals", theirs=("10000", "500"),

@@ -1,4 +1,8 @@
-"""Replays single trials and keeps what they came to: retries, costs, counts, the journal.
+"""Replays trials and keeps what they came to: retries, costs, counts, the journal.
+
+Trials of agents that take several are replayed together, where nothing is decided between one and the next:
+no rate limit, no recorded or simulated model, and every lane has shown what it must. One of them that does
+not end well goes on by itself.
 
 A trial is kept when it ends, with one exception: as long as all trials of a lane failed in the same way they
 are held back, since a run that is stopped for that repeats them (see `probe`).

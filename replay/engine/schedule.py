@@ -4,7 +4,8 @@ Items come in a seeded random order, the trials of one item as one block: lanes 
 next to each other in time, in random order within their block. Whatever drifts during a run, the clock or
 the provider, drifts for every lane alike; and a run that ends early is a smaller sample of whole blocks.
 The order comes from hashes of seed and names alone: the same seed orders the same items alike whatever
-order they came in, and a resumed run continues as it began.
+order they came in, and a resumed run continues as it began. Where trials can be replayed together (see
+`runner`), the few next ones of a lane are handed over at once: of a quick agent, those of some milliseconds.
 
 A trial that ended in an infrastructure error waits before its next attempt: as long as the provider asked
 for (`Retry-After`, up to a cap), else twice as long as the last time; always with some chance in it, so
