@@ -148,8 +148,6 @@ class Discovery:
 
     def _function(self, found: Found, known: str | None = None) -> bool:
         function = found.function
-        if not found.is_method and kinds.is_unbound(function):
-            found = dataclasses.replace(found, is_method=True)
         if hasattr(function, "registry") and hasattr(function, "dispatch"):
             # Of `functools.singledispatch`.
             for one in function.registry.values():
@@ -165,6 +163,8 @@ class Discovery:
             return True
         layers = decorators.layers_of(function, found.name or known)
         original = layers[-1]
+        if kinds.is_unbound(original):
+            found = dataclasses.replace(found, is_method=True)
         shared = self._named.setdefault(id(original), found.name) not in (None, found.name)
         answered = [original] if decorators.only_plumbing(layers) and not shared else layers
         for one in answered:
@@ -384,18 +384,16 @@ class Discovery:
         return len(self.found) > before
 
     def _helper(self, value: Any, methods: list[Any], name: str | None, path: str, known: str | None) -> None:
-        """Find the function, under a name of its own, to which a tool object's methods pass the call."""
-        names = {name for _, raw in methods for name in kinds.names_in(kinds.code_of(raw).__code__)}
-        held = [
-            (field, one)
-            for field, one in kinds.attributes(value)
-            if field in names and field not in kinds.FIELDS and kinds.has_code(one)
-        ]
-        if len(held) == 1:
-            field, function = held[0]
-            start = len(self.found)
-            self.add(function, name, f"{path}.{field}", known or field)
-            self._mark(start, takes_input=False)
+        """Find the function, under a name of its own, to which a tool object's method does nothing but pass
+        the call."""
+        own = dict(kinds.attributes(value))
+        for _, raw in methods:
+            names = kinds.names_in(kinds.code_of(raw).__code__)
+            field = names.pop() if len(names) == 1 else ""
+            if kinds.has_code(own.get(field)):
+                start = len(self.found)
+                self.add(own[field], name, f"{path}.{field}", known or field)
+                self._mark(start, takes_input=False)
 
     def _decorator(self, value: Any, layers: list[Any], name: str | None, path: str) -> bool:
         """An object that a decorator put in a function's place; its function is patched as well."""

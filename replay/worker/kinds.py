@@ -88,13 +88,16 @@ def given_to(value: Any) -> dict[str, Any]:
 
     Of pydantic's models, those that were given; of a dataclass, those that are not the default.
     """
-    given = read(value, "__pydantic_fields_set__", set, None)
-    if given is not None:
-        return {name: held for name, held in attributes(value) if name in given}
-    if not dataclasses.is_dataclass(value):
-        return {}
     own = dict(attributes(value))
-    return {one.name: own[one.name] for one in dataclasses.fields(value) if own.get(one.name) != one.default}
+    given = read(value, "__pydantic_fields_set__", set, None)
+    if given is None and dataclasses.is_dataclass(value):
+        given = {one.name for one in dataclasses.fields(value) if own.get(one.name) != one.default}
+    # A client or a session is no argument of a model.
+    return {name: held for name, held in own.items() if name in (given or ()) and _is_json(held)}
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, (str, int, float, list, dict, tuple, type(None))) or is_schema(type(value))
 
 
 def is_of_class(raw: Any) -> bool:

@@ -94,7 +94,7 @@ class Tool(trampoline.Handler):
         self._has_self = found.is_method and not found.hides_self
         self._takes_input = found.takes_input
         self._is_in_fields = self._has_self and _takes_nothing(self._signature)
-        """The tool's arguments are the fields of the object whose method it is."""
+        """Where the tool is a class, the fields of its object are the arguments."""
         self._is_member = found.is_member
         self._dispatched = _dispatch_style(self._signature, self._has_self)
         self._own_name = found.known or like.__name__
@@ -243,7 +243,7 @@ class Tool(trampoline.Handler):
             given = _passed(self._signature, args, kwargs, self._has_self)
             if self._is_member:
                 given = _unpacked(_without_framework(given), args)
-            if self._is_in_fields:
+            if self._is_in_fields and self.owners is None:
                 given = kinds.given_to(owner)
         answer = self._ask(called, given)
         # What the settings say of the tool's result has been applied, and goes before the annotation.

@@ -1915,6 +1915,21 @@ _table(
     "TOOLS = {}\nclass tool:\n    def __init__(self, fn): self.fn = fn\n    def __set_name__(self, owner, name): TOOLS[name] = self\n    def __get__(self, obj, cls=None): return self if obj is None else functools.partial(self.fn, obj)\n    def __call__(self, *args): return self.fn(*args)\nclass Shop:\n    @tool\n    def cancel(self, order_id): return real(order_id)",
     "return Shop().cancel('7')",
 )
+_table(
+    "decorated methods registered in their class",
+    "TOOLS = {}\ndef tool(fn):\n    TOOLS[fn.__name__] = fn\n    return fn\ndef traced(fn):\n    @functools.wraps(fn)\n    def inner(*args): return fn(*args)\n    return inner\nclass Shop:\n    @tool\n    @traced\n    def cancel(self, order_id): return real(order_id)",
+    "return TOOLS['cancel'](Shop(), '7')",
+)
+_table(
+    "object with a function that checks",
+    "class Tool:\n    name = 'cancel'\n    def __init__(self): self.check = lambda text: text == '7'\n    def __call__(self, order_id): return real(order_id) if self.check(order_id.strip()) else ''\nTOOLS = [Tool()]",
+    "assert TOOLS[0].check('7') is True\nreturn TOOLS[0]('7')",
+)
+_table(
+    "dataclass object beside a class of arguments",
+    "@dataclasses.dataclass\nclass Cancel:\n    order_id: str\n    client: object = None\n    def run(self): return real(self.order_id)\n@dataclasses.dataclass\nclass Now:\n    name: str\n    def run(self): return real('now')\nTOOLS = {'cancel': Cancel, 'now': Now('now')}",
+    "return TOOLS['cancel']('7', object()).run()",
+)
 _OPERATIONS = """
 def send(path, kwargs): return real(kwargs["order_id"])
 def build():
