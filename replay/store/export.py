@@ -292,7 +292,7 @@ def _stage_traces(export: Export, on_rows: OnRows) -> None:
 
 def _stage_rows(export: Export) -> None:
     """Collect the rows in the table `staged`, some at a time, since a sort has their texts in memory."""
-    con, size = export.con, _TOGETHER
+    con, size = export.con, _TOGETHER // 4
     query = f"SELECT * EXCLUDE (place) FROM ({export.query}) ORDER BY place"
     con.execute(f"CREATE TEMP TABLE staged AS {query}", {"first": 0, "end": 0}).fetchall()
     for first in range(0, export.rows, size):
