@@ -4,12 +4,14 @@
     python benchmarks/month.py TRACES RUNS FOLDER         # only makes the store, in an empty folder
 
 Each command is a fresh process: wall clock, processor time and memory, its start included. Then each page of
-`replay view` is fetched three times from one server; the first time it computes what it shows. The traces
+`replay view` is fetched three times from one server, whose processor time stands behind: the first time it
+computes what it shows. The traces
 are short and alike but for their ids, times and tool paths; the runs are copies of one of 50 items.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
@@ -90,16 +92,29 @@ def pages(folder: Path) -> None:
             base = address.partition("/?")[0]
             for page in PAGES:
                 took = []
+                used = processor_ms(server.pid)
                 for _ in range(3):
                     began = time.perf_counter()
                     opener.open(base + page).read()
                     took.append((time.perf_counter() - began) * 1000)
-                print(f"page {page:45.45} " + ", ".join(f"{ms:6.0f} ms" for ms in took), flush=True)
+                used = processor_ms(server.pid) - used
+                print(
+                    f"page {page:45.45} "
+                    + ", ".join(f"{ms:6.0f} ms" for ms in took)
+                    + f", processor {used} ms",
+                    flush=True,
+                )
             status = Path(f"/proc/{server.pid}/status").read_text()
             most = next(line for line in status.splitlines() if line.startswith("VmHWM"))
             print(f"replay view held at most {int(most.split()[1]) / 1024:.0f} MB")
         finally:
             server.terminate()
+
+
+def processor_ms(pid: int) -> int:
+    """Return what a process has used of the processors so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
