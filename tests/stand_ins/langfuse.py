@@ -2,6 +2,7 @@
 
 It is strict where the real one is: it wants keys, datasets before their items, ids that are no longer than
 they may be, timestamps with an offset, hex ids of spans, and refuses what it does not know with its own words.
+The bodies of datasets, items and scores must be those of the request models of Langfuse's SDK, field by field.
 """
 
 from __future__ import annotations
@@ -19,9 +20,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pydantic
+from langfuse.api.dataset_items import CreateDatasetItemRequest
+from langfuse.api.datasets import CreateDatasetRequest
+from langfuse.api.scores import CreateScoreRequest
+
 PUBLIC, SECRET = "pk-lf-test", "sk-lf-very-secret"
 CUT = 0
 """In place of a status: the connection breaks."""
+_MODELS: dict[str, type[pydantic.BaseModel]] = {
+    "/api/public/v2/datasets": CreateDatasetRequest,
+    "/api/public/dataset-items": CreateDatasetItemRequest,
+    "/api/public/scores": CreateScoreRequest,
+}
+"""Route → what its requests are."""
+_RUN_ITEM = {"runName", "runDescription", "metadata", "datasetItemId", "observationId", "traceId"}
+"""Fields of a link between an item and a trace, which the SDK no longer knows."""
 NOW = "2026-11-01T00:00:00.000Z"
 Refuse = Callable[[str, Any], tuple[int, str] | None]
 
@@ -72,6 +86,9 @@ class Langfuse:
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, Any]:
         """Status and body."""
+        if method == "POST":
+            for one in body if isinstance(body, list) else [body]:
+                _check_fields(path, one)
         if path.startswith("/api/public/v2/datasets/") and method == "GET":
             found = self.datasets.get(unquote(path.rpartition("/")[2]))
             return (
@@ -255,6 +272,26 @@ class Langfuse:
             if (score := self.scores.get(score_id))
         ]
         return 200, {"data": data[:limit], "meta": {"limit": limit}}
+
+
+def _check_fields(path: str, body: dict[str, Any]) -> None:
+    """Refuse a body that has other fields, or fields of other types, than the SDK's model of this request."""
+    if path == "/api/public/dataset-run-items":
+        _want(body.keys() <= _RUN_ITEM, f"fields that are not known: {body.keys() - _RUN_ITEM}")
+    if path not in _MODELS:
+        return
+    names = {_alias(field) or name: name for name, field in _MODELS[path].model_fields.items()}
+    _want(body.keys() <= names.keys(), f"fields that are not known: {body.keys() - names.keys()}")
+    try:
+        _MODELS[path].model_validate({names[key]: value for key, value in body.items()})
+    except pydantic.ValidationError as error:
+        raise WrongError(str(error)) from error
+
+
+def _alias(field: pydantic.fields.FieldInfo) -> str | None:
+    """The name in JSON of a field, which the SDK keeps in its own annotation, or pydantic's."""
+    own = (one.alias for one in field.metadata if hasattr(one, "alias"))
+    return field.alias or next(own, None)
 
 
 def _dates() -> dict[str, str]:
