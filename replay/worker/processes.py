@@ -257,7 +257,20 @@ def carry_trial_into_pools(
 
         module.get_preparation_data, module.prepare = with_tape, prepared
 
+    def interpreters() -> None:
+        # Python 3.13.0 raises no event for a second interpreter, and 3.12 does not survive its refusal.
+        def create(*_: Any, **__: Any) -> None:
+            sentence = "it starts a second interpreter in its process, where no tool is answered"
+            descendants._refuse(sentence)
+            raise RefusedProcessError(f"replay refuses this: {sentence}")
+
+        for name in ("_interpreters", "_xxsubinterpreters"):
+            if name in sys.modules:
+                vars(sys.modules[name])["create"] = create
+
     acts = {
+        "_interpreters": interpreters,
+        "_xxsubinterpreters": interpreters,
         "multiprocessing.pool": pool,
         "concurrent.futures.process": executor,
         "multiprocessing.spawn": spawn,
