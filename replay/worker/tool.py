@@ -84,6 +84,8 @@ class Tool(trampoline.Handler):
         settled: Collection[str] = (),
     ) -> None:
         self.original: Any = original
+        # Code that searches all objects for the tool by its name must not find this one.
+        self.original.__name__ = f"original {self.original.__name__}"
         self.family = found.family
         self._ask = ask
         self._settled = settled
@@ -275,7 +277,8 @@ def copied(function: Any) -> types.FunctionType:
     handler = trampoline.handler_of(function)
     source = handler.original if isinstance(handler, Tool) else function
     copy = trampoline.ORIGINALS.copied(source)
-    copy.__qualname__, copy.__module__, copy.__doc__ = (
+    copy.__name__, copy.__qualname__, copy.__module__, copy.__doc__ = (
+        function.__name__,
         function.__qualname__,
         function.__module__,
         function.__doc__,
