@@ -11,7 +11,7 @@ import pytest
 from replaydiff.importers import ingest as module
 from replaydiff.importers.base import KEPT_CHARACTERS, RecordError
 from replaydiff.importers.sources import jsonl
-from replaydiff.replay.model import JsonObject, Message, Trace
+from replaydiff.replay.model import Trace
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import StoredReject, list_rejects
 from replaydiff.replay.store.traces import count_traces, get_trace
@@ -66,10 +66,11 @@ def test_what_was_rejected_is_tried_again_after_an_upgrade(
     write(folder / "f.jsonl", BAD, "", record, "cut {", record | {"trace_id": "t8"})
     real = jsonl._trace
 
-    def too_old(found: JsonObject, messages: tuple[Message, ...] | None) -> Trace:
-        if str(found["trace_id"]).startswith("t"):
+    def too_old(*record: Any) -> Trace:
+        trace = real(*record)
+        if trace.trace_id.startswith("t"):
             raise RecordError("this version cannot read it")
-        return real(found, messages)
+        return trace
 
     with monkeypatch.context() as older:
         older.setattr("replaydiff.importers.sources.jsonl._trace", too_old)
