@@ -84,7 +84,7 @@ fastapi_packages := fastapi uvicorn
 phoenix_packages := arize-phoenix
 ray_packages := 'ray>=2.50,<3'
 mlflow_packages := mlflow openai anthropic
-FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen
+FRAMEWORKS := langchain openai-agents pydantic-ai mcp crewai llama-index google-adk strands smolagents autogen fastapi
 
 frameworks: setup ## Test the adapters against the genuine frameworks (FRAMEWORKS="langchain …")
 	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory .venv-frameworks/$$name/.ready || exit 1; done
