@@ -176,9 +176,14 @@ def _dependencies(name: str, lock: Path) -> list[str]:
     return found
 
 
+def find_uv() -> str | None:
+    """Return where uv is: on PATH, or beside our Python, whose environment need not be active."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
 def _commands(name: str, lock: Path, base: str, made: Path) -> list[list[str]]:
     """What builds it, one after the other."""
-    uv, folder = shutil.which("uv"), str(made.absolute())
+    uv, folder = find_uv(), str(made.absolute())
     python = f"{folder}/bin/python"
     if lock.name == "uv.lock":
         if uv is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from replaydiff.replay.engine import environments
 from replaydiff.replay.engine.environments import Environment, environment
 from replaydiff.replay.errors import VersionError
 from tests.commands.conftest import Replay
@@ -107,9 +108,19 @@ def test_processes_at_once_build_one_environment(tmp_path: Path, caplog: pytest.
     assert (tmp_path / ".replay" / ".gitignore").read_text() == "*\n"
 
 
+@pytest.mark.skipif(not Path(sys.executable).with_name("uv").exists(), reason="uv is not in this environment")
+def test_uv_is_found_in_an_environment_that_is_not_active(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requirements(tmp_path, "1.0")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert version_in(environment("v", tmp_path, None, tmp_path / ".replay")) == "1.0\n"
+
+
 def test_pip_builds_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requirements(tmp_path, "1.0")
     monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(environments, "find_uv", lambda: None)
     if find_spec("pip") is None:
         with pytest.raises(VersionError, match=r"No module named pip; install uv$"):
             environment("v", tmp_path, None, tmp_path / ".replay")
