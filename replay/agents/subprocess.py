@@ -212,6 +212,9 @@ class Lines(asyncio.BufferedProtocol):
         self._parts: list[bytes] = []
         self._buffer = memoryview(bytearray(READ_BYTES))
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._buffer
 
@@ -223,9 +226,18 @@ class Lines(asyncio.BufferedProtocol):
             self._parts = [part]
             self._receive(line)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._read_the_rest()
         if self._closed:
             self._closed()
+
+    def _read_the_rest(self) -> None:
+        """Read what the other side wrote before it was gone: a write that fails ends the reading, too."""
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        with contextlib.suppress(OSError):
+            while number := os.readv(descriptor, [self._buffer]):
+                self.buffer_updated(number)
 
 
 class Tail(asyncio.Protocol):
