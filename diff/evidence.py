@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import is_quarantined
@@ -99,17 +100,13 @@ def regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidence
         return True
     least = min(abs(found.delta or 0.0) for found, _ in falls)
     return any(
-        abs(_mean(again) - _mean(old)) >= least - _TIE
+        abs(fmean(again) - fmean(old)) >= least - _TIE
         for old, again in (
             [scores_of(item.lanes.get(lane, ()), name) for lane in (Lane.OLD, Lane.OLD2)]
             for item in evidence.items
         )
         if old and again
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def ungraded(evidence: Evidence) -> str:

@@ -22,8 +22,8 @@ item; with one the spread over items stands in for their noise, as above.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -105,8 +105,8 @@ def estimate_noise(result: DiffResult, metric: str) -> NoiseEstimate:
     variance, degrees = pooled_within(
         [group for _, found in both for group in ([*found[Lane.OLD], *found[Lane.OLD2]], found[Lane.NEW])]
     )
-    deltas = [_mean(found[Lane.NEW]) - _mean(found[Lane.OLD]) for _, found in both]
-    centre = _mean(deltas)
+    deltas = [fmean(found[Lane.NEW]) - fmean(found[Lane.OLD]) for _, found in both]
+    centre = fmean(deltas)
     spread = math.fsum((delta - centre) ** 2 for delta in deltas) / (len(deltas) - 1)
     shared = math.fsum(1 / len(found[Lane.OLD]) + 1 / len(found[Lane.NEW]) for _, found in both) / len(both)
     clusters = clusters_of(item.item for item, _ in both)
@@ -295,8 +295,4 @@ def _price(result: DiffResult) -> float | None:
                 found = [cost for cost in known if cost is not None]
                 if found:
                     costs.append(math.fsum(found))
-    return _mean(costs) if costs else None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return fmean(costs) if costs else None

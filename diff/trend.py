@@ -26,6 +26,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from replaydiff.diff.compute import compute
@@ -288,7 +289,7 @@ def _change_and_limit(now: _RunScores, before: _RunScores, z: float) -> tuple[fl
         if not shared:
             return None, None
         pairs = [(now.groups[name], before.groups[name]) for name in shared]
-        change = _mean([_mean(one) - _mean(other) for one, other in pairs])
+        change = fmean([fmean(one) - fmean(other) for one, other in pairs])
         variance, degrees = pooled_within([*now.repeated, *before.repeated])
         if not degrees:
             return change, None
@@ -317,15 +318,11 @@ def _sampling_error(groups: Mapping[str, Sequence[float]], weights: Mapping[str,
         return None
     centre = _weighted(groups, weights)
     total = math.fsum(weights[name] for name in groups)
-    spread = math.fsum((weights[name] * (_mean(values) - centre)) ** 2 for name, values in groups.items())
+    spread = math.fsum((weights[name] * (fmean(values) - centre)) ** 2 for name, values in groups.items())
     return math.sqrt(len(groups) / (len(groups) - 1) * spread) / total
 
 
 def _weighted(groups: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> float:
-    return math.fsum(weights[name] * _mean(values) for name, values in groups.items()) / math.fsum(
+    return math.fsum(weights[name] * fmean(values) for name, values in groups.items()) / math.fsum(
         weights[name] for name in groups
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 TrialVoteScores = Sequence[float]
 """The scores of a trial's votes."""
@@ -47,11 +48,11 @@ def split_variance(items: Sequence[tuple[LaneVoteScores, LaneVoteScores]]) -> Va
         return None
     lanes = [lane for pair in both for lane in pair]
     votes = _pooled([trial for lane in lanes for trial in lane])
-    trials = _pooled([[_mean(trial) for trial in lane] for lane in lanes])
+    trials = _pooled([[fmean(trial) for trial in lane] for lane in lanes])
     k = _harmonic([len(trial) for lane in lanes for trial in lane])
     n = _harmonic([len(lane) for lane in lanes])
     deltas = [
-        _mean([_mean(trial) for trial in new]) - _mean([_mean(trial) for trial in old]) for old, new in both
+        fmean([fmean(trial) for trial in new]) - fmean([fmean(trial) for trial in old]) for old, new in both
     ]
     total = _pooled([deltas]) or 0.0
     of_votes = 2 * (votes or 0.0) / (n * k)
@@ -69,10 +70,6 @@ def split_variance(items: Sequence[tuple[LaneVoteScores, LaneVoteScores]]) -> Va
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
 def _harmonic(counts: Sequence[int]) -> float:
     return len(counts) / math.fsum(1 / count for count in counts)
 
@@ -82,7 +79,7 @@ def _pooled(groups: Sequence[Sequence[float]]) -> float | None:
     freedom = sum(len(group) - 1 for group in groups)
     if not freedom:
         return None
-    means = map(_mean, groups)
+    means = map(fmean, groups)
     return (
         math.fsum((value - mean) ** 2 for group, mean in zip(groups, means, strict=True) for value in group)
         / freedom

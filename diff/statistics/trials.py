@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
+from statistics import fmean
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def fixed_items(
     for before, after, weight in zip(old, new, weights, strict=True):
         share = weight / total
         everything += share**2
-        changes.append(share * (_mean(after) - _mean(before)))
+        changes.append(share * (fmean(after) - fmean(before)))
         if len(before) < 2 and len(after) < 2:
             continue
         known += share**2
@@ -72,7 +73,7 @@ def fixed_items(
 def _strayed(own: Trials, other: Trials) -> list[float]:
     """How the trials of one version stray; their squares add up to the variance of the version's mean."""
     source = own if len(own) >= 2 else other
-    mean, count = _mean(source), len(source)
+    mean, count = fmean(source), len(source)
     factor = 1 / math.sqrt(count * (count - 1)) if source is own else 1 / math.sqrt(count - 1)
     return [(value - mean) * factor for value in source]
 
@@ -114,7 +115,7 @@ def permutation(
     if not old:
         return None
     observed = math.fsum(
-        weight * (_mean(after) - _mean(before))
+        weight * (fmean(after) - fmean(before))
         for before, after, weight in zip(old, new, weights, strict=True)
     )
     kinds = Counter(
@@ -159,10 +160,6 @@ def _cumulated(chances: np.ndarray) -> np.ndarray:
     cumulated = chances.cumsum()
     cumulated /= cumulated[-1]
     return cumulated
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 Stratum = tuple[int, int, int, int]
