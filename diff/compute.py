@@ -219,7 +219,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
     warnings = [
         *_failed_grades(run, read.patterns, names),
         *([distrust] if distrust else []),
-        *divergence.divergence_warnings(run, read.witnesses),
+        *divergence.divergence_warnings(run, read.witnesses, is_distrusted=distrust is not None),
         *_warnings(inputs, comparison, counts, deltas, kind, errors),
     ]
     return DiffResult(

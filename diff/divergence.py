@@ -156,8 +156,16 @@ def _one_argument_apart(*witnesses: ReplayFidelity) -> str:
     )
 
 
-def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -> Iterable[str]:
-    """Yield a sentence for trials of earlier runs, for simulated turns, and for lanes that left the tape."""
+def divergence_warnings(
+    run: RunRecord, witnesses: dict[Lane, ReplayFidelity], *, is_distrusted: bool
+) -> Iterable[str]:
+    """Yield a sentence for trials of earlier runs, for simulated turns, and for lanes that left the tape.
+
+    Args:
+        run: the run.
+        witnesses: counts over the trials of its lanes.
+        is_distrusted: `distrust_reason` has one, which names the setting that may end it.
+    """
     from replaydiff.replay.engine.reuse import reuse_sentence
 
     if reused := reuse_sentence(run):
@@ -174,7 +182,7 @@ def divergence_warnings(run: RunRecord, witnesses: dict[Lane, ReplayFidelity]) -
         if (witness.diverged_share or 0) >= DIVERGED_WARNING:
             stopped[lane] = witness
     if stopped:
-        yield _stopped_sentence(stopped, has_hint=distrust_reason(run, witnesses) is not None)
+        yield _stopped_sentence(stopped, has_hint=is_distrusted)
 
 
 def _stopped_sentence(stopped: Mapping[Lane, ReplayFidelity], *, has_hint: bool) -> str:
