@@ -220,23 +220,19 @@ class PythonAgent:
             async with asyncio.TaskGroup() as concluding:
                 while left:
                     found: list[tuple[int, Outcome | Lost]] = []
-                    for place, outcome in await replies.next():
-                        message = sent[place].deadline.reply.message
-                        if outcome is not None:
-                            found.append((place, outcome))
-                        elif message is None or "failed" in message:
+                    for place, concluded in await replies.next():
+                        outcome = self._ended_well(sent[place]) if concluded is None else concluded
+                        if outcome is None:
                             concluding.create_task(conclude(place))
                         else:
-                            found.append((place, self._answered(sent[place].attempt, message, None)))
+                            found.append((place, outcome))
                     left -= len(found)
                     pool.give_back(worker, len(found))
                     ended(found)
         except asyncio.CancelledError:
             # A trial whose reply is there has ended, and is not to be repeated.
-            for place, outcome in replies.arrived():
-                message = sent[place].deadline.reply.message
-                if outcome is None and message is not None and "failed" not in message:
-                    outcome = self._answered(sent[place].attempt, message, None)
+            for place, concluded in replies.arrived():
+                outcome = self._ended_well(sent[place]) if concluded is None else concluded
                 if isinstance(outcome, Outcome):
                     ended([(place, outcome)])
             raise
@@ -329,6 +325,11 @@ class PythonAgent:
         if lost and not attempt.stopped and (self._closed or not isolated):
             return lost
         return attempt.failed(status, reason, await worker.printed())
+
+    def _ended_well(self, sent: _Sent) -> Outcome | None:
+        """Return what a trial came to; None where it failed or has no reply, which takes a closer look."""
+        message = sent.deadline.reply.message
+        return None if message is None or "failed" in message else self._answered(sent.attempt, message, None)
 
     def _answered(self, attempt: Attempt, message: JsonObject, printed: str | None) -> Outcome:
         """Return what a trial came to by the worker's reply."""
