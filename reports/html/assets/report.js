@@ -233,7 +233,7 @@
       body.append(row);
     }
     label("final response");
-    const said = el("tr");
+    const responses = el("tr");
     if (item.ref) {
       const cell = el("td", "", item.ref.response === null ? el("span", "nothing", "–") : el("p", "text response", item.ref.response));
       if (item.ref.expects.length) {
@@ -241,7 +241,7 @@
         for (const [name, text] of item.ref.expects) list.append(el("dt", "", name), el("dd", "", text));
         cell.append(list);
       }
-      said.append(cell);
+      responses.append(cell);
     }
     const names = item.lanes.map((lane) => lane.name);
     trials.forEach((trial, i) => {
@@ -256,9 +256,9 @@
         cell.append(el("details", "talk", el("summary", "", "the simulated user"), list));
       }
       if (trial.stderr) cell.append(el("details", "", el("summary", "", "what it printed"), el("pre", "stderr", trial.stderr)));
-      said.append(cell);
+      responses.append(cell);
     });
-    body.append(said);
+    body.append(responses);
     if (trials.some((trial) => trial.grades.length)) {
       label("grades");
       const graded = el("tr");
