@@ -1565,9 +1565,12 @@ _shape(
     "of a module in a zip file",
     "CANCEL",
     """
-    import zipfile
-    with zipfile.ZipFile("packed_tools.zip", "w") as archive:
+    import io, zipfile
+    from canary import place
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("packed_tools.py", "from canary import real\\ndef cancel(order_id): return real(order_id)\\n")
+    place("packed_tools.zip", packed.getvalue())
     sys.path.append(os.path.abspath("packed_tools.zip"))
     import packed_tools
     CANCEL = packed_tools.cancel
@@ -1686,9 +1689,9 @@ _held(
 )
 _PLUGIN = """
 import importlib.util
+from canary import place
 FILE = os.path.abspath("NAME.py")
-with open(FILE, "w") as file:
-    file.write("from canary import real\\ndef cancel(order_id): return real(order_id)\\n")
+place(FILE, b"from canary import real\\ndef cancel(order_id): return real(order_id)\\n")
 def load(name):
     spec = importlib.util.spec_from_file_location(name, FILE)
     module = importlib.util.module_from_spec(spec)
@@ -1851,9 +1854,9 @@ _table(
     "return TOOLS['cancel']('7')",
 )
 _LIBRARY = """
+from canary import place
 os.makedirs("site-packages", exist_ok=True)
-with open("site-packages/NAME.py", "w") as file:
-    file.write("from canary import real\\nclass Client:\\n    def cancel(self, order_id): return real(order_id)\\n")
+place("site-packages/NAME.py", b"from canary import real\\nclass Client:\\n    def cancel(self, order_id): return real(order_id)\\n")
 sys.path.append(os.path.abspath("site-packages"))
 import NAME as package
 client = package.Client()

@@ -14,12 +14,16 @@ from tests.containment.shapes import SHAPES, Shape
 from tests.stand_ins.full import examples
 
 CANARY = """
-import pathlib
+import os, pathlib
 FILE = pathlib.Path({file!r})
 def real(text):
     with FILE.open("a") as file:
         print(text, file=file)
     return "the real tool ran"
+def place(name, content):  # at once: a child of another shape imports this one too
+    written = pathlib.Path(f"{{name}}.{{os.getpid()}}")
+    written.write_bytes(content)
+    written.replace(name)
 """
 AGENT = """
 import importlib, logging
