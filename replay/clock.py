@@ -10,6 +10,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+def utc_at(seconds: float) -> datetime:
+    """Return the moment so many seconds after the epoch (`time.time`): naive UTC, to the microsecond."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
+
+
 def utc_today() -> date:
     """Return the calendar day in UTC."""
     return utc_now().date()

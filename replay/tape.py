@@ -23,7 +23,7 @@ import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -31,6 +31,7 @@ import msgspec
 from replaydiff.replay.messages import canonical_args, decode
 from replaydiff.replay.messages.decode import as_json
 from replaydiff.replay.model import Json, JsonObject, Rule, ToolCall
+from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.settings.toml import tool_table
 
 ResultForm = Literal["text", "json"]
@@ -112,11 +113,13 @@ SHOWN_CHARACTERS = 60
 """How much of a value a miss shows."""
 SHOWN_CALLS = 2
 """How many near recordings a miss shows."""
+INDEXES = 64
+"""The most recordings that are kept sorted at a time."""
 COMPARED_CALLS = 20
 """How many recordings with equally few differing arguments are compared letter by letter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class TapeAnswer:
     """The tape's result for one call."""
 
@@ -126,6 +129,81 @@ class TapeAnswer:
     """The recording that answers, with its result or error; None for a miss."""
     note: str | None = None
     """For a miss: why, and the nearest recorded calls."""
+
+
+class _Index:
+    """A recording, by what its calls are matched by. It never changes, so the trials of an item share it."""
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        ignore_args: Collection[str],
+        ignore_by_tool: Mapping[str, Collection[str]],
+    ) -> None:
+        """Sort the calls by name and canonical arguments; the parameters are those of `Tape`."""
+        self.calls, self.ignore_args, self.ignore_by_tool = calls, ignore_args, ignore_by_tool
+        self._always = frozenset(ignore_args)
+        self.answerable: dict[tuple[str, str], list[ToolCall]] = {}
+        for call in reversed(calls):
+            same = self.answerable.setdefault(self.key(call.name, call.args), [])
+            if call.answered:
+                same.append(call)
+        for same in self.answerable.values():
+            same.reverse()
+
+    def ignored(self, name: str) -> frozenset[str]:
+        """Return the arguments of a tool that do not count."""
+        own = self.ignore_by_tool.get(name)
+        return self._always.union(own) if own else self._always
+
+    def key(self, name: str, args: JsonObject) -> tuple[str, str]:
+        """Return what is equal exactly for the same calls."""
+        return name, canonical_args(args, self.ignored(name))
+
+    @cached_property
+    def unambiguous(self) -> list[ToolCall]:
+        """What `unused_unambiguous` returns for a tape of which nothing was used."""
+        return self.unused_unambiguous({})
+
+    def unused_unambiguous(self, used: Mapping[tuple[str, str], int]) -> list[ToolCall]:
+        """Return the recordings of `Tape.unambiguous`; `used` is how many of each key's are used up."""
+        found: list[ToolCall] = []
+        room = UNAMBIGUOUS_BYTES
+        for key, answerable in self.answerable.items():
+            same = answerable[used.get(key, 0) :]
+            if len(same) > 1 and len({as_json(call.args) for call in same}) > 1:
+                continue
+            for call in same:
+                room -= len(as_json([call.args, call.result, call.error]))
+                if room < 0:
+                    return found
+                found.append(call)
+        return found
+
+
+_latest: dict[int, _Index] = {}
+"""The indexes used last, by the identity of their calls, which they keep alive."""
+
+
+def _index_of(
+    calls: Sequence[ToolCall], ignore_args: Collection[str], ignore_by_tool: Mapping[str, Collection[str]]
+) -> _Index:
+    """Return the index of a recording. Lanes and trials of an item follow each other, with the same calls."""
+    if not isinstance(calls, tuple):
+        # Whoever has it may change it.
+        return _Index(calls, ignore_args, ignore_by_tool)
+    known = _latest.get(id(calls))
+    if (
+        known is not None
+        and known.calls is calls
+        and known.ignore_args == ignore_args
+        and known.ignore_by_tool == ignore_by_tool
+    ):
+        return known
+    if len(_latest) >= INDEXES:
+        _latest.clear()
+    made = _latest[id(calls)] = _Index(calls, ignore_args, ignore_by_tool)
+    return made
 
 
 class Tape:
@@ -145,49 +223,26 @@ class Tape:
             ignore_by_tool: further ones for single tools, by tool name.
         """
         self._calls = calls
-        self._ignore_args = frozenset(ignore_args)
-        self._ignore_by_tool = ignore_by_tool or {}
-        self._waiting: dict[tuple[str, str], list[ToolCall]] = {}
+        self._index = _index_of(calls, ignore_args, ignore_by_tool or {})
         self._used: dict[tuple[str, str], int] = {}
-        for call in reversed(calls):
-            # Reversed, so that the first recording is the last of its list and `pop` takes it.
-            queue = self._waiting.setdefault(self._key(call.name, call.args), [])
-            if call.answered:
-                queue.append(call)
 
     def answer(self, name: str, args: JsonObject) -> TapeAnswer:
         """Answer a call, and use up the recording that answered."""
-        key = self._key(name, args)
-        queue = self._waiting.get(key)
-        if queue:
-            self._used[key] = self._used.get(key, 0) + 1
-            return TapeAnswer(rule=Rule.TAPE, recorded=queue.pop())
-        return TapeAnswer(rule=Rule.MISS, note=self._explain(name, args, key, known=queue is not None))
+        key = self._index.key(name, args)
+        same = self._index.answerable.get(key)
+        used = self._used.get(key, 0)
+        if same is not None and used < len(same):
+            self._used[key] = used + 1
+            return TapeAnswer(rule=Rule.TAPE, recorded=same[used])
+        return TapeAnswer(rule=Rule.MISS, note=self._explain(name, args, key, known=same is not None))
 
-    def unambiguous(self) -> list[ToolCall]:
+    def unambiguous(self) -> Sequence[ToolCall]:
         """Return the unused recordings whose equal calls were all recorded alike; equal ones in their order.
 
         Those of `f(n=1)` and `f(n=1.0)` are left out: either call may use up either recording. So is all that
         follows the first one for which `UNAMBIGUOUS_BYTES` have no room.
         """
-        found: list[ToolCall] = []
-        room = UNAMBIGUOUS_BYTES
-        for queue in self._waiting.values():
-            if len(queue) > 1 and len({as_json(call.args) for call in queue}) > 1:
-                continue
-            for call in reversed(queue):
-                room -= len(as_json([call.args, call.result, call.error]))
-                if room < 0:
-                    return found
-                found.append(call)
-        return found
-
-    def _ignored(self, name: str) -> frozenset[str]:
-        own = self._ignore_by_tool.get(name)
-        return self._ignore_args.union(own) if own else self._ignore_args
-
-    def _key(self, name: str, args: JsonObject) -> tuple[str, str]:
-        return name, canonical_args(args, self._ignored(name))
+        return self._index.unused_unambiguous(self._used) if self._used else self._index.unambiguous
 
     def _explain(self, name: str, args: JsonObject, key: tuple[str, str], *, known: bool) -> str:
         requested = show_call(name, args)
@@ -200,7 +255,7 @@ class Tape:
         same_name = [call for call in self._calls if call.name == name]
         if not same_name:
             return f"{requested}: never recorded; {self._other_tools(name)}"
-        ignored = self._ignored(name)
+        ignored = self._index.ignored(name)
         distinct: dict[str, JsonObject] = {}
         for call in same_name:
             distinct.setdefault(canonical_args(call.args, ignored), call.args)

@@ -12,7 +12,7 @@ from typing import Any
 
 from replaydiff.replay.agents.base import CorpusRecording, Outcome, Rules, Simulator
 from replaydiff.replay.agents.deadlines import TimeLimit
-from replaydiff.replay.clock import utc_now
+from replaydiff.replay.clock import utc_at, utc_now
 from replaydiff.replay.gateway.recording import read_usage
 from replaydiff.replay.llm.base import ModelFailure
 from replaydiff.replay.messages import canonical_args
@@ -157,8 +157,21 @@ class Attempt:
     deadline: TimeLimit
     """Ends the waiting for it."""
 
-    def __init__(self, item: Item, rules: Rules, returns: Mapping[str, str] | None = None) -> None:
-        """`returns` is tool → `text` or `json`, where the agent's code brings answers into that form."""
+    def __init__(
+        self,
+        item: Item,
+        rules: Rules,
+        returns: Mapping[str, str] | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Make it ready to begin.
+
+        Args:
+            item: what is replayed.
+            rules: by which its tool calls are answered.
+            returns: tool → `text` or `json`, where the agent's code brings answers into that form.
+            clock: returns the time of the event loop; None for the running one's.
+        """
         self._returns = {rules.renames.name(name): form for name, form in (returns or {}).items()}
         self.began = False
         """It has begun to run."""
@@ -172,13 +185,14 @@ class Attempt:
             if served.rule is Rule.TAPE:
                 self._tape.answer(served.call.name, served.call.args)
         self._served: list[ServedCall] = []
-        self._started_at = utc_now()
+        self._clock = clock
+        self._started_s = time.time()
 
     def begin(self) -> None:
         """Start the trial's own time limit."""
         self.began = True
-        self._started_at = utc_now()
-        self._end_at(asyncio.get_running_loop().time() + self._rules.timeout_s)
+        self._started_s = time.time()
+        self._end_at(self._now() + self._rules.timeout_s)
 
     def answer(self, call: JsonObject) -> JsonObject | Awaitable[JsonObject]:
         """Answer a tool call by the first rule that applies, and keep it with that rule."""
@@ -268,9 +282,11 @@ class Attempt:
     def ended(self, message: Any, printed: str | None) -> Outcome:
         """The agent has replied."""
         outcome = self._ended(message, printed)
+        found = message.get("unpatched")
+        if not found:
+            return outcome
         answered = {served.call.name for served in self._served}
-        found = message.get("unpatched", {}).items()
-        unpatched = tuple(sign for sign in found if self._rules.renames.name(sign[0]) not in answered)
+        unpatched = tuple(sign for sign in found.items() if self._rules.renames.name(sign[0]) not in answered)
         return replace(outcome, unpatched=unpatched) if unpatched else outcome
 
     def _ended(self, message: Any, printed: str | None) -> Outcome:
@@ -366,7 +382,7 @@ class Attempt:
 
     def _stop(self, why: str, status: Status) -> JsonObject:
         self.stopped, self._stopped_as = why, status
-        sooner = asyncio.get_running_loop().time() + AFTER_MISS_S
+        sooner = self._now() + AFTER_MISS_S
         current = self.deadline.when()
         self._end_at(sooner if current is None else min(sooner, current))
         return {"stop": why}
@@ -401,9 +417,12 @@ class Attempt:
     def _outcome(self, status: Status, **fields: Any) -> Outcome:
         return Outcome(
             status=status,
-            started_at=self._started_at,
+            started_at=utc_at(self._started_s),
             **{"served": tuple(self._served), **fields},
         )
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time() if self._clock is None else self._clock()
 
     def _end_at(self, time: float) -> None:
         # Nobody waits any more where the time was up before its turn came.

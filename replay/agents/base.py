@@ -40,6 +40,7 @@ from replaydiff.replay.model import (
     Usage,
     Version,
 )
+from replaydiff.replay.model.light import light_dataclass
 from replaydiff.replay.renames import Renames
 from replaydiff.replay.settings import Price, ToolSection
 
@@ -246,7 +247,7 @@ ANY_TOOL = "*"
 """Name under which a dispatcher's return annotation is reported: it holds for every tool."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@light_dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What one attempt at a trial came to. The engine makes it a `Trial`, or tries again."""
 

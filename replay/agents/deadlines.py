@@ -122,5 +122,5 @@ class Deadlines:
 
 def after(seconds: float | None, reply: TrialReply) -> Deadline:
     """Return a deadline of a reply so many seconds from now; None for never."""
-    when = math.inf if seconds is None else asyncio.get_running_loop().time() + seconds
+    when = math.inf if seconds is None else reply.get_loop().time() + seconds
     return Deadline(when, reply)

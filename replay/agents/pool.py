@@ -18,6 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -135,6 +136,18 @@ class Member(Protocol):
 M = TypeVar("M", bound=Member)
 
 
+@dataclass(slots=True)
+class _Waiting(Generic[M]):
+    """A caller that waits for slots of one worker."""
+
+    since: float
+    """Seconds of the monotonic clock."""
+    number: int
+    """The most slots that it wants."""
+    taken: asyncio.Future[tuple[M, int]]
+    """Gets the worker, and how many of its slots were taken."""
+
+
 class Pool(Generic[M]):
     """Workers that are all alike."""
 
@@ -162,7 +175,7 @@ class Pool(Generic[M]):
         self._workers: list[M] = []
         self._free: dict[M, None] = {}
         """Workers with a free slot, the one that got it last at the end."""
-        self._waiting: deque[tuple[float, asyncio.Future[M]]] = deque()
+        self._waiting: deque[_Waiting[M]] = deque()
         self._growing: asyncio.Task[None] | None = None
         self._patience = start_s
         self._closed = False
@@ -194,9 +207,9 @@ class Pool(Generic[M]):
             self._growing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._growing
-        for _, waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_exception(PoolClosedError())
+        for waiting in self._waiting:
+            if not waiting.taken.done():
+                waiting.taken.set_exception(PoolClosedError())
         self._waiting.clear()
         self._free.clear()
         workers, self._workers = self._workers, []
@@ -206,14 +219,8 @@ class Pool(Generic[M]):
         """Return the most trials that one of the workers takes at present."""
         return max((self._capacity(worker) for worker in self._workers if worker.alive), default=0)
 
-    def take_more(self, worker: M, number: int) -> int:
-        """Take so many more slots of a worker, as far as it has them; return how many."""
-        more = max(0, min(number, self._capacity(worker) - self._lent[worker])) if worker.alive else 0
-        self._lent[worker] += more
-        return more
-
     def give_back(self, worker: M, number: int = 1) -> None:
-        """End what `take` and `take_more` began."""
+        """End what `take` began."""
         if not number:
             return
         self._ended += number
@@ -227,45 +234,63 @@ class Pool(Generic[M]):
             while self._waiting and self._has_slot(worker):
                 self._hand_out(worker)
 
-    async def take(self) -> M:
-        """What `slot` begins with."""
+    async def take(self, number: int = 1) -> tuple[M, int]:
+        """Wait for free slots of one worker, and take them.
+
+        Args:
+            number: the most that are wanted; 1 or more.
+
+        Returns:
+            The worker, and how many of its slots were taken, which `give_back` ends.
+
+        Raises:
+            VersionError: there is no worker and none can be started.
+            PoolClosedError: the pool is closed.
+        """
         if self._closed:
             raise PoolClosedError
         while self._free:
             worker = next(reversed(self._free))
-            if self._has_slot(worker):
-                self._lent[worker] += 1
-                return worker
+            if taken := self._lend(worker, number):
+                return worker, taken
             del self._free[worker]
-        waiting: asyncio.Future[M] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting[M](time.monotonic(), number, asyncio.get_running_loop().create_future())
         if not self._ended and not self._waiting:
             # What passed before there was work says nothing of how fast it is done.
             self._seen = (time.monotonic(), 0)
-        self._waiting.append((time.monotonic(), waiting))
+        self._waiting.append(waiting)
         self._grow()
         try:
-            return await waiting
+            return await waiting.taken
         except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                self._ended -= 1
-                self.give_back(waiting.result())
+            future = waiting.taken
+            if future.done() and not future.cancelled() and future.exception() is None:
+                worker, taken = future.result()
+                self._ended -= taken
+                self.give_back(worker, taken)
             raise
 
     def _hand_out(self, worker: M) -> None:
-        """Give a free slot to the caller that has waited longest."""
+        """Give free slots to the caller that has waited longest, as many as it wants and there are."""
         if not worker.alive:
             self._grow()
             return
         if not self._has_slot(worker):
             return
         while self._waiting:
-            _, waiting = self._waiting.popleft()
-            if not waiting.done():
-                self._lent[worker] += 1
-                waiting.set_result(worker)
+            waiting = self._waiting.popleft()
+            if not waiting.taken.done():
+                waiting.taken.set_result((worker, self._lend(worker, waiting.number)))
                 return
         self._free.pop(worker, None)
         self._free[worker] = None
+
+    def _lend(self, worker: M, number: int) -> int:
+        """Take so many slots of a worker, as far as it has them; return how many."""
+        taken = max(0, min(number, self._capacity(worker) - self._lent[worker])) if worker.alive else 0
+        if taken:
+            self._lent[worker] += taken
+        return taken
 
     def _has_slot(self, worker: M) -> bool:
         return worker.alive and self._lent[worker] < self._capacity(worker)
@@ -287,7 +312,7 @@ class Pool(Generic[M]):
             patience = min(self._patience, LONGEST_PATIENCE_S)
             most = max(before, os.cpu_count() or 1)
             if before:
-                left = patience - (time.monotonic() - self._waiting[0][0])
+                left = patience - (time.monotonic() - self._waiting[0].since)
                 if left > 0:
                     await asyncio.sleep(left)
                     continue
@@ -330,9 +355,9 @@ class Pool(Generic[M]):
         if failures:
             self._limit = max(1, len(self._workers))
         if failures and not self._workers:
-            for _, waiting in self._waiting:
-                if not waiting.done():
-                    waiting.set_exception(VersionError(str(failures[0])))
+            for waiting in self._waiting:
+                if not waiting.taken.done():
+                    waiting.taken.set_exception(VersionError(str(failures[0])))
             self._waiting.clear()
 
 
@@ -345,7 +370,7 @@ class _SlotContext(AbstractAsyncContextManager[M]):
         self._pool = pool
 
     async def __aenter__(self) -> M:
-        self._worker = await self._pool.take()
+        self._worker, _ = await self._pool.take()
         return self._worker
 
     async def __aexit__(self, *_: object) -> None:

@@ -193,11 +193,10 @@ class PythonAgent:
         first = 0
         while first < len(items):
             try:
-                worker = await self._shared.take()
+                worker, number = await self._shared.take(len(items) - first)
             except (VersionError, PoolClosedError):
                 ended([(place, Lost.BYSTANDER) for place in range(first, len(items))])
                 return
-            number = 1 + self._shared.take_more(worker, len(items) - first - 1)
             group = dict(enumerate(items[first : first + number], first))
             await self._run_group(self._shared, worker, group, ended)
             first += number
@@ -277,7 +276,7 @@ class PythonAgent:
     def _send(self, item: Item, worker: WorkerClient, reply: TrialReply) -> _Sent:
         """Send a trial to a worker, and set its time limit."""
         number = next(self._numbers)
-        attempt = Attempt(item, self._rules, self.returns)
+        attempt = Attempt(item, self._rules, self.returns, reply.get_loop().time)
         request: JsonObject = (
             {"messages": as_chat(item)} if self._takes == "messages" else {"input": as_text(item)}
         )
@@ -356,9 +355,8 @@ class PythonAgent:
 
     def _watch(self, item: Item) -> dict[str, Json]:
         """Return the recorded tools to watch for in a trial of the item, with their arguments' names."""
-        has_history = any(message.tool_calls for message in item.messages)
         # An agent that turns an earlier turn's calls into messages handles their names and arguments, too.
-        if self._watches == 0 or has_history:
+        if self._watches == 0 or any(message.tool_calls for message in item.messages):
             return {}
         self._watches -= 1
         watch: dict[str, Json] = {}

@@ -19,10 +19,14 @@ class TrialReply:
 
     __slots__ = ("_asyncio_future_blocking", "_context", "_error", "_loop", "_message", "_wake")
 
-    def __init__(self) -> None:
-        """Wait for nothing yet; must be called in a running event loop."""
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Wait for nothing yet.
+
+        Args:
+            loop: the event loop of the waiter; None for the running one, which is a system call to find out.
+        """
         self._asyncio_future_blocking = False
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         self._message: JsonObject | None = None
         self._error: BaseException | None = None
         self._wake: Callable[[TrialReply], object] | None = None
@@ -101,6 +105,9 @@ class Replies(Generic[T]):
     """The replies to several trials, and what was made of them, which one task awaits."""
 
     def __init__(self) -> None:
+        """Wait for nothing yet; must be called in a running event loop."""
+        self.loop = asyncio.get_running_loop()
+        """The event loop of the waiter."""
         self._arrived: list[tuple[int, T | None]] = []
         self._waiting: asyncio.Future[None] | None = None
 
@@ -119,7 +126,7 @@ class Replies(Generic[T]):
     async def next(self) -> list[tuple[int, T | None]]:
         """Return what was added since the last call, once there is something."""
         if not self._arrived:
-            self._waiting = asyncio.get_running_loop().create_future()
+            self._waiting = self.loop.create_future()
             await self._waiting
         return self.arrived()
 
@@ -136,7 +143,7 @@ class GroupReply(TrialReply):
             replies: gets the place once there is a message or an error.
             place: the number of the trial.
         """
-        super().__init__()
+        super().__init__(replies.loop)
         self._replies, self._place = replies, place
 
     def set_result(self, message: JsonObject) -> None:

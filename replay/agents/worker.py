@@ -176,7 +176,11 @@ class WorkerClient:
             self._prints = self._prints or (self.trials > 0 and self._process.has_printed)
             self._process.forget_printed()
         # A sync agent's trials run in the order in which they are sent.
-        is_next = self.mode == "sync" and not self._has_failed and not self._running.keys() - self._skipped
+        is_next = (
+            self.mode == "sync"
+            and not self._has_failed
+            and (is_idle or (bool(self._skipped) and not self._running.keys() - self._skipped))
+        )
         running = _Running(trial, reply, began=is_next)
         if not self.alive:
             reply.set_exception(WorkerDied("it is being ended", isolated=False, began=False))

@@ -23,7 +23,7 @@ GROUP = "replaydiff.executors"
 LOCAL = "local"
 RAY = "ray"
 GATHER_S = 0.002
-"""Seconds for which a free place waits for others where trials can be replayed together."""
+"""Seconds for which free places wait for the next one where trials can be replayed together."""
 
 
 class TrialRunner(Protocol):
@@ -163,6 +163,8 @@ class _Queue:
         self._together = 1
         """How many tasks could be taken at once the last time."""
         self._gathering: asyncio.TimerHandle | None = None
+        self._free_before = 0
+        """How many places were free when the wait for more began."""
         self._is_due = self._is_empty = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -203,10 +205,18 @@ class _Queue:
         if self._free >= enough or self._is_due:
             return True
         if self._gathering is None:
-            self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._end_gathering)
+            self._gather()
         return False
 
+    def _gather(self) -> None:
+        self._free_before = self._free
+        self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._end_gathering)
+
     def _end_gathering(self) -> None:
+        if self._free > self._free_before:
+            # Trials are still ending: the next ones are soon enough for a whole group.
+            self._gather()
+            return
         self._gathering, self._is_due = None, True
         self._wake()
 

@@ -239,10 +239,11 @@ class Probe:
         return not has_to_show or self._code[lane] in self._contained
 
     def _check_containment(self, lane: Lane, item: Item, outcome: Outcome) -> None:
-        passed = [
-            call for call in outcome.served if call.rule is not Rule.LIVE or call.call.name in self._live
+        reported = [
+            call.call.name
+            for call in outcome.served
+            if call.rule is Rule.LIVE and call.call.name not in self._live
         ]
-        reported = [call.call.name for call in outcome.served if call not in passed]
         if reported:
             evidence = f"the agent reports it for item {item.id}, and the call passed no patch point"
             raise self._uncontained(lane, list(dict.fromkeys(reported)), 1, evidence)
@@ -252,7 +253,7 @@ class Probe:
                 f"{outcome.unpatched[0][1]} was called for item {item.id}, and the call passed no patch point"
             )
             raise self._uncontained(lane, names, 1, evidence)
-        if passed and not self._is_contained(lane):
+        if outcome.served and not self._is_contained(lane):
             self._contained.append(self._code[lane])
         if outcome.status is not Status.OK or not item.tape or self._is_contained(lane):
             return

@@ -186,7 +186,8 @@ class Runner:
             return 1
         if any(pace.is_limiting for pace in self._paces.values()):
             return 1
-        return min(getattr(agent, "together", 1) for agent in self._agents.agents.values())
+        of_a_lane = min(getattr(agent, "together", 1) for agent in self._agents.agents.values())
+        return of_a_lane * len(self.lanes) if of_a_lane > 1 else 1
 
     async def replay_together(self, tasks: Sequence[TrialTask], ended: Callable[[int], None]) -> None:
         """Replay several trials, those of a lane at once; one that does not end well goes on by itself.

@@ -191,6 +191,8 @@ def read_usage(value: Json) -> Usage | None:
 def _count(values: JsonObject, *names: str) -> int:
     for name in names:
         value = values.get(name)
+        if type(value) is int and value >= 0:
+            return value
         if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
             return int(value)
     return 0

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - importing pathlib takes 8 ms
 
+_LIBRARY = (os.path.dirname(os.path.realpath(os.__file__)) + os.sep, FOLDER + os.sep)  # noqa: PTH120
+"""Where Python's own modules are, and this one."""
 _PAST_AUDIT = {"PyFunction_New", "PyFunction_NewWithQualName", "PyEval_EvalCode", "PyEval_EvalCodeEx"}
 """Functions of C that make or run code without an event."""
 
@@ -139,7 +141,7 @@ def is_library(file: str) -> bool:
     """Whether a source file comes with Python or was installed, so that others than the agent use it."""
     if any(f"/{folder}/" in file for folder in ("site-packages", "dist-packages")):
         return True
-    return file.startswith((os.path.dirname(os.path.realpath(os.__file__)) + os.sep, FOLDER + os.sep))  # noqa: PTH120
+    return file.startswith(_LIBRARY)
 
 
 def _originals() -> Any:
@@ -175,8 +177,16 @@ def real_path(file: Any) -> str:
 
 @functools.cache
 def _without_links(file: str) -> str:
-    # A system call for each folder of the path, and the files of tools are looked at before every trial.
-    return os.path.realpath(file)
+    # The files of tools are looked at before every trial.
+    folder, name = os.path.split(file)
+    path = os.path.join(_folder_without_links(folder), name)  # noqa: PTH118
+    return os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
+
+
+@functools.cache
+def _folder_without_links(folder: str) -> str:
+    # A system call for each folder of the path, and many files are in one.
+    return os.path.realpath(folder)
 
 
 def file_of(module: str) -> str:

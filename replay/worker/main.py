@@ -314,7 +314,7 @@ class Worker:
     def run_one_by_one(self, target: shapes.Target, lines: Any) -> None:
         """Trials of a sync agent, in the main thread."""
         for line in lines:
-            order = json.loads(line)
+            order = json.loads(line.decode())
             if "go" in order:
                 self._has_failed = False
             elif self._has_failed:
@@ -361,7 +361,7 @@ class Worker:
             *complete, rest = bytes(buffer).split(b"\n")
             buffer[:] = rest
             for line in complete:
-                self._take(target, json.loads(line))
+                self._take(target, json.loads(line.decode()))
 
         loop.add_reader(self.control, read)
         while True:

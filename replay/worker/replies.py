@@ -84,6 +84,8 @@ def read_args(args: Any) -> dict[str, Any]:
         return decoded if isinstance(decoded, dict) else {"_raw": args}
     if args is None:
         return {}
+    if type(args) is dict:
+        return dict(args)
     args = args if isinstance(args, Mapping) else plain(args)
     return dict(args) if isinstance(args, Mapping) else {"_raw": str(args)}
 
@@ -174,7 +176,8 @@ def _role(message: Any) -> str | None:
 
 
 def _field(value: Any, name: str, default: Any = MISSING) -> Any:
-    if isinstance(value, Mapping):
+    # Most are dicts, and looking for an abstract class takes longer than all the rest.
+    if type(value) is dict or isinstance(value, Mapping):
         return value.get(name, default)
     try:
         return getattr(value, name, default)

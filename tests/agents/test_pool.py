@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from replaydiff.replay.agents.pool import LoadMeter
+from replaydiff.replay.agents.pool import LoadMeter, Pool
 from replaydiff.replay.model import Item
 from tests.agents.running import agent
 
@@ -59,6 +59,38 @@ def test_there_is_room_while_processors_are_not_used_up(
     assert meter.room(range(len(workers))) is None, "the first look says nothing"
     second = 1
     assert meter.room(range(len(workers))) == room
+
+
+class Idle:
+    """A worker that does nothing."""
+
+    alive = True
+    pid = 0
+
+    async def stop(self) -> None:
+        """End it."""
+
+    async def kill(self) -> None:
+        """End it."""
+
+
+def test_a_caller_gets_all_slots_that_it_wants_and_there_are() -> None:
+    async def lend() -> list[int]:
+        async def none_more() -> Idle:
+            raise AssertionError("no second worker is wanted")
+
+        pool = Pool[Idle](none_more, slots=6, limit=1, start_s=9)
+        pool.add(Idle())
+        worker, first = await pool.take(4)
+        _, second = await pool.take(4)
+        third, fourth = asyncio.create_task(pool.take(5)), asyncio.create_task(pool.take(5))
+        await asyncio.sleep(0)
+        pool.give_back(worker, first + second)
+        taken = [first, second, (await third)[1], (await fourth)[1]]
+        await pool.close()
+        return taken
+
+    assert asyncio.run(lend()) == [4, 2, 5, 1]
 
 
 @pytest.fixture
