@@ -15,6 +15,10 @@ BUSY = 0.5
 """Runnable processes of others, per core, from which a figure is marked."""
 
 
+# Without byte code on the disk every process would compile what it imports.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What one process took, with all that it started and waited for."""
@@ -43,7 +47,7 @@ def run(
     with subprocess.Popen(
         list(map(str, command)),
         cwd=cwd,
-        env={**os.environ, **(env or {})},
+        env={**_ENVIRONMENT, **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

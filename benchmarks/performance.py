@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -48,8 +47,6 @@ OF_NODE = "promptfoo"
 """The peer that is installed with npm."""
 QUESTIONS = "questions.json"
 QUIET = {"DEEPEVAL_TELEMETRY_OPT_OUT": "YES", "DEEPEVAL_UPDATE_WARNING_OPT_OUT": "YES"}
-CLEAN = {"PYTHONDONTWRITEBYTECODE": ""}
-"""Without byte code on the disk every process would compile what it imports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +101,10 @@ def replayed(items: int, concurrency: int, seconds: float = 0.0, *more: str) -> 
 
     def measure(folder: Path) -> Spent:
         size = [str(items), "--concurrency", str(concurrency), "--seconds", str(seconds), "--prepare"]
-        run([sys.executable, overhead.__file__, *size], cwd=folder, env=CLEAN)
-        costs = [run([REPLAY, *RUN], cwd=folder, env=CLEAN)]
+        run([sys.executable, overhead.__file__, *size], cwd=folder)
+        costs = [run([REPLAY, *RUN], cwd=folder)]
         if more:
-            costs.append(run([REPLAY, *more], cwd=folder, env=CLEAN))
+            costs.append(run([REPLAY, *more], cwd=folder))
         return total(costs)
 
     return measure
@@ -119,8 +116,8 @@ def compared(items: int, *command: str) -> Callable[[Path], Spent]:
     def measure(folder: Path) -> Spent:
         store = folder / "store.duckdb"
         if not store.exists():
-            run([sys.executable, diff_ten_thousand.__file__, str(items), store], env=CLEAN)
-        return total([run([REPLAY, "--db", store, *command], cwd=folder, env=CLEAN)])
+            run([sys.executable, diff_ten_thousand.__file__, str(items), store])
+        return total([run([REPLAY, "--db", store, *command], cwd=folder)])
 
     return measure
 
@@ -129,7 +126,7 @@ def reported(*command: str | Path) -> Callable[[Path], Spent]:
     """Return what runs a benchmark that prints what its work took, without its imports."""
 
     def measure(folder: Path) -> Spent:
-        cost = run([sys.executable, *command], cwd=folder, env=CLEAN)
+        cost = run([sys.executable, *command], cwd=folder)
         found = json.loads(cost.output.splitlines()[-1])
         return Spent(wall_s=found["wall_s"], cpu_s=found["cpu_s"], memory_mb=cost.memory_mb)
 
@@ -231,7 +228,7 @@ def peer_command(name: str, folder: Path) -> list[str | Path] | None:
 
 def peer_spent(command: list[str | Path], row: Row, cwd: Path, versions: dict[str, str]) -> Spent:
     """Measure a peer once."""
-    output = run([*command, *row.theirs], cwd=cwd, env={**CLEAN, **QUIET}).output
+    output = run([*command, *row.theirs], cwd=cwd, env=QUIET).output
     found = json.loads(output.splitlines()[-1])
     versions[PEERS[row.peer or ""]] = found["version"]
     return Spent(wall_s=found["wall_s"], cpu_s=found["cpu_s"])
@@ -305,7 +302,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "docs" / "performance.md")
     asked = parser.parse_args()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     versions: dict[str, str] = {}
     lines = []
     for name in asked.only:
