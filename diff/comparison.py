@@ -48,7 +48,7 @@ class Comparison:
     sample: SampleRecord | None
     """What the items were drawn as; None for a golden set."""
     read: RunData
-    clusters: Mapping[str, Hashable]
+    clusters: Mapping[str, int]
     """Item id → its cluster; see `clusters_of`."""
     confidence: float
     """Of each interval: with several candidates, so that all hold together."""
@@ -222,7 +222,7 @@ class _Scores:
     """Of each item, the old version's scores and its repeat's."""
     new: list[tuple[float, ...]]
     weights: list[float]
-    clusters: list[Hashable]
+    clusters: list[int]
     changes: list[float]
 
     @classmethod
@@ -409,8 +409,9 @@ def _trace_of(one: GradedTrial) -> _Trace:
     return trial.status, trial.final_response, calls, scores
 
 
-def clusters_of(items: Iterable[Item]) -> dict[str, Hashable]:
-    """Item id → its cluster: items that share a session, a task or the very question hang together.
+def clusters_of(items: Iterable[Item]) -> dict[str, int]:
+    """Return item id → the number of its cluster, from 0: items that share a session, a task or the very
+    question hang together.
 
     A task is `metadata.task_id`. Links count through others: `a` and `c` are one cluster where `b` has the
     session of `a` and the task of `c`.
@@ -429,7 +430,11 @@ def clusters_of(items: Iterable[Item]) -> dict[str, Hashable]:
         first[item.id] = shared[0]
         for other in shared[1:]:
             parent[root(shared[0])] = root(other)
-    return {name: root(key) for name, key in first.items()}
+    numbers: dict[Hashable, int] = {}
+    # Without a link no key has another one above it.
+    return {
+        name: numbers.setdefault(root(key) if parent else key, len(numbers)) for name, key in first.items()
+    }
 
 
 def _shared(item: Item) -> list[Hashable]:

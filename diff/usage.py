@@ -8,9 +8,10 @@ failed took less for no merit of the version. Percentiles are of all those trial
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import TypeVar
 
 from replaydiff.diff.blocks import trials_of
 from replaydiff.diff.comparison import Comparison
@@ -20,8 +21,25 @@ from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.quantiles import quantile_changes
 from replaydiff.replay.model import Lane, Status, Trial
 
+T = TypeVar("T")
+
 PERCENTILES = {"latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
-_FIGURES = ("cost_usd", "latency_ms", "input_tokens", "output_tokens", "calls", "answer_chars", "refusals")
+
+
+def _if_ok(value: Callable[[Trial], float | None]) -> Callable[[Trial], float | None]:
+    return lambda trial: value(trial) if trial.status is Status.OK else None
+
+
+_FIGURES: dict[str, Callable[[Trial], float | None]] = {
+    "cost_usd": attrgetter("cost_usd"),
+    "latency_ms": _if_ok(attrgetter("latency_ms")),
+    "input_tokens": lambda trial: None if trial.usage is None else trial.usage.input_tokens,
+    "output_tokens": lambda trial: None if trial.usage is None else trial.usage.output_tokens,
+    "calls": _if_ok(lambda trial: len(trial.served)),
+    "answer_chars": _if_ok(lambda trial: len(trial.final_response or "")),
+    "refusals": _if_ok(lambda trial: float(declines(trial.final_response or ""))),
+}
+"""Each figure, of one trial; None where it is not known."""
 
 
 def usage(comparison: Comparison) -> dict[str, UsageDelta]:
@@ -31,20 +49,18 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     confidence, seed = comparison.confidence, comparison.run.seed
     found: dict[str, UsageDelta] = {}
     every_key = [comparison.clusters[block.item.id] for block in comparison.read.blocks]
-    sides = [_Side.of(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
-    for figure, name in enumerate(_FIGURES):
-        before, after = (side.by_item(figure) for side in sides)
-        places = [place for place, values in enumerate(zip(before, after, strict=True)) if all(values)]
-        if not places:
-            continue
-        old, new, keys = before, after, every_key
-        if len(places) < len(every_key):
-            old, new = ([side[place] for place in places] for side in (before, after))
-            keys = [every_key[place] for place in places]
-        found[name] = _mean_change(keys, old, new, confidence, seed)
-        if name == "latency_ms":
+    sides = [_Side(comparison, lane) for lane in (Lane.OLD, Lane.NEW)]
+    for name, figure in _FIGURES.items():
+        columns = [side.values(figure) for side in sides]
+        before, after = (side.means(values) for side, values in zip(sides, columns, strict=True))
+        old, new, keys = _known_of_both(before, after, every_key)
+        if keys:
+            found[name] = _mean_change(keys, old, new, confidence, seed)
+        if keys and name == "latency_ms":
+            old_times, new_times = (side.by_item(values) for side, values in zip(sides, columns, strict=True))
+            times = _known_of_both(old_times, new_times, every_key)
             shares = list(PERCENTILES.values())
-            changes = quantile_changes(old, new, keys, shares, confidence=confidence, seed=seed)
+            changes = quantile_changes(*times, shares, confidence=confidence, seed=seed)
             for percentile, change in zip(PERCENTILES, changes, strict=True):
                 found[percentile] = UsageDelta(
                     old=change.old,
@@ -56,49 +72,52 @@ def usage(comparison: Comparison) -> dict[str, UsageDelta]:
     return found
 
 
-class _Side(NamedTuple):
-    """The figures of one lane's trials."""
-
-    ends: list[int]
-    """Of each item, where its trials end among all."""
-    columns: list[tuple[float | None, ...]]
-    """Of each figure, its value in every trial."""
-
-    @classmethod
-    def of(cls, comparison: Comparison, lane: Lane) -> _Side:
-        trials = [trials_of(block, lane) for block in comparison.read.blocks]
-        took = [_took(trial) for done in trials for trial in done]
-        return cls(ends=list(accumulate(map(len, trials))), columns=list(zip(*took, strict=True)))
-
-    def by_item(self, figure: int) -> list[Sequence[float]]:
-        """The known values of each item."""
-        column: Any = self.columns[figure] if self.columns else ()
-        groups = [column[start:end] for start, end in pairwise((0, *self.ends))]
-        return [[one for one in group if one is not None] for group in groups] if None in column else groups
+def _known_of_both(
+    before: Iterable[T | None], after: Iterable[T | None], keys: Sequence[Hashable]
+) -> tuple[list[T], list[T], list[Hashable]]:
+    """Return what is known of the items of which something is known in both lanes, and their keys."""
+    old, new, kept = [], [], []
+    for early, late, key in zip(before, after, keys, strict=True):
+        if early is not None and late is not None:
+            old.append(early)
+            new.append(late)
+            kept.append(key)
+    return old, new, kept
 
 
-def _took(trial: Trial) -> tuple[float | None, ...]:
-    """The figures of one trial, in the order of `_FIGURES`."""
-    used, ended, answer = trial.usage, trial.status is Status.OK, trial.final_response or ""
-    return (
-        trial.cost_usd,
-        trial.latency_ms if ended else None,
-        None if used is None else used.input_tokens,
-        None if used is None else used.output_tokens,
-        len(trial.served) if ended else None,
-        len(answer) if ended else None,
-        float(declines(answer)) if ended else None,
-    )
+class _Side:
+    """The trials of one lane, in the order of the items."""
+
+    def __init__(self, comparison: Comparison, lane: Lane) -> None:
+        by_item = [trials_of(block, lane) for block in comparison.read.blocks]
+        self._trials = [trial for done in by_item for trial in done]
+        self._ends = list(accumulate(map(len, by_item)))
+        self._is_single = all(len(done) == 1 for done in by_item)
+
+    def values(self, figure: Callable[[Trial], float | None]) -> list[float | None]:
+        """Return a figure of each trial."""
+        return list(map(figure, self._trials))
+
+    def by_item(self, values: Sequence[float | None]) -> Iterator[tuple[float, ...] | None]:
+        """Yield the known values of each item, of those of each trial; None without any."""
+        for start, end in pairwise((0, *self._ends)):
+            yield tuple([one for one in values[start:end] if one is not None]) or None
+
+    def means(self, values: list[float | None]) -> list[float | None]:
+        """Return the mean of each item's known values, of those of each trial; None without any."""
+        if self._is_single:
+            return values
+        return [None if known is None else _mean(known) for known in self.by_item(values)]
 
 
 def _mean_change(
     keys: Sequence[Hashable],
-    old: Sequence[Sequence[float]],
-    new: Sequence[Sequence[float]],
+    before: Sequence[float],
+    after: Sequence[float],
     confidence: float,
     seed: int,
 ) -> UsageDelta:
-    before, after = ([_mean(values) for values in side] for side in (old, new))
+    """Return how a figure changed, of each item's cluster, old mean and new mean."""
     deltas = [late - early for early, late in zip(before, after, strict=True)]
     grouped = paired.clusters(deltas, keys)
     # A price has no largest change: the largest that was seen stands for what was not.

@@ -40,6 +40,8 @@ class Clusters:
 
 def clusters(deltas: Sequence[float], keys: Sequence[Hashable]) -> Clusters:
     """Group differences by cluster key, in the order in which keys first come."""
+    if len(set(keys)) == len(keys):
+        return _single(np.array(deltas, dtype=float), np.ones(len(deltas)), unseen=1.0)
     sums: defaultdict[Hashable, list[float]] = defaultdict(list)
     for key, delta in zip(keys, deltas, strict=True):
         sums[key].append(delta)
@@ -228,6 +230,10 @@ def weighted_clusters(
     """
     total = math.fsum(weights)
     scale = len(weights) / total if total > 0 else 0.0
+    if len(set(keys)) == len(keys):
+        sizes_of_each = np.array(weights, dtype=float) * scale
+        unseen = (design_effect(weights) or 1.0) * len(weights) / max(1, len(weights))
+        return _single(sizes_of_each * np.array(deltas, dtype=float), sizes_of_each, unseen=unseen)
     sums: dict[Hashable, list[float]] = {}
     sizes: dict[Hashable, list[float]] = {}
     for key, delta, weight in zip(keys, deltas, weights, strict=True):
@@ -238,6 +244,12 @@ def weighted_clusters(
         sizes=np.array([math.fsum(group) for group in sizes.values()]),
         unseen=(design_effect(weights) or 1.0) * len(weights) / max(1, len(sums)),
     )
+
+
+def _single(sums: np.ndarray, sizes: np.ndarray, *, unseen: float) -> Clusters:
+    """Return clusters of one item each."""
+    # A sum of nothing but -0.0 is 0.0.
+    return Clusters(sums=sums + 0.0, sizes=sizes + 0.0, unseen=unseen)
 
 
 def design_effect(weights: Sequence[float]) -> float | None:

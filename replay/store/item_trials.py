@@ -6,6 +6,7 @@ calls of its trials are mostly the recorded ones, over and over.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -72,6 +73,7 @@ class _ItemValues:
     """The values of one item and its trials so far; a later value that equals one becomes the same object."""
 
     def __init__(self, item: Item, run_id: str, lanes: dict[str, Lane]) -> None:
+        _share_words(item)
         self._item, self._run_id, self._lanes = item, run_id, lanes
         self._calls: dict[str, list[ToolCall]] = {}
         for call in item.tape:
@@ -124,6 +126,21 @@ class _ItemValues:
             from_trace_id=own if served.from_trace_id == own else served.from_trace_id,
             note=served.note,
         )
+
+
+_WORDS = ("stratum", "model", "environment", "release", "category", "difficulty")
+"""Fields that have few values in a run."""
+
+
+def _share_words(item: Item) -> None:
+    """Let equal words of items just read be one object: names of tools, and what is one of few values."""
+    for name in _WORDS:
+        if (word := getattr(item, name)) is not None:
+            object.__setattr__(item, name, sys.intern(word))
+    for call in item.tape:
+        object.__setattr__(call, "name", sys.intern(call.name))
+    if item.trace_id == item.id:
+        object.__setattr__(item, "trace_id", item.id)
 
 
 def _same_json(one: ToolCall, other: ToolCall) -> bool:
