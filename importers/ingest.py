@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -237,6 +237,8 @@ class _ImportBatch:
     def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
         self._con, self._report, self._redactor = con, report, redactor
         self._rows = TraceColumns.of()
+        self._loose: list[TraceRow] = []
+        """Rows that came after those and are still to be packed."""
         self._traces: dict[str, int | KnownTrace] = {}
         """Id → the position of its row, or the trace of the store that it is."""
         self._rejects: list[Reject] = []
@@ -275,28 +277,52 @@ class _ImportBatch:
         self._keep(encode_trace(trace))
 
     def _keep_all(self, rows: TraceColumns) -> None:
-        places = dict(zip(rows.source_id, count(len(self._rows))))
+        self._pack()
+        first = len(self._rows)
+        places = dict(zip(rows.source_id, count(first)))
         characters = sum(rows.characters)
         is_new = len(places) == len(rows) and self._traces.keys().isdisjoint(places)
+        self._rows.extend(rows)
         if is_new and not self._is_full(len(rows), characters):
             self._traces.update(places)
-            self._rows.extend(rows)
             self._characters += characters
-        else:
-            for row in rows.each():
-                self._keep(row)
+            return
+        for number, source_id in enumerate(rows.source_id):
+            if self._is_late(source_id, rows.updated_at[number]):
+                continue
+            self._traces[source_id] = first + number
+            self._characters += rows.characters[number]
+            if self._is_full():
+                self.write()
+                # The rest of them is in the next batch.
+                self._rows.extend(rows)
+                first = 0
 
     def _keep(self, row: TraceRow) -> None:
-        before = self._traces.get(row.source_id)
-        if before is not None:
-            self._report.duplicates += 1
-            at = self._rows.updated_at[before] if isinstance(before, int) else before.updated_at
-            if is_older(row.updated_at, at):
-                return
-        self._traces[row.source_id] = len(self._rows)
-        self._rows.append(row)
+        if self._is_late(row.source_id, row.updated_at):
+            return
+        self._traces[row.source_id] = len(self._rows) + len(self._loose)
+        self._loose.append(row)
         self._characters += row.characters
         self._write_if_full()
+
+    def _is_late(self, source_id: str, updated_at: datetime | None) -> bool:
+        """Return whether a trace came before in a later state; count it if it came at all."""
+        before = self._traces.get(source_id)
+        if before is None:
+            return False
+        self._report.duplicates += 1
+        if isinstance(before, KnownTrace):
+            return is_older(updated_at, before.updated_at)
+        in_loose = before - len(self._rows)
+        at = self._rows.updated_at[before] if in_loose < 0 else self._loose[in_loose].updated_at
+        return is_older(updated_at, at)
+
+    def _pack(self) -> None:
+        """Put single rows behind those in columns."""
+        if self._loose:
+            self._rows.extend(TraceColumns.of(self._loose))
+            self._loose = []
 
     def _keep_known(self, known: KnownTrace) -> None:
         before = self._traces.get(known.source_id)
@@ -334,9 +360,10 @@ class _ImportBatch:
         seen = self._seen.among(self._traces)
         first = [held for key, held in self._traces.items() if key not in seen]
         known = [held for held in first if isinstance(held, KnownTrace)]
-        rows = self._rows.take([held for held in first if isinstance(held, int)])
+        self._pack()
+        rows, places = self._rows, [held for held in first if isinstance(held, int)]
         with transaction(self._con):
-            written = write_rows(self._con, rows)
+            written = write_rows(self._con, rows, places)
             if seen:
                 self._write_again([self._traces[key] for key in seen])
             write_rejects(self._con, self._rejects)
@@ -346,31 +373,29 @@ class _ImportBatch:
         report.updated += written.updated
         report.unchanged += written.unchanged + len(known)
         report.older += len(written.left)
-        report.states.update(rows.state)
-        report.states.update(held.state for held in known)
-        for counts in (*rows.counts, *(held.counts for held in known)):
-            report.count(counts)
+        report.states.update([rows.state[place] for place in places])
+        report.states.update([held.state for held in known])
+        counts = [*(rows.counts[place] for place in places), *(held.counts for held in known)]
+        report.count([sum(each) for each in zip((0, 0, 0, 0), *counts, strict=True)])
         self._seen.add(self._traces)
         self._rows, self._traces, self._rejects, self._characters = TraceColumns.of(), {}, [], 0
 
     def _write_again(self, held: Sequence[int | KnownTrace]) -> None:
         """Replace traces that an earlier batch of this import had; they are counted once."""
-        again = TraceColumns.of()
-        for one in held:
-            if isinstance(one, int):
-                again.extend(self._rows.take([one]))
-            else:
-                for made in one.made():
-                    if isinstance(made, TraceRow):
-                        again.append(made)
-        before = call_counts(self._con, again.source_id)
-        written = write_rows(self._con, again)
-        self._report.duplicates += len(again)
-        self._report.older += len(written.left)
-        for row in again.each():
-            stored = before.get((row.source, row.source_id))
-            if stored is not None and row.source_id not in written.left:
-                self._report.count(row.counts, stored)
+        made = [made for one in held if isinstance(one, KnownTrace) for made in one.made()]
+        converted = TraceColumns.of(row for row in made if isinstance(row, TraceRow))
+        for rows, places in (
+            (self._rows, [one for one in held if isinstance(one, int)]),
+            (converted, range(len(converted))),
+        ):
+            before = call_counts(self._con, [rows.source_id[place] for place in places])
+            written = write_rows(self._con, rows, places)
+            self._report.duplicates += len(places)
+            self._report.older += len(written.left)
+            for place in places:
+                stored = before.get((rows.source[place], rows.source_id[place]))
+                if stored is not None and rows.source_id[place] not in written.left:
+                    self._report.count(rows.counts[place], stored)
 
 
 def place(reject: import_records.Reject) -> str:

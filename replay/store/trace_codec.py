@@ -3,9 +3,8 @@
 Both follow the fields of `replay.model.Trace`, `ToolCall` and `Step` and their types: a field that is added
 there needs a column in a migration and nothing here.
 
-Binding each of some thirty columns as a Python list takes longer than all the rest of a write. So the short
-columns of a trace are one JSON object, and those of its tool calls one array, which DuckDB takes apart; what
-is JSON in the store already stays apart, since it would be written as JSON twice.
+Rows are packed into columns that DuckDB reads without a copy (`arrow`), where they are made, maybe in another
+process: whoever writes them looks at their ids, digests and times alone.
 
 A record is what `replay import jsonl` reads back. Messages are written in OpenAI's shape, which every tool
 for chats knows. `tool_path` marks a record as our own: what is null in it was unknown, and is not worked out
@@ -17,17 +16,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from enum import Enum
-from itertools import count
-from operator import attrgetter, eq
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
 from replaydiff.replay.model import Message, Step, ToolCall, Trace, TraceState, Usage, Witness
-from replaydiff.replay.store import sql
+from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.sql import clean_text, encode
 
 _SQL_TYPES: dict[Any, str] = {
@@ -40,6 +38,15 @@ _SQL_TYPES: dict[Any, str] = {
 }
 """Type of a field → type of its column; a field of any other type is JSON text."""
 _JSON = "VARCHAR"
+_ARROW_TYPES = {
+    "BOOLEAN": arrow.BOOLEAN,
+    "INTEGER": arrow.INT32,
+    "BIGINT": arrow.INT64,
+    "DOUBLE": arrow.DOUBLE,
+    "VARCHAR": arrow.TEXT,
+    "TIMESTAMP": arrow.TIMESTAMP,
+    "VARCHAR[]": arrow.list_of(arrow.TEXT),
+}
 _APART = ("trace_id", "source", "updated_at", "metadata", "messages", "steps", "tool_calls")
 """Fields of a trace that are not among the short columns."""
 
@@ -91,16 +98,21 @@ class _Table:
         self.types = {column.name: column.type for column in columns}
         self._read = attrgetter(*(column.attribute for column in columns))
         self._converted = [(n, column.convert) for n, column in enumerate(columns) if column.convert]
+        self.arrow_types = {
+            column.name: arrow.JSON_TEXT if column.convert is encode else _ARROW_TYPES[column.type]
+            for column in columns
+        }
         fields = [(column.name, Any, None) for column in columns]
-        self._object = msgspec.defstruct("_Columns", fields, omit_defaults=True)
+        self.object_of = msgspec.defstruct("_Columns", fields, omit_defaults=True)
+        """Values → one object; what is None is left out when it is encoded."""
 
-    def object_of(self, value: Any) -> Any:
-        """Return the columns of a value as one object; what is None is left out when it is encoded."""
+    def values_of(self, value: Any) -> list[Any]:
+        """Return the columns of a value."""
         values = list(self._read(value))
         for place, convert in self._converted:
             if values[place] is not None:
                 values[place] = convert(values[place])
-        return self._object(*values)
+        return values
 
 
 _TRACE = _Table(
@@ -118,7 +130,8 @@ COLUMNS = _TRACE.types
 FACTS = tuple(name for name in COLUMNS if name not in ("incomplete", "usage"))
 """Those that are shown: `state` says the same as `incomplete`, and the tokens stand beside `usage`."""
 CALL_COLUMNS = _CALL.types
-"""What each object of `TraceRow.calls` holds: name → SQL type."""
+"""What each of `TraceRow.calls` holds: name → SQL type."""
+_STATE, _INDEX = list(COLUMNS).index("state"), list(CALL_COLUMNS).index("index")
 
 
 def json_readers(kind: type) -> dict[str, Callable[[str | bytes], Any]]:
@@ -136,14 +149,14 @@ class TraceRow(NamedTuple):
     source: str
     source_id: str
     digest: str
-    """Hash of the columns, the four texts below them, and nothing else."""
-    columns: str
-    """One JSON object; what is null is left out."""
+    """Hash of the JSON of the columns, the three texts below them and the calls, and nothing else."""
+    columns: list[Any]
+    """The values of `COLUMNS`."""
     metadata: str
     messages: str
     steps: str
-    calls: str
-    """JSON array of the tool calls; empty where there is none."""
+    calls: list[list[Any]]
+    """The values of `CALL_COLUMNS` of each tool call."""
     counts: tuple[int, int, int, int]
     """Tool calls; those of which neither a result nor an error was recorded; those paired with their results
     by name alone; those whose pairing is contradicted."""
@@ -155,59 +168,89 @@ class TraceRow(NamedTuple):
     """A number of 128 bits that an import knows the trace's record by; empty where it is made of several."""
 
 
-_columns_of: Callable[[object], tuple[list[Any], ...]] = attrgetter(*TraceRow._fields)
+PACKED: dict[str, arrow.ColumnType] = {
+    "source": arrow.TEXT,
+    "source_id": arrow.TEXT,
+    "content_hash": arrow.TEXT,
+    "updated_at": arrow.TIMESTAMP,
+    "record_hash": arrow.TEXT,
+    "call_counts": arrow.list_of(arrow.INT32),
+    "metadata": arrow.JSON_TEXT,
+    "messages": arrow.JSON_TEXT,
+    "steps": arrow.JSON_TEXT,
+    "calls": arrow.list_of(arrow.struct_of(_CALL.arrow_types)),
+    **_TRACE.arrow_types,
+}
+"""What a packed row holds: name → type. `calls` are the rows of its tool calls but for the trace's id."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """Rows as columns: a column is sent to another process, or given to DuckDB, as one value.
+    """Rows as columns: sent to another process, or given to DuckDB, as a few large values.
 
-    Each field is a column of `TraceRow`; all have the same length.
+    The lists are what an import decides by; each has one value a row, named as in `TraceRow`.
     """
 
     source: list[str]
     source_id: list[str]
     digest: list[str]
-    columns: list[str]
-    metadata: list[str]
-    messages: list[str]
-    steps: list[str]
-    calls: list[str]
     counts: list[tuple[int, int, int, int]]
     state: list[TraceState]
     updated_at: list[datetime | None]
     characters: list[int]
     record_hash: list[str]
+    parts: list[tuple[arrow.ArrowColumn, ...]]
+    """All columns (`PACKED`) of the rows, some rows in each part."""
 
     @classmethod
     def of(cls, rows: Iterable[TraceRow] = ()) -> TraceColumns:
-        """Return rows as columns, in their order."""
-        columns = list(map(list, zip(*rows, strict=True)))
-        return cls(*columns or ([] for _ in TraceRow._fields))
+        """Return rows as columns, in their order.
+
+        Raises:
+            ValueError: a value is not of its column's type; names the column.
+        """
+        found = cls([], [], [], [], [], [], [], [], [])
+        held = [*rows]
+        if held:
+            fields = TraceRow(*zip(*held, strict=True))
+            for own, more in zip(_lists_of(found), _lists_of(fields), strict=True):
+                own.extend(more)
+            found.parts.append(_packed(fields))
+        return found
 
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.source_id)
 
-    def append(self, row: TraceRow) -> None:
-        """Add one row at the end."""
-        for column, value in zip(_columns_of(self), row, strict=True):
-            column.append(value)
-
     def extend(self, rows: TraceColumns) -> None:
         """Add rows at the end."""
-        for column, more in zip(_columns_of(self), _columns_of(rows), strict=True):
-            column.extend(more)
+        for own, more in zip(_lists_of(self), _lists_of(rows), strict=True):
+            own.extend(more)
+        self.parts.extend(rows.parts)
 
-    def each(self) -> Iterator[TraceRow]:
-        """Yield the rows one by one."""
-        return map(TraceRow._make, zip(*_columns_of(self), strict=True))
 
-    def take(self, places: Sequence[int]) -> TraceColumns:
-        """Return the rows at these positions, in this order."""
-        if len(places) == len(self) and all(map(eq, places, count())):
-            return self
-        return TraceColumns(*([column[place] for place in places] for column in _columns_of(self)))
+_lists_of: Callable[[object], tuple[list[Any], ...]] = attrgetter(
+    *(field.name for field in dataclasses.fields(TraceColumns) if field.name != "parts")
+)
+
+
+def _packed(rows: Any) -> tuple[arrow.ArrowColumn, ...]:
+    """Return the columns of some rows.
+
+    Args:
+        rows: a `TraceRow` with a list of values, one of each row, in place of each value.
+    """
+    columns = zip(*rows.columns, strict=True)
+    hashes = [record_hash or None for record_hash in rows.record_hash]
+    apart = (rows.source, rows.source_id, rows.digest, rows.updated_at, hashes, rows.counts)
+    texts = (rows.metadata, rows.messages, rows.steps, rows.calls)
+    found = []
+    for (name, kind), values in zip(PACKED.items(), (*apart, *texts, *columns), strict=True):
+        try:
+            found.append(arrow.column(kind, values))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{name} of a trace cannot be stored: {error}") from error
+    return tuple(found)
 
 
 def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:
@@ -217,18 +260,30 @@ def encode_trace(trace: Trace, record_hash: str = "") -> TraceRow:
         trace: what is stored.
         record_hash: by which an import knows the record that it was made of.
     """
-    columns = _TRACE.object_of(trace)
+    columns = _TRACE.values_of(trace)
+    calls = _calls(trace.tool_calls)
     metadata = encode(trace.metadata) if trace.metadata else "{}"
     messages = encode(trace.messages) if trace.messages else "[]"
     steps = encode(trace.steps) if trace.steps else "[]"
-    texts = (encode(columns), metadata, messages, steps, _calls(trace.tool_calls))
+    objects = [_CALL.object_of(*call) for call in calls]
+    texts = (
+        encode(_TRACE.object_of(*columns)),
+        metadata,
+        messages,
+        steps,
+        encode(objects) if objects else "",
+    )
     return TraceRow(
         clean_text(trace.source),
         clean_text(trace.trace_id),
         _digest(texts),
-        *texts,
+        columns,
+        metadata,
+        messages,
+        steps,
+        calls,
         counts=_counts(trace.tool_calls),
-        state=columns.state,
+        state=columns[_STATE],
         updated_at=trace.updated_at,
         characters=sum(map(len, texts)),
         record_hash=record_hash,
@@ -244,11 +299,11 @@ def _counts(calls: Sequence[ToolCall]) -> tuple[int, int, int, int]:
     return len(calls), unanswered, by_name, conflicts
 
 
-def _calls(calls: Sequence[ToolCall]) -> str:
-    objects = [_CALL.object_of(call) for call in calls]
-    for index, one in enumerate(objects):
-        one.index = index
-    return encode(objects) if objects else ""
+def _calls(calls: Sequence[ToolCall]) -> list[list[Any]]:
+    found = [_CALL.values_of(call) for call in calls]
+    for index, values in enumerate(found):
+        values[_INDEX] = index
+    return found
 
 
 def _digest(texts: Sequence[str]) -> str:

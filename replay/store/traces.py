@@ -21,13 +21,13 @@ from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace
-from replaydiff.replay.store import sql
+from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.memory import all_rows
-from replaydiff.replay.store.sql import json_type, resolve
+from replaydiff.replay.store.sql import resolve
 from replaydiff.replay.store.trace_codec import (
     CALL_COLUMNS,
-    COLUMNS,
+    PACKED,
     TraceColumns,
     encode_trace,
     json_readers,
@@ -37,19 +37,15 @@ from replaydiff.replay.store.where import guarded, selection
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_SHORT = json_type(COLUMNS)
-_CALLS = f"[{json_type(CALL_COLUMNS)}]"
-_INSERT = f"""
+_INSERT = """
 INSERT INTO traces BY NAME
-SELECT * EXCLUDE (short), unnest(json_transform(short, '{_SHORT}'))
-FROM (SELECT trace_id, source, source_id, content_hash, $now::TIMESTAMP AS imported_at,
-    nullif(updated_at, '')::TIMESTAMP AS updated_at, nullif(record_hash, '')::UHUGEINT AS record_hash,
-    call_counts::INTEGER[] AS call_counts, short, metadata, messages, steps FROM new_traces)
+SELECT * EXCLUDE (calls) REPLACE (record_hash::UHUGEINT AS record_hash), $now::TIMESTAMP AS imported_at
+FROM new_traces WHERE trace_id IS NOT NULL
 """
-_INSERT_CALLS = f"""
+_INSERT_CALLS = """
 INSERT INTO tool_calls BY NAME
 SELECT trace_id, unnest(call)
-FROM (SELECT trace_id, unnest(json_transform(calls, '{_CALLS}')) AS call FROM new_traces WHERE calls != '')
+FROM (SELECT trace_id, unnest(calls) AS call FROM new_traces WHERE trace_id IS NOT NULL)
 """
 _READ_BATCH = 200
 """Traces that are read first. Each batch scans the tables, so later ones are larger, up to `_READ_BYTES`."""
@@ -76,18 +72,23 @@ def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
     return write_rows(con, TraceColumns.of(map(encode_trace, traces)))
 
 
-def write_rows(con: DuckDBPyConnection, rows: TraceColumns) -> Written:
+def write_rows(con: DuckDBPyConnection, rows: TraceColumns, places: Sequence[int] | None = None) -> Written:
     """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
+
+    Args:
+        con: the store.
+        rows: the batch.
+        places: the positions of the rows in it that are meant; None for all.
     """
     times = rows.updated_at
     latest: dict[tuple[str, str], int] = {}
-    for place, key in enumerate(zip(rows.source, rows.source_id, strict=True)):
+    for place in range(len(rows)) if places is None else places:
+        key = rows.source[place], rows.source_id[place]
         if key not in latest or not is_older(times[place], times[latest[key]]):
             latest[key] = place
-    changed: list[int] = []
-    ids: list[str] = []
+    ids: list[str | None] = [None] * len(rows)
     touched: list[tuple[str, int]] = []
     left: set[str] = set()
     with transaction(con):
@@ -110,43 +111,37 @@ def write_rows(con: DuckDBPyConnection, rows: TraceColumns) -> Written:
             else:
                 updated += 1
                 replaced.append(trace_id)
-            ids.append(trace_id)
-            changed.append(place)
+            ids[place] = trace_id
         for table in ("traces", "tool_calls") if replaced else ():
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
-        _insert(con, ids, rows.take(changed))
-        _touch(con, [trace_id for trace_id, _ in touched], rows.take([place for _, place in touched]))
+        if new or updated:
+            _insert(con, ids, rows)
+        _touch(con, touched, rows)
     unchanged = len(latest) - new - updated
     return Written(new=new, updated=updated, unchanged=unchanged, left=frozenset(left))
 
 
-def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str], rows: TraceColumns) -> None:
-    """Insert rows under these ids."""
-    if not rows:
-        return
-    call_counts = {counts: str([*counts]) for counts in set(rows.counts)}
-    columns = {
-        "trace_id": trace_ids,
-        "source": rows.source,
-        "source_id": rows.source_id,
-        "content_hash": rows.digest,
-        "updated_at": [at.isoformat() if at else "" for at in rows.updated_at],
-        "record_hash": rows.record_hash,
-        "call_counts": [call_counts[counts] for counts in rows.counts],
-        "short": rows.columns,
-        "metadata": rows.metadata,
-        "messages": rows.messages,
-        "steps": rows.steps,
-        "calls": rows.calls,
-    }
-    with sql.as_table(con, "new_traces", columns):
-        con.execute(_INSERT, {"now": utc_now()})
-        con.execute(_INSERT_CALLS)
+def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str | None], rows: TraceColumns) -> None:
+    """Insert rows under these ids; those without one are left out."""
+    ids = iter(trace_ids)
+    parts = []
+    for part in rows.parts:
+        parts.append((arrow.column(arrow.TEXT, list(islice(ids, part[0].length))), *part))
+    con.register("new_traces", arrow.Table({"trace_id": arrow.TEXT, **PACKED}, parts))
+    con.execute(_INSERT, {"now": utc_now()})
+    con.execute(_INSERT_CALLS)
+    con.unregister("new_traces")
 
 
-def _touch(con: DuckDBPyConnection, trace_ids: Sequence[str], rows: TraceColumns) -> None:
-    """Write what a second import of the same traces knows anew."""
-    if rows:
+def _touch(con: DuckDBPyConnection, touched: Sequence[tuple[str, int]], rows: TraceColumns) -> None:
+    """Write what a second import of the same traces knows anew.
+
+    Args:
+        con: the store.
+        touched: ids, and the positions of their rows.
+        rows: the batch.
+    """
+    if touched:
         con.execute(
             "UPDATE traces SET updated_at = coalesce(known.at, updated_at), record_hash = known.hash,"
             " call_counts = known.counts FROM"
@@ -154,10 +149,10 @@ def _touch(con: DuckDBPyConnection, trace_ids: Sequence[str], rows: TraceColumns
             " unnest(?::VARCHAR[])::UHUGEINT AS hash, unnest(?::INTEGER[][]) AS counts) AS known"
             " WHERE trace_id = known.id",
             [
-                trace_ids,
-                rows.updated_at,
-                [record_hash or None for record_hash in rows.record_hash],
-                [[*counts] for counts in rows.counts],
+                [trace_id for trace_id, _ in touched],
+                [rows.updated_at[place] for _, place in touched],
+                [rows.record_hash[place] or None for _, place in touched],
+                [[*rows.counts[place]] for _, place in touched],
             ],
         )
 

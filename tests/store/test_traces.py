@@ -30,6 +30,7 @@ from replaydiff.replay.store.traces import (
     get_trace,
     iter_traces,
     trace_months,
+    write_rows,
     write_traces,
 )
 from tests.stand_ins.full import examples
@@ -358,17 +359,19 @@ def test_a_record_of_an_export_holds_every_field(tmp_path: Path) -> None:
     assert record["steps"] == [{"kind": "llm", "name": "s", "id": "x"}]
 
 
-def test_rows_as_columns_are_the_same_rows() -> None:
-    rows = [
-        encode_trace(rich_trace("r")),
-        *(encode_trace(trace(name), str(n)) for n, name in enumerate("abc")),
-    ]
-    columns = TraceColumns.of(rows)
-    assert (len(columns), [*columns.each()]) == (4, rows)
-    assert columns.take(range(4)) is columns, "nothing is copied where all are taken"
-    assert [*columns.take([3, 0]).each()] == [rows[3], rows[0]]
-    both = TraceColumns.of()
-    assert not both
-    both.append(rows[1])
-    both.extend(columns)
-    assert [*both.each()] == [rows[1], *rows]
+def test_rows_in_several_parts_are_stored_as_chosen(con: DuckDBPyConnection) -> None:
+    given = [rich_trace("full"), *(trace(name, tool_calls=calls("x")) for name in "abcd")]
+    rows = TraceColumns.of()
+    assert not rows
+    rows.extend(TraceColumns.of(encode_trace(one, str(n)) for n, one in enumerate(given[:2])))
+    rows.extend(TraceColumns.of(map(encode_trace, given[2:])))
+    assert (len(rows), len(rows.parts), rows.source_id[0]) == (5, 2, "full")
+    assert write_rows(con, rows, [0, 2, 4]) == Written(new=3)
+    assert list(iter_traces(con, ["full", "b", "d"])) == [given[0], given[2], given[4]]
+    assert write_rows(con, rows) == Written(new=2, unchanged=3)
+    assert list(iter_traces(con, ["a", "c"])) == [given[1], given[3]]
+
+
+def test_a_value_of_another_type_is_refused_with_its_column() -> None:
+    with pytest.raises(ValueError, match="name of a trace cannot be stored"):
+        TraceColumns.of([encode_trace(trace("a", name=["no text"]))])
