@@ -1,7 +1,8 @@
 """The one write path of every importer: batches, redaction, rejects, counts.
 
-A batch is one commit: its traces, its rejects and the tokens in them are there together or not at all. So an
-import that is killed, or meets a full disk, leaves whole batches, and the same import again completes it.
+A commit is of whole batches: their traces, their rejects and the tokens in them are there together or not at
+all. So an import that is killed, or meets a full disk, leaves whole batches, and the same import again
+completes it.
 
 A strict import reads everything twice, and writes nothing before the end of the first time: one commit of
 everything would need memory for everything.
@@ -13,12 +14,12 @@ import gc
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -33,7 +34,6 @@ from replaydiff.importers.base import (
     divided,
 )
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made
-from replaydiff.importers.seen import SeenIds
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Trace, TraceState
@@ -41,8 +41,9 @@ from replaydiff.replay.redact.redactor import RedactionError
 from replaydiff.replay.store import import_records
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
+from replaydiff.replay.store.seen import SeenIds
 from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
-from replaydiff.replay.store.traces import call_counts, is_older, write_rows
+from replaydiff.replay.store.traces import StoredIds, call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -50,10 +51,14 @@ if TYPE_CHECKING:
     from replaydiff.replay.redact.redactor import Redactor
 
 
-BATCH_TRACES = 20_000
+BATCH_TRACES = 20_480
 BATCH_CHARACTERS = 40_000_000
-"""A batch is written when it has this many traces, or this much text in them; each batch is one commit."""
-DATABASE_BYTES = 200_000_000
+"""A batch is written when it has this many traces, or this much text in them."""
+COMMIT_TRACES = 6 * BATCH_TRACES
+COMMIT_CHARACTERS = 6 * BATCH_CHARACTERS
+"""Each batch is one commit, until so many traces are written. Later commits are as large as this: DuckDB
+writes this many rows straight into its file, fewer into its log first, at almost twice the processor time."""
+DATABASE_BYTES = 400_000_000
 """What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
 DATABASE_BYTES_A_CHARACTER = 16
 """… but a batch of one huge trace needs this much for each character."""
@@ -213,26 +218,25 @@ def write(
     Memory is that of one batch, and eight bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
     """
-    batch = _ImportBatch(con, report, redactor)
     settings = "SELECT current_setting('memory_limit'), current_setting('threads')"
     [(limit, threads)] = con.execute(settings).fetchall()
     # A batch is too small for several: they would only take a core from the processes that convert.
     con.execute("SET threads = 1")
     taken = shown = 0
-    for item in items:
-        batch.take(item)
-        taken += len(item) if isinstance(item, TraceColumns) else 1
-        if progress and taken - shown >= _PROGRESS_EVERY:
-            progress(report.traces + batch.waiting, report.rejected)
-            shown = taken
-    batch.write()
+    with _ImportBatch(con, report, redactor) as batch:
+        for item in items:
+            batch.take(item)
+            taken += len(item) if isinstance(item, TraceColumns) else 1
+            if progress and taken - shown >= _PROGRESS_EVERY:
+                progress(report.traces + batch.waiting, report.rejected)
+                shown = taken
     con.execute(f"SET memory_limit = '{limit}'")
     con.execute(f"SET threads = {threads}")
     return report
 
 
 class _ImportBatch:
-    """Traces and rejects that wait to be written."""
+    """Traces and rejects that wait to be written; the end of the `with` block writes and commits the last."""
 
     def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
         self._con, self._report, self._redactor = con, report, redactor
@@ -245,6 +249,21 @@ class _ImportBatch:
         self._characters = 0
         self._seen = SeenIds()
         """Those of earlier batches."""
+        self._stored_ids: StoredIds | None = None
+        self._transaction = ExitStack()
+        """Holds what is written and not committed."""
+        self._written = self._uncommitted = self._uncommitted_characters = 0
+        """Traces of all batches; traces and rejects of the transaction, and how much text they have."""
+
+    def __enter__(self) -> _ImportBatch:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        if raised[0] is None:
+            with self._transaction:
+                self.write()
+        else:
+            self._transaction.__exit__(*raised)
 
     @property
     def waiting(self) -> int:
@@ -353,7 +372,7 @@ class _ImportBatch:
             self.write()
 
     def write(self) -> None:
-        """Commit what waits."""
+        """Write what waits, and commit where that is enough."""
         room = max(DATABASE_BYTES, self._characters * DATABASE_BYTES_A_CHARACTER)
         self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
         report = self._report
@@ -362,13 +381,26 @@ class _ImportBatch:
         known = [held for held in first if isinstance(held, KnownTrace)]
         self._pack()
         rows, places = self._rows, [held for held in first if isinstance(held, int)]
-        with transaction(self._con):
-            written = write_rows(self._con, rows, places)
-            if seen:
-                self._write_again([self._traces[key] for key in seen])
-            write_rejects(self._con, self._rejects)
-            if self._redactor is not None:
-                self._redactor.tokens.save(self._con)
+        if self._uncommitted == 0:
+            self._transaction.enter_context(transaction(self._con))
+        if self._written and self._stored_ids is None:
+            self._stored_ids = StoredIds(self._con)
+        written = write_rows(self._con, rows, places, self._stored_ids)
+        if seen:
+            self._write_again([self._traces[key] for key in seen])
+        write_rejects(self._con, self._rejects)
+        if self._redactor is not None:
+            self._redactor.tokens.save(self._con)
+        self._uncommitted += len(self._traces) + len(self._rejects)
+        self._uncommitted_characters += self._characters
+        self._written += len(self._traces)
+        if (
+            self._written <= COMMIT_TRACES
+            or self._uncommitted >= COMMIT_TRACES
+            or self._uncommitted_characters >= COMMIT_CHARACTERS
+        ):
+            self._transaction.close()
+            self._uncommitted = self._uncommitted_characters = 0
         report.new += written.new
         report.updated += written.updated
         report.unchanged += written.unchanged + len(known)
@@ -389,7 +421,7 @@ class _ImportBatch:
             (converted, range(len(converted))),
         ):
             before = call_counts(self._con, [rows.source_id[place] for place in places])
-            written = write_rows(self._con, rows, places)
+            written = write_rows(self._con, rows, places, self._stored_ids)
             self._report.duplicates += len(places)
             self._report.older += len(written.left)
             for place in places:

@@ -31,8 +31,9 @@ from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.trace_codec import encode_trace
 
-AHEAD = 4
-"""Jobs for each process that are given out before their turn to be written: what bounds memory."""
+AHEAD = 16
+"""Jobs for each process that are given out before their turn to be written: enough for the time that a commit
+takes. It bounds memory."""
 
 
 def cores() -> int:

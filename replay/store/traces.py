@@ -51,6 +51,7 @@ _READ_BATCH = 200
 """Traces that are read first. Each batch scans the tables, so later ones are larger, up to `_READ_BYTES`."""
 _READ_BYTES = 4 * 2**20
 """About how much text a batch may hold."""
+_READ_IDS = 50_000
 _HINT = "see `replay traces`"
 
 _TRACE_JSON, _CALL_JSON = json_readers(Trace), json_readers(ToolCall)
@@ -72,7 +73,37 @@ def write_traces(con: DuckDBPyConnection, traces: Iterable[Trace]) -> Written:
     return write_rows(con, TraceColumns.of(map(encode_trace, traces)))
 
 
-def write_rows(con: DuckDBPyConnection, rows: TraceColumns, places: Sequence[int] | None = None) -> Written:
+class StoredIds:
+    """The ids of the traces in a store, as one connection sees them.
+
+    Finding some ids takes the longer the larger the store is: whoever writes many batches reads all ids once.
+    """
+
+    def __init__(self, con: DuckDBPyConnection) -> None:
+        """Read the ids that are there."""
+        # It imports numpy, which most commands do without.
+        from replaydiff.replay.store.seen import SeenIds
+
+        self._ids = SeenIds()
+        found = con.execute("SELECT trace_id FROM traces")
+        while rows := found.fetchmany(_READ_IDS):
+            self.add(trace_id for (trace_id,) in rows)
+
+    def add(self, ids: Iterable[str]) -> None:
+        """Put in ids that were written since."""
+        self._ids.add(ids)
+
+    def among(self, ids: Collection[str]) -> set[str]:
+        """Return those of these ids that are in the store, and maybe a few others."""
+        return self._ids.among(ids)
+
+
+def write_rows(
+    con: DuckDBPyConnection,
+    rows: TraceColumns,
+    places: Sequence[int] | None = None,
+    stored_ids: StoredIds | None = None,
+) -> Written:
     """Store a batch in one transaction; of two traces of one source and id in it the last one counts.
 
     Memory is a few times the batch's own size: import in batches of some thousand traces.
@@ -81,6 +112,7 @@ def write_rows(con: DuckDBPyConnection, rows: TraceColumns, places: Sequence[int
         con: the store.
         rows: the batch.
         places: the positions of the rows in it that are meant; None for all.
+        stored_ids: those in the store, where they are known; those that are written are put in.
     """
     times = rows.updated_at
     latest: dict[tuple[str, str], int] = {}
@@ -92,7 +124,7 @@ def write_rows(con: DuckDBPyConnection, rows: TraceColumns, places: Sequence[int
     touched: list[tuple[str, int]] = []
     left: set[str] = set()
     with transaction(con):
-        names = _Names(con, latest)
+        names = _Names(con, latest, stored_ids)
         new = updated = 0
         replaced: list[str] = []
         for (source, source_id), place in latest.items():
@@ -116,6 +148,8 @@ def write_rows(con: DuckDBPyConnection, rows: TraceColumns, places: Sequence[int
             con.execute(f"DELETE FROM {table} WHERE trace_id IN (SELECT unnest(?::VARCHAR[]))", [replaced])
         if new or updated:
             _insert(con, ids, rows)
+        if stored_ids is not None:
+            stored_ids.add(trace_id for trace_id in ids if trace_id is not None)
         _touch(con, touched, rows)
     unchanged = len(latest) - new - updated
     return Written(new=new, updated=updated, unchanged=unchanged, left=frozenset(left))
@@ -312,8 +346,10 @@ class _Stored(NamedTuple):
 class _Names:
     """Which id each trace of a batch has or gets, and what is stored under it."""
 
-    def __init__(self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]]) -> None:
-        self._con = con
+    def __init__(
+        self, con: DuckDBPyConnection, keys: Iterable[tuple[str, str]], stored_ids: StoredIds | None
+    ) -> None:
+        self._con, self._stored_ids = con, stored_ids
         self._known: dict[str, _Stored] = {}
         self._look_up([name for source, source_id in keys for name in (source_id, f"{source}:{source_id}")])
 
@@ -333,13 +369,17 @@ class _Names:
         self._known[name] = _Stored(source, source_id, "", None, None)
         return name, None
 
-    def _look_up(self, names: list[str]) -> None:
+    def _look_up(self, names: Collection[str]) -> None:
+        if self._stored_ids is not None:
+            names = self._stored_ids.among(names)
+        if not names:
+            return
         # Most are not there: only the ids of the whole table are read.
         rows = self._con.execute(
             "SELECT trace_id, source, source_id, content_hash, updated_at,"
             f" (record_hash % {_LOW})::UBIGINT FROM traces"
             " WHERE rowid IN (SELECT rowid FROM traces WHERE trace_id IN (SELECT unnest(?::VARCHAR[])))",
-            [names],
+            [[*names]],
         ).fetchall()
         self._known.update({name: _Stored(*stored) for name, *stored in rows})
 

@@ -15,12 +15,12 @@ from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.known import KnownRecords
-from replaydiff.importers.seen import SeenIds
 from replaydiff.importers.sources import jsonl
 from replaydiff.replay.redact.redactor import redactor
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.import_records import Tokens
+from replaydiff.replay.store.seen import SeenIds
 from tests.importers.reading import good_record
 from tests.stand_ins.full import examples
 
@@ -101,10 +101,10 @@ RECORDS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0
 @settings(
     max_examples=examples(25, 400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(files=st.lists(RECORDS, min_size=2, max_size=3), batch=st.integers(1, 3))
+@given(files=st.lists(RECORDS, min_size=2, max_size=3), batch=st.integers(1, 3), commit=st.integers(1, 8))
 @pytest.mark.slow
 def test_any_imports_end_as_if_nothing_had_been_known(
-    files: list[list[tuple[int, int, int]]], batch: int, tmp_path_factory: pytest.TempPathFactory
+    files: list[list[tuple[int, int, int]]], batch: int, commit: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("imports")
     found: list[Any] = []
@@ -112,6 +112,7 @@ def test_any_imports_end_as_if_nothing_had_been_known(
         store = folder / f"{knows}.duckdb"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("replaydiff.importers.ingest.BATCH_TRACES", batch)
+            patch.setattr("replaydiff.importers.ingest.COMMIT_TRACES", commit)
             if not knows:
                 patch.setattr(KnownRecords, "of", lambda *_: {})
             reports = []
@@ -131,7 +132,7 @@ def test_any_imports_end_as_if_nothing_had_been_known(
 @given(st.lists(st.lists(st.text(max_size=2)), max_size=8), st.integers(1, 5))
 def test_seen_ids_are_a_set(added: list[list[str]], recent: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("replaydiff.importers.seen._RECENT", recent)
+        patch.setattr("replaydiff.replay.store.seen._RECENT", recent)
         seen, plain = SeenIds(), set[str]()
         for ids in added:
             assert seen.among(set(ids)) == plain & set(ids)

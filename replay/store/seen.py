@@ -1,4 +1,4 @@
-"""The ids that an import has had, in eight bytes each."""
+"""Sets of maybe millions of ids, in eight bytes each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RECENT = 50_000
 
 
 class SeenIds:
-    """A set of maybe millions of ids: their hashes, in sorted arrays of which each is twice the next."""
+    """The hashes of ids, in sorted arrays of which each is twice the next."""
 
     def __init__(self) -> None:
         self._recent: set[int] = set()
