@@ -216,7 +216,7 @@ class Patches:
         """
         with self._lock:
             try:
-                self._patch_module(module)
+                self.places.unwatched(lambda: self._patch_module(module))
                 self._is_applied = True
             except shapes.Unusable as unusable:
                 raise self._refuse(

@@ -101,6 +101,14 @@ class Places:
         """Compare no longer for this trial."""
         self._trials.discard(trial)
 
+    def unwatched(self, work: Callable[[], None]) -> None:
+        """Do this and compare nothing in this thread: while it patches, the worker runs Python's modules."""
+        was_busy, self._busy.is_set = getattr(self._busy, "is_set", False), True
+        try:
+            work()
+        finally:
+            self._busy.is_set = was_busy
+
     def starts(self, code: types.CodeType) -> bool:
         """Compare just before this code runs; return whether it need not be reported again.
 

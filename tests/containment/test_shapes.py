@@ -11,7 +11,7 @@ from replaydiff.replay.errors import VersionError
 from replaydiff.replay.model import Status
 from tests.agents.running import calls, item, python_has, python_version, recorded, run
 from tests.containment.shapes import SHAPES, Shape
-from tests.stand_ins.full import examples
+from tests.stand_ins.full import FULL, examples
 
 CANARY = """
 import os, pathlib
@@ -60,13 +60,9 @@ def real_calls(folder: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.mark.slow
-def test_shapes_that_are_answered_never_run_their_tool(folder: Path) -> None:
-    trials = examples(1, 2)
-    outcomes = replay(folder, *ANSWERED, trials=trials)
+def check_answered(shapes: list[Shape], outcomes: list[Outcome]) -> None:
     failed = {}
-    for index, outcome in enumerate(outcomes):
-        shape = ANSWERED[index // trials]
+    for shape, outcome in zip(shapes, outcomes, strict=True):
         asked = calls(outcome)
         right = [("cancel", {"order_id": "7"}, "tape")] * shape.answers
         if outcome.status is not Status.OK or outcome.final_response != "answered" or asked != right:
@@ -77,6 +73,22 @@ def test_shapes_that_are_answered_never_run_their_tool(folder: Path) -> None:
                 asked,
             )
     assert not failed, "\n".join(f"{name}: {found}" for name, found in failed.items())
+
+
+@pytest.mark.slow
+def test_shapes_that_are_answered_never_run_their_tool(folder: Path) -> None:
+    trials = examples(1, 2)
+    outcomes = replay(folder, *ANSWERED, trials=trials)
+    check_answered([shape for shape in ANSWERED for _ in range(trials)], outcomes)
+    assert real_calls(folder) == []
+
+
+FIRST_OF_A_WORKER = ANSWERED if FULL else [one for one in ANSWERED if one.name == "importlib.reload"]
+
+
+@pytest.mark.parametrize("shape", FIRST_OF_A_WORKER, ids=lambda shape: shape.module)
+def test_the_first_trial_of_a_worker_is_answered_like_later_ones(shape: Shape, folder: Path) -> None:
+    check_answered([shape], replay(folder, shape))
     assert real_calls(folder) == []
 
 
