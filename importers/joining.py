@@ -29,16 +29,11 @@ from replaydiff.replay.messages import (
     canonical_args,
     decode,
     join_results,
-    likely_requests,
     read_args,
     read_messages,
 )
-from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace, Witness
+from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Witness
 from replaydiff.replay.model.light import light_dataclass
-
-UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
-ORPHANS = "tool results that answer no recorded call are not calls of the trace"
-INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and not calls of the trace"
 
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +88,11 @@ def joined_calls(turns: Sequence[ModelTurn], runs: Sequence[ToolRun]) -> tuple[T
     return tuple(replace(call, index=index) for index, (_, call) in enumerate(calls))
 
 
+def calls_of_turn(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls after the user's last message, with their results."""
+    return join_results(messages[_turn_start(messages) :])
+
+
 def tool_run(
     name: str,
     given: Json,
@@ -115,62 +115,6 @@ def tool_run(
         started_at=started_at,
         ended_at=ended_at,
     )
-
-
-def orphan_results(messages: Iterable[Message], calls: Iterable[ToolCall]) -> int:
-    """Return how many tool results in a conversation are of none of its calls."""
-    results = sum(message.role == "tool" for message in messages)
-    return max(0, results - sum(call.answered for call in calls))
-
-
-def has_unread_calls(recorded: Iterable[Json], *traces: Trace) -> bool:
-    """Return whether something looks like a requested tool call and is none of the traces'.
-
-    Args:
-        recorded: messages, and inputs and outputs of model calls, as the source has them.
-        traces: what was made of them. The tools that ran within other tools are their steps.
-    """
-    found = [request for value in recorded for request in likely_requests(value)]
-    if not found:
-        return False
-    calls = [call for trace in traces for call in trace.tool_calls]
-    steps = [step for trace in traces for step in trace.steps]
-    inner = {step.name for step in steps if step.kind is StepKind.TOOL} - {call.name for call in calls}
-    left = _not_among([one for one in found if one[0] not in inner], calls)
-    if not left:
-        return False
-    messages = [message for trace in traces for message in trace.messages]
-    messages += [message for step in steps for message in step.messages]
-    return bool(_not_among(left, [call for message in messages for call in message.tool_calls]))
-
-
-def _not_among(
-    requests: Iterable[tuple[str, JsonObject]], calls: Sequence[ToolCall]
-) -> list[tuple[str, JsonObject]]:
-    """The requests that are none of these calls; one without arguments may be the start of a stream's."""
-    known = {_same_call(call) for call in calls}
-    names = {call.name for call in calls}
-    return [
-        (name, args)
-        for name, args in requests
-        if (name, canonical_args(args)) not in known and (args or name not in names)
-    ]
-
-
-def inner_calls(steps: Sequence[Step]) -> int:
-    """Return how many tools ran within another tool: calls of a sub-agent, which stay with that tool."""
-    return sum(step.kind is StepKind.TOOL and _is_inner(step, steps) for step in steps)
-
-
-def _is_inner(step: Step, steps: Sequence[Step]) -> bool:
-    """Whether a step ran within a tool. A root that is a tool is the whole run."""
-    for _ in steps:
-        if step.parent is None:
-            return False
-        step = steps[step.parent]
-        if step.kind is StepKind.TOOL and step.parent is not None:
-            return True
-    return False
 
 
 def run_args(value: Json) -> JsonObject:
@@ -236,9 +180,12 @@ def _requests(turns: Sequence[ModelTurn]) -> list[_Request]:
 
 def _of_this_turn(given: Sequence[Message]) -> Iterator[ToolCall]:
     """The calls after the user's last message; those before it are of earlier runs."""
-    last_user = max((at for at, message in enumerate(given) if message.role == "user"), default=-1)
-    for message in given[last_user + 1 :]:
+    for message in given[_turn_start(given) :]:
         yield from message.tool_calls
+
+
+def _turn_start(messages: Sequence[Message]) -> int:
+    return max((at for at, message in enumerate(messages, start=1) if message.role == "user"), default=0)
 
 
 def _same_call(call: ToolCall) -> tuple[str, str]:

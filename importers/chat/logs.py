@@ -36,10 +36,16 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.call_notes import (
+    ORPHANS,
+    UNKNOWN_CALLS,
+    has_orphan,
+    has_unread_calls,
+    orphan_results,
+)
 from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
 from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.joining import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
@@ -180,7 +186,10 @@ def _alone(convert: ConvertLog) -> Callable[[Json, InputFile], Iterator[Imported
         for found in convert(value, file):
             if isinstance(found, LoggedCall):
                 yield from map(Note, found.notes)
-                yield run_of(found)
+                made = run_of(found)
+                if has_orphan(made):
+                    yield Note(ORPHANS)
+                yield made
             else:
                 yield found
 

@@ -28,6 +28,7 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note
+from replaydiff.importers.call_notes import ORPHANS, has_orphan
 from replaydiff.importers.convert import guarded
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import canonical_args, final_response, join_results, parse
@@ -238,6 +239,8 @@ class CallSpool:
             made = replace(made, session_id=self._session(rows[0]))
         for text in dict.fromkeys(text for member in members for text in member.call.notes):
             yield Note(text)
+        if has_orphan(made):
+            yield Note(ORPHANS)
         yield made
 
     def _history(self, link: tuple[int, bool, int | None] | None) -> tuple[Message, ...]:

@@ -164,10 +164,10 @@ def _anthropic(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         kind = event.get("type")
         if kind == "message_start" and isinstance(event.get("message"), dict):
             message.update(event["message"])
-        elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
-            blocks[str(event.get("index"))] = dict(event["content_block"])
-        elif kind == "content_block_delta" and isinstance(event.get("delta"), dict):
-            _grow(blocks.setdefault(str(event.get("index")), {}), event["delta"])
+        elif kind == "content_block_start" and isinstance(block := decode(event.get("content_block")), dict):
+            blocks[str(event.get("index"))] = dict(block)
+        elif kind == "content_block_delta":
+            _grow(blocks.setdefault(str(event.get("index")), {}), decode(event.get("delta")), event)
         elif kind == "message_delta":
             for key in ("delta", "usage"):
                 if isinstance(event.get(key), dict):
@@ -220,12 +220,17 @@ def _update(message: dict[str, Any], key: str, changes: dict[str, Any]) -> None:
     place.update({name: value for name, value in changes.items() if value is not None})
 
 
-def _grow(block: dict[str, Any], delta: dict[str, Any]) -> None:
-    if delta.get("type") == "text_delta":
+def _grow(block: dict[str, Any], delta: Json, event: dict[str, Any]) -> None:
+    kind = delta.get("type") if isinstance(delta, dict) else None
+    if isinstance(delta, dict) and kind == "text_delta":
         block["type"] = "text"
         block["text"] = _text(block.get("text")) + _text(delta.get("text"))
-    elif delta.get("type") == "input_json_delta":
-        block["_pieces"] = _text(block.get("_pieces")) + _text(delta.get("partial_json"))
+    elif isinstance(delta, dict) and isinstance(piece := delta.get("partial_json"), str):
+        block["_pieces"] = _text(block.get("_pieces")) + piece
+    elif block.get("input") == {}:
+        # A call whose pieces cannot be read has no arguments that are known: it is noted as unread.
+        block["input_event"] = event
+        del block["input"]
 
 
 def _text(value: Json) -> str:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.call_notes import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.convert import guarded, refused, reject
-from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage

@@ -19,9 +19,9 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
+from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_orphan, has_unread_calls
 from replaydiff.importers.chat.typed import ChatMessage, typed_chat
 from replaydiff.importers.convert import converted, jobs
-from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import RECORD_BYTES
 from replaydiff.replay.messages import conversation, count_requests, read_args, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Step, StepKind, ToolCall, Trace, Usage
@@ -33,6 +33,8 @@ RECOGNISED_BY = "records have trace_id and started_at"
 
 FIELDS = {field.name for field in dataclasses.fields(Trace)} | {"tool_path"}
 """Everything a record may have; `source` and `tool_path` come with our own exports."""
+FIELDS_OF_CALL = {field.name for field in dataclasses.fields(ToolCall)} | {"id", "arguments"}
+"""Everything that a tool call of a record may have."""
 _READERS: dict[Any, Callable[[dict[str, Json], str], Any]] = {
     str: fields.text,
     float: fields.number,
@@ -78,12 +80,23 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
     for key in record.keys() - FIELDS:
         yield Note(f"the field {key[:60]!r} is not of the trace format and was left out")
     found = _trace(record, _plain(record), _messages(record))
+    for key in _unknown_of_calls(record):
+        yield Note(f"the field {key[:60]!r} of a tool call is not of the trace format and was left out")
+    if has_orphan(found):
+        yield Note(ORPHANS)
     requested = sum(len(message.tool_calls) for message in found.messages)
     if found.messages and (
         count_requests(record["messages"]) > requested or has_unread_calls([record["messages"]], found)
     ):
         yield Note(UNKNOWN_CALLS)
     yield found
+
+
+def _unknown_of_calls(record: Mapping[str, Any]) -> set[str]:
+    """Fields of the tool calls that the format does not know."""
+    calls = record.get("tool_calls")
+    listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    return {key for call in listed for key in call.keys() - FIELDS_OF_CALL}
 
 
 def typed_trace(text: bytes) -> Trace | None:
@@ -113,6 +126,8 @@ def typed_trace(text: bytes) -> Trace | None:
         if values == _NOTHING:
             return _trace({}, plain, chat.messages, chat.tool_calls)
         others = {name: held for name, held in zip(_OTHERS, values, strict=True) if held is not msgspec.UNSET}
+        if _unknown_of_calls(others):
+            return None
         return _trace(others, plain | _plain(others), chat.messages, chat.tool_calls)
     except Exception:  # noqa: BLE001 - `read` decides what is wrong with the record, and says it
         return None

@@ -192,7 +192,7 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
         RawSpan(
             id=_required(_id(_get(span, "spanId", "span_id")), "spanId"),
             parent=_id(_get(span, "parentSpanId", "parent_span_id")),
-            name=str(span.get("name") or ""),
+            name=fields.text(span, "name") or "",
             started_at=_started(_get(span, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"),
             ended_at=_nanoseconds(_get(span, "endTimeUnixNano", "end_time_unix_nano"), "endTimeUnixNano"),
             scope=scope,
@@ -216,7 +216,7 @@ def _log(log: JsonObject) -> FoundEvent | None:
     name = _get(log, "eventName", "event_name") or own.get("event.name")
     if trace_id is None or span_id is None or not isinstance(name, str):
         return None
-    body = _value(log.get("body"))
+    body = _value(decode(log.get("body")))
     own = {**own, **body} if isinstance(body, dict) else {**own, "content": body}
     return FoundEvent(trace_id, span_id, Event(name=name, attributes=own))
 
@@ -230,7 +230,7 @@ def _console(span: JsonObject) -> FoundSpan:
         RawSpan(
             id=_required(_id(context.get("span_id")), "context.span_id"),
             parent=_id(span.get("parent_id")),
-            name=str(span.get("name") or ""),
+            name=fields.text(span, "name") or "",
             started_at=_started(span.get("start_time"), "start_time"),
             ended_at=fields.time(span, "end_time"),
             failed=status.get("status_code") == "ERROR",
@@ -270,7 +270,7 @@ def _listed_span(span: JsonObject, record: JsonObject) -> FoundSpan:
         RawSpan(
             id=_required(span_id, "span_id"),
             parent=_number_id(parent, 16),
-            name=str(span.get("name") or ""),
+            name=fields.text(span, "name") or "",
             started_at=_started(
                 _get(span, "start_time", "start_time_unix_nano", "startTimeUnixNano", "startTime"),
                 "start_time",
@@ -297,7 +297,7 @@ def _javascript(span: JsonObject) -> FoundSpan:
         RawSpan(
             id=_required(_id(context.get("spanId")), "spanContext.spanId"),
             parent=_id(parent.get("spanId") if isinstance(parent, dict) else span.get("parentSpanId")),
-            name=str(span.get("name") or ""),
+            name=fields.text(span, "name") or "",
             started_at=_started(span.get("startTime"), "startTime"),
             ended_at=_pair(span.get("endTime"), "endTime"),
             scope=str(scope.get("name") or "") if isinstance(scope, dict) else "",
@@ -368,7 +368,7 @@ def _value(value: Json) -> Json:
     if not isinstance(value, dict):
         return value
     text = value.get("stringValue")
-    if text is not None:
+    if isinstance(text, str | dict):
         return text
     for kind, inner in value.items():
         word = kind.replace("_", "").lower()
@@ -381,13 +381,18 @@ def _value(value: Json) -> Json:
         if word == "kvlistvalue":
             return attributes(_listed(inner))
         if word in ("stringvalue", "boolvalue", "doublevalue", "bytesvalue"):
+            if isinstance(inner, list):
+                raise RecordError(f"{kind} of an attribute must be a plain value, not {fields.kind(inner)}")
             return inner
+        raise RecordError(f"an attribute has a value of the type {kind!r}, which is not of OpenTelemetry")
     return None
 
 
 def _listed(holder: Json) -> list[Json]:
-    values = holder.get("values") if isinstance(holder, dict) else None
-    return values if isinstance(values, list) else []
+    values = holder.get("values", []) if isinstance(holder, dict) and holder.keys() <= {"values"} else None
+    if not isinstance(values, list):
+        raise RecordError("an attribute is a list or an object without values")
+    return values
 
 
 def _id(value: Json) -> str | None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from replaydiff.replay.messages import count_requests, decode, parse
+from replaydiff.replay.messages import count_requests, decode, parse, read_messages
 from replaydiff.replay.model import Json, JsonObject
 
 REDACTED = "__REDACTED__"
@@ -91,7 +91,8 @@ def nested(attributes: Mapping[str, Any], name: str) -> Json:
     # Sorted, since a server gives the same attributes in another order each time.
     for key in sorted(names):
         value = attributes[key]
-        if not says(value):
+        # Empty arguments of a call are those of a tool that takes none.
+        if not says(value) and not (value == "" and key.endswith("arguments")):
             continue
         *path, last = key[len(prefix) :].split(".")
         branch = tree
@@ -186,6 +187,8 @@ def _genai_input(span: RawSpan) -> Json:
 
 def _genai_output(span: RawSpan) -> Json:
     messages = decode(_holder(span, "gen_ai.output.messages").get("gen_ai.output.messages"))
+    if isinstance(messages, dict) and read_messages(messages) is None:
+        return None
     if isinstance(messages, list) and not any(map(_has_content, messages)):
         # LiteLLM leaves the calls of a stream out of its messages.
         return None
@@ -199,10 +202,16 @@ def _genai_output(span: RawSpan) -> Json:
     return messages
 
 
+_CONTENT_KEYS = ("parts", "content", "contents", "text", "tool_calls", "function_call")
+
+
 def _has_content(message: Json) -> bool:
+    message = decode(message)
+    if isinstance(message, list):
+        return any(map(_has_content, message))
     if not isinstance(message, dict):
         return bool(message)
-    return any(value for key, value in message.items() if key not in ("role", "finish_reason"))
+    return any(decode(message.get(key)) for key in _CONTENT_KEYS)
 
 
 RAW_REQUEST = "raw_gen_ai_request"

@@ -5,11 +5,11 @@ Recorded spans of one trace → its trace, with notes for a person where content
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from replaydiff.importers.base import Imported, Note, Skipped
-from replaydiff.importers.joining import INNER_CALLS, UNKNOWN_CALLS, has_unread_calls, inner_calls
+from replaydiff.importers.call_notes import call_notes
 from replaydiff.importers.spans import contents, facts
 from replaydiff.importers.spans.contents import RAW_REQUEST, RawSpan
 from replaydiff.importers.spans.trace import SDK_SCOPE, Span, contents_of, of_spans
@@ -36,13 +36,24 @@ def arguments(spans: Sequence[Span]) -> str:
     return canonical_args(root.input) if root and isinstance(root.input, dict) and root.input else ""
 
 
+def span_notes(trace: Trace, spans: Sequence[Span], unknown: Iterable[Json] = ()) -> Iterator[Note]:
+    """Yield what a person should know of the calls of a trace that was made of these spans.
+
+    Args:
+        trace: what was made of them.
+        spans: the spans.
+        unknown: what they have under keys that nothing reads.
+    """
+    tools = {span.name for span in spans if span.kind is StepKind.TOOL and span.input is None}
+    yield from call_notes(trace, (*contents_of(spans), *unknown), without_arguments=tools)
+
+
 def with_notes(trace: Trace | None, spans: Sequence[Span]) -> Iterator[Imported]:
     """A trace of spans, with the first root's parameters where it has no input; None is skipped."""
     if trace is None:
         yield Skipped(NO_AGENT)
         return
-    if has_unread_calls(contents_of(spans), trace):
-        yield Note(UNKNOWN_CALLS)
+    yield from span_notes(trace, spans)
     yield trace if trace.input else replace(trace, input=arguments(spans))
 
 
@@ -97,22 +108,21 @@ def trace(
         yield Note("no input was recorded: contents may be switched off where the traces are made")
     if definitions.KEY not in made.metadata and (tools := _tools(ordered)):
         made = replace(made, metadata={**made.metadata, definitions.KEY: tools})
-    if has_unread_calls((*contents_of(found), *_about_calls(ordered)), made):
-        yield Note(UNKNOWN_CALLS)
-    if inner_calls(made.steps):
-        yield Note(INNER_CALLS)
+    yield from span_notes(made, found, unread(zip(ordered, found, strict=True)))
     if made.tool_calls and all(span.name in _OF_LITELLM for span in ordered):
         yield Note(LITELLM_ALONE)
     yield made
 
 
-def _about_calls(spans: Sequence[RawSpan]) -> Iterator[Json]:
-    """The lists under attributes of model calls whose names have calls in them, read or not."""
-    for span in spans:
-        if facts.kind(span) is StepKind.LLM:
-            for name, value in span.attributes.items():
-                if isinstance(value, str) and value.startswith("[{") and "call" in name.lower():
-                    yield {name: decode(value)}
+def unread(spans: Iterable[tuple[RawSpan, Span]]) -> Iterator[Json]:
+    """Yield attributes of model calls and agents that were not read and may have tool calls in them."""
+    for raw, span in spans:
+        if span.kind is StepKind.TOOL:
+            continue
+        for name, value in raw.attributes.items():
+            is_read = value is span.input or value is span.output or name in _DEFINITIONS
+            if not is_read and (isinstance(value, list | dict) or str(value).startswith(("[{", "{"))):
+                yield {name: decode(value)}
 
 
 def _tools(spans: Sequence[RawSpan]) -> list[Json]:

@@ -19,7 +19,7 @@ from datetime import datetime
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.joining import ModelTurn, joined_calls, run_args, tool_run
+from replaydiff.importers.joining import ModelTurn, calls_of_turn, joined_calls, run_args, tool_run
 from replaydiff.replay.messages import (
     canonical_args,
     conversation,
@@ -116,6 +116,7 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
     started_at = min(span.started_at for span in roots)
     ended_at = max((span.ended_at for span in roots if span.ended_at), default=None)
     question, answered = _input(tree, tops), _final_response(tree, tops)
+    messages = _conversation(tree, tops, question, answered)
     models = [span.model for span in tree.model_calls if span.model]
     costs = [cost for span in roots if (cost := _cost(tree, span)) is not None]
     return Trace(
@@ -132,10 +133,10 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
         tags=about.tags,
         input=question,
         incomplete=any(span.ended_at is None for span in roots),
-        messages=_conversation(tree, tops, question, answered),
+        messages=messages,
         final_response=answered,
         steps=tuple(_steps(tree)),
-        tool_calls=calls,
+        tool_calls=calls or calls_of_turn(messages),
         usage=total_usage(_usage(tree, span) for span in roots),
         cost_usd=sum(costs) if costs else None,
         latency_ms=fields.elapsed_ms(started_at, ended_at),

@@ -202,12 +202,12 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> tuple[ToolCall | None, 
 def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     """A requested tool call, as a part of a content or as an entry of `tool_calls`; None where it is none."""
     kind = part_kind(part)
-    function = part.get("function", part.get("custom"))
+    function = _object(part.get("function", part.get("custom")))
     # Without arguments it is the definition of a tool, not a call.
     if isinstance(function, dict) and _ARGS & function.keys() and (name := _name(function)):
         return _call(name, _first(function, *_ARGUMENTS), part)
     for key in _PART_KEYS:
-        inner = part.get(key)
+        inner = _object(part[key]) if key in part else None
         if isinstance(inner, dict) and (name := _name(inner)):
             return _call(name, _first(inner, *_ARGUMENTS), inner)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
@@ -219,6 +219,11 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
     return None
 
 
+def _object(value: Json) -> Json:
+    """The object that a JSON text holds; anything else as it is."""
+    return decode(value) if isinstance(value, str) and value.startswith("{") else value
+
+
 def _name(call: Mapping[str, Any]) -> str | None:
     return next((found for key in _NAMES if isinstance(found := call.get(key), str)), None)
 
@@ -228,7 +233,8 @@ def entries(calls: Json) -> list[JsonObject]:
     calls = decode(calls)
     if isinstance(calls, dict):
         calls = [calls] if _name(calls) or "function" in calls else list(calls.values())
-    return [entry for entry in calls if isinstance(entry, dict)] if isinstance(calls, list) else []
+    listed = map(_object, calls) if isinstance(calls, list) else ()
+    return [entry for entry in listed if isinstance(entry, dict)]
 
 
 def read_calls(value: Json) -> list[ToolCall]:
@@ -245,7 +251,7 @@ def read_calls(value: Json) -> list[ToolCall]:
         call = read_call(entry)
         if call is None:
             # AgentDojo writes the function's name as text; here a function is a call, whatever it has.
-            function = entry.get("function")
+            function = _object(entry.get("function"))
             holder = function if isinstance(function, dict) else entry
             named = _name(holder) or (function if isinstance(function, str) else None)
             call = _call(named, _first(holder, *_ARGUMENTS), entry) if named else None

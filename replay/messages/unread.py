@@ -17,7 +17,12 @@ from replaydiff.replay.messages.decode import decode, read_args
 from replaydiff.replay.model import Json, JsonObject
 
 _NAMES = ("name", "tool_name", "toolName", "function_name", "function", "tool")
-_ARGUMENTS = ("arguments", "args", "input", "parameters", "tool_input", "toolInput")
+_ARGUMENTS = (
+    *("arguments", "args", "input", "parameters", "tool_input", "toolInput", "tool_kwargs"),
+    "server_tool_call",
+)
+_NOT_RECORDED: JsonObject = {"": None}
+"""In place of arguments that are missing: equal to those of no call."""
 _OF_CALLS = re.compile("call|tool|function|action", re.IGNORECASE)
 """What a key that calls stand under has in it."""
 _OF_DEFINITIONS = {"description", "input_schema", "inputSchema", "parameters_json_schema", "strict"}
@@ -26,6 +31,8 @@ _CHAT_KEYS = {"role", "content", "tool_calls", "tool_call_id", "name"}
 _WRAPPERS = ("function", "custom", "functionCall", "function_call", "toolUse")
 """Where a call may have its name and its arguments, in an object of their own."""
 _FOR_CALLS = {"functionCall", "function_call", "toolUse"}
+_ITEM = {"call_id", "name", "arguments"}
+"""Keys of a requested call that is an item of the Responses API."""
 _IDS = ("id", "call_id", "tool_call_id", "toolCallId", "toolUseId")
 _BESIDE = {"caller", "extra_content", "metadata", "cache_control", "provider_specific_fields"}
 """Objects of a call that are not its arguments."""
@@ -48,7 +55,8 @@ _DEEPEST = 12
 def likely_requests(value: Json) -> Iterator[tuple[str, JsonObject]]:
     """Yield the name and the arguments of each object that looks like a requested tool call.
 
-    The name is empty where it is under a key that is not known.
+    The name is empty where it is under a key that is not known. Arguments that are missing, where a call of
+    this shape has at least empty ones, are given as `{"": None}`.
 
     Args:
         value: messages, or the input or output of a model call, as they were recorded.
@@ -71,21 +79,36 @@ def _likely(value: Json, place: _Place, depth: int) -> Iterator[tuple[str, JsonO
         return
     if isinstance(value, list):
         for one in value:
-            if isinstance(one, dict | list) and not _is_read(one):
-                yield from _likely(one, place, depth + 1)
+            inner = _decoded(one, place)
+            if isinstance(inner, dict | list) and not _is_read(inner):
+                yield from _likely(inner, place, depth + 1)
         return
     if not isinstance(value, dict) or value.get("role") in ("tool", "function"):
         return
     if read_result(value) is not None:
         return
-    is_request = is_request_type(part_kind(value)) or not _FOR_CALLS.isdisjoint(value)
+    is_request = (
+        is_request_type(part_kind(value)) or not _FOR_CALLS.isdisjoint(value) or value.keys() >= _ITEM
+    )
     if (is_request or place) and (found := _as_request(value, is_request or place is _Place.CALLS)):
         yield found
         return
     inside = _Place.MESSAGE if place or not _OF_MESSAGES.isdisjoint(value) else _Place.ELSEWHERE
     for key, inner in value.items():
-        if isinstance(inner, dict | list) and key not in _ASIDE:
-            yield from _likely(inner, _Place.CALLS if _OF_CALLS.search(key) else inside, depth + 1)
+        if key in _ASIDE:
+            continue
+        own = _Place.CALLS if _OF_CALLS.search(key) else inside
+        if key == "content" and isinstance(inner, str) and inner.startswith("[{") and '"type"' in inner:
+            inner = decode(inner)
+        inner = _decoded(inner, max(own, place))
+        if isinstance(inner, dict | list):
+            yield from _likely(inner, own, depth + 1)
+
+
+def _decoded(value: Json, place: _Place) -> Json:
+    """What a JSON text holds, where calls are expected."""
+    is_text = isinstance(value, str) and place is _Place.CALLS and value.startswith(("[{", "{"))
+    return decode(value) if is_text else value
 
 
 def _is_read(value: Json) -> bool:
@@ -109,7 +132,7 @@ def _as_request(value: JsonObject, is_listed: bool) -> tuple[str, JsonObject] | 
         return None
     call = read_answered_call(value)[0]
     if call is not None:
-        return call.name, call.args or _under_other_keys(value)
+        return call.name, call.args or _under_other_keys(value) or _missing(value)
     name = next((found for key in _NAMES if isinstance(found := value.get(key), str) and found), None)
     if name is not None:
         for key in _ARGUMENTS:
@@ -120,6 +143,20 @@ def _as_request(value: JsonObject, is_listed: bool) -> tuple[str, JsonObject] | 
                 is_schema = key == "parameters" and (not given or not given.keys().isdisjoint(_OF_SCHEMAS))
                 return None if is_schema else (name, given)
     return _under_unknown_key(value) if is_listed else None
+
+
+def _missing(value: JsonObject) -> JsonObject:
+    """What stands for the arguments of a call that has none, not even empty ones, in a shape that has them.
+
+    Gemini leaves empty arguments out, and the start of a call in a stream of Bedrock has none yet.
+    """
+    is_chat = "function_call" in value and not value.keys().isdisjoint(("role", "content"))
+    has_them = is_chat or is_request_type(part_kind(value))
+    return dict(_NOT_RECORDED) if has_them and not _has_arguments(value) else {}
+
+
+def _has_arguments(value: JsonObject) -> bool:
+    return any(not holder.keys().isdisjoint(_ARGUMENTS) for holder in _holders(value))
 
 
 def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:
@@ -134,8 +171,12 @@ def _under_unknown_key(value: JsonObject) -> tuple[str, JsonObject] | None:
     given = [one[key] for one in holders for key in _ARGUMENTS if key in one]
     if name:
         other = {} if given else _under_other_keys(value)
+        if not other and not given and isinstance(value.get("function"), dict):
+            other = dict(_NOT_RECORDED)
         return (name, other) if other else None
     objects = [found for one in given if isinstance(found := decode(one), dict)]
+    if not objects and value.get("type") == "function":
+        objects.append(dict(_NOT_RECORDED))
     return ("", objects[0]) if objects else None
 
 

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replaydiff.importers.base import Note, Reject, Skipped, find_importer
+from replaydiff.importers.call_notes import UNKNOWN_CALLS
 from replaydiff.importers.collect import collected, detect
-from replaydiff.importers.joining import UNKNOWN_CALLS
 from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, items, others, traces
 

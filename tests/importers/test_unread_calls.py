@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import Imported, Note
-from replaydiff.importers.joining import UNKNOWN_CALLS
+from replaydiff.importers.call_notes import UNKNOWN_CALLS
 from replaydiff.replay.messages import likely_requests
 from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLE_FILES, SAMPLES, items

@@ -46,7 +46,6 @@ _UNRECORDED: dict[str, Unrecorded] = {
     "openai_agents-openllmetry-responses": frozenset((MODEL_ERROR,)),
     "openai_agents-openinference-responses-stream": frozenset((MODEL_ERROR,)),
     "langsmith_runs-messages-stream": frozenset((TOKENS,)),
-    "smolagents_agents": frozenset((MODEL_ERROR,)),
     "crewai_agents": frozenset((INPUT,)),
 }
 """Writer and mode → what it does not record, as far as that is known of its newest version."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from replaydiff.replay.messages import read_content
+from replaydiff.replay.messages import decode, read_content
 from replaydiff.replay.model import Json, JsonObject
 
 BOOKKEEPING = "lines that Claude Code keeps for itself (summaries, snapshots, queues)"
@@ -67,7 +67,7 @@ def is_of_subagent(line: JsonObject) -> bool:
 
 def message_of(line: JsonObject) -> JsonObject:
     """The message of a line; empty where it has none."""
-    message: Any = line.get("message")
+    message = decode(line.get("message"))
     return message if isinstance(message, dict) else {}
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, Skipped
+from replaydiff.importers.call_notes import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.convert import Group, Spool, guarded, refused, reject
-from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,

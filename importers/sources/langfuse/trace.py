@@ -13,7 +13,8 @@ from datetime import datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, RecordError
-from replaydiff.importers.joining import INNER_CALLS, UNKNOWN_CALLS, has_unread_calls, inner_calls
+from replaydiff.importers.call_notes import call_notes
+from replaydiff.importers.joining import calls_of_turn
 from replaydiff.importers.sources.langfuse.observation import (
     Observation,
     correction,
@@ -38,6 +39,16 @@ from replaydiff.replay.model import CORRECTION, Json, JsonObject, Message, Step,
 
 DEFAULT_ENVIRONMENT = "default"
 """What Langfuse writes where none was set."""
+_ABOUT = frozenset(
+    {
+        "id", "traceId", "projectId", "parentObservationId", "type", "name", "startTime",
+        "endTime", "completionStartTime", "createdAt", "updatedAt", "level", "statusMessage",
+        "version", "release", "environment", "tags", "bookmarked", "public", "userId",
+        "sessionId", "traceName", "isRootObservation", "metadata", "modelParameters", "usage",
+        "usageDetails", "costDetails", "prompt", "toolDefinitions",
+    }
+)  # fmt: skip
+"""Fields of an observation that hold no tool calls."""
 NOT_PRODUCTION = ("sdk-experiment", "langfuse-")
 """Environments of evaluations and experiments, or how their names begin."""
 
@@ -61,22 +72,16 @@ def items(group: TraceRows, source: str) -> Iterator[Imported]:
             "no observations of the trace are there, so its tool calls are not known; export the "
             "observations, too, and import both"
         )
-    made = trace(group, source)
+    found = observations(group.observations)
+    made = _trace(group, source, found)
     generations = [row for row in group.observations if row.get("type") == "GENERATION"]
-    if has_unread_calls((row.get(key) for row in generations for key in ("input", "output")), made):
-        yield Note(UNKNOWN_CALLS)
-    if inner_calls(made.steps):
-        yield Note(INNER_CALLS)
+    contents = [value for row in generations for key, value in row.items() if key not in _ABOUT]
+    tools = {one.runs for one in found if one.runs and one.tool_args is None}
+    yield from call_notes(made, contents, without_arguments=tools)
     yield made
 
 
-def trace(group: TraceRows, source: str) -> Trace:
-    """The trace of these rows.
-
-    Raises:
-        RecordError: a time or number in them cannot be read.
-    """
-    found = observations(group.observations)
+def _trace(group: TraceRows, source: str, found: Sequence[Observation]) -> Trace:
     roots = [one for one in found if one.is_root]
     own = group.traces[-1] if group.traces else {}
     holders = [own, *(one.row for one in roots), *(one.row for one in found)]
@@ -99,6 +104,7 @@ def trace(group: TraceRows, source: str) -> Trace:
     if definitions.KEY not in metadata and (tools := _tools(found)):
         metadata[definitions.KEY] = tools
     question, answered = _input(own, tops, given), _final_response(own, tops, found, produced)
+    messages = _conversation(own, roots, found, given, produced, question, answered)
     models = [one.model for one in found if one.is_model_call and one.model]
     costs = [one.cost for one in found if one.is_model_call and one.cost is not None]
     return Trace(
@@ -118,10 +124,10 @@ def trace(group: TraceRows, source: str) -> Trace:
         model=models[-1] if models else None,
         tags=_tags(holders),
         input=question,
-        messages=_conversation(own, roots, found, given, produced, question, answered),
+        messages=messages,
         final_response=answered,
         steps=tuple(_steps(found, given)),
-        tool_calls=tool_calls(found, given, produced),
+        tool_calls=tool_calls(found, given, produced) or calls_of_turn(messages),
         usage=total_usage(one.usage for one in found if one.is_model_call),
         cost_usd=sum(costs) if costs else fields.number(own, "totalCost"),
         latency_ms=fields.elapsed_ms(started_at, ended_at),

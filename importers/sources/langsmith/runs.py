@@ -30,6 +30,17 @@ _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 _STAMP = len("20261101T100000000000Z")
 _PENDING = ("GraphInterrupt(", "NodeInterrupt(", "ParentCommand(")
 """How LangGraph hands over to a person or another graph: its tracer records that as an error."""
+_COLUMNS = frozenset(
+    {
+        "id", "run_id", "trace_id", "dotted_order", "parent_run_id", "parent_run_ids", "name",
+        "run_type", "status", "start_time", "end_time", "inputs", "outputs", "extra",
+        "metadata", "error", "tags", "total_cost", "feedback_stats", "project_id", "session_id",
+        "session_name", "reference_example_id", "prompt_token_details", "events", "serialized",
+        "inputs_preview", "outputs_preview", "child_runs", "child_run_ids",
+        "direct_child_run_ids", "manifest", "app_path",
+    }
+)  # fmt: skip
+"""Fields of a run that are read, or that are known to repeat or describe it."""
 _LISTS = ("runs", "items", "feedback")
 """Keys under which a page of the API lists what it answers."""
 
@@ -66,6 +77,8 @@ class LangsmithRun:
     project_name: str | None
     example_id: str | None
     """The example of a dataset that an evaluation ran it on."""
+    unknown: JsonObject
+    """What it has under keys that LangSmith's runs do not have."""
 
     @property
     def session(self) -> str | None:
@@ -177,7 +190,7 @@ def read_run(row: JsonObject) -> LangsmithRun:
         parent=parent,
         order=fields.text(row, "dotted_order") or started_at.isoformat(),
         name=fields.text(row, "name") or "",
-        type=str(row.get("run_type") or "chain").lower(),
+        type=(fields.text(row, "run_type") or "chain").lower(),
         started_at=started_at,
         ended_at=fields.time(row, "end_time"),
         inputs=decode(row.get("inputs")),
@@ -193,6 +206,7 @@ def read_run(row: JsonObject) -> LangsmithRun:
         project=fields.text(row, "project_id") or fields.text(row, "session_id"),
         project_name=fields.text(row, "session_name"),
         example_id=fields.text(row, "reference_example_id"),
+        unknown={key: decode(row[key]) for key in row.keys() - _COLUMNS},
     )
 
 

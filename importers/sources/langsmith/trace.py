@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, Note, Skipped
-from replaydiff.importers.joining import UNKNOWN_CALLS, has_unread_calls
 from replaydiff.importers.sources.langsmith.runs import LangsmithRun
-from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments
-from replaydiff.importers.spans.trace import About, Span, contents_of, of_spans
-from replaydiff.replay.messages import decode, join_results, read_messages, read_text
-from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, ToolCall, Usage
+from replaydiff.importers.spans.interpret import NO_AGENT, argument, arguments, span_notes
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.messages import decode, read_messages, read_text
+from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Usage
 
 EVALUATION = "traces of evaluations on a dataset"
 """Why a trace is left out."""
@@ -58,22 +57,11 @@ def made(
     if trace is None:
         yield Skipped(NO_AGENT)
         return
-    if len(spans) == 1 and spans[0].kind is StepKind.AGENT:
-        calls = _calls_in_messages(root.outputs)
-        if calls:
-            yield Note(ROOT_ALONE)
-            trace = replace(trace, tool_calls=calls)
-    if has_unread_calls(contents_of(spans), trace):
-        yield Note(UNKNOWN_CALLS)
+    if len(spans) == 1 and spans[0].kind is StepKind.AGENT and trace.tool_calls:
+        yield Note(ROOT_ALONE)
+    yield from span_notes(trace, spans, [run.unknown for run in ordered if run.unknown])
     trace = replace(trace, incomplete=root.pending)
     yield trace if trace.input else replace(trace, input=arguments(spans))
-
-
-def _calls_in_messages(outputs: Json) -> tuple[ToolCall, ...]:
-    """The tool calls after the last question in a list of messages."""
-    messages = read_messages(outputs) or ()
-    question = max((index for index, one in enumerate(messages) if one.role == "user"), default=-1)
-    return join_results(messages[question + 1 :])
 
 
 def _span(run: LangsmithRun) -> Span:

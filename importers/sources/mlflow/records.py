@@ -216,13 +216,27 @@ def _of_protobuf(pairs: list[Json]) -> JsonObject:
     return {str(pair["key"]): _value(pair.get("value")) for pair in named}
 
 
+_KINDS = {
+    "string_value",
+    "bool_value",
+    "int_value",
+    "double_value",
+    "bytes_value",
+    "array_value",
+    "kvlist_value",
+}
+
+
 def _value(value: Json) -> Json:
-    if not isinstance(value, dict) or len(value) != 1:
+    if not value:
         return None
+    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in _KINDS:
+        raise RecordError("a value of an attribute has a type that is not of OpenTelemetry")
     ((kind, inner),) = value.items()
     if kind in ("array_value", "kvlist_value"):
-        values = inner.get("values") if isinstance(inner, dict) else None
-        values = values if isinstance(values, list) else []
+        values = inner.get("values", []) if isinstance(inner, dict) and inner.keys() <= {"values"} else None
+        if not isinstance(values, list):
+            raise RecordError(f"{kind} of an attribute has no values")
         return [_value(one) for one in values] if kind == "array_value" else _of_protobuf(values)
     return inner
 

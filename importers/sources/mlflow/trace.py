@@ -16,7 +16,7 @@ from replaydiff.importers.base import Imported, Note, Skipped
 from replaydiff.importers.sources.mlflow.records import Info, read_info, read_span
 from replaydiff.importers.spans import facts
 from replaydiff.importers.spans.contents import RawSpan
-from replaydiff.importers.spans.interpret import argument, arguments, understood
+from replaydiff.importers.spans.interpret import argument, arguments, span_notes, understood, unread
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import decode, read_text
 from replaydiff.replay.model import CORRECTION, Json, JsonObject, Score, StepKind, Trace, Usage
@@ -41,13 +41,16 @@ def made(
     if not all_environments and any(details.tags.get(tag) for tag in _EVALUATION_TAGS):
         yield Skipped(EVALUATION)
         return
-    read = _spans([read_span(span) for span in spans])
+    raw = [read_span(span) for span in spans]
+    read = _spans(raw)
     about = _about(details)
     found = of_spans(details.trace_id, source, read, about) if read else None
     if not read:
         yield Note(NO_SPANS)
     elif found and not found.input:
         found = replace(found, input=arguments(read))
+    if found:
+        yield from span_notes(found, read, unread(zip(raw, read, strict=True)))
     yield _completed(found or _bare(details, source, about), details)
 
 

@@ -119,7 +119,7 @@ def read_span(row: JsonObject) -> FoundSpan:
         RawSpan(
             id=fields.text(ids, "span_id") or own_id(row),
             parent=fields.text(row, "parent_id"),
-            name=str(row.get("name") or ""),
+            name=fields.text(row, "name") or "",
             started_at=started_at,
             ended_at=fields.time(row, "end_time"),
             failed=str(row.get("status_code")).upper() == "ERROR",

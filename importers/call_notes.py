@@ -1,0 +1,134 @@
+"""What a person should know of the tool calls of a trace: none is lost without a note.
+
+A record may hold a call in a shape that nothing reads, a result whose call is missing, or a tool's run of
+which the name or the arguments were not recorded. Each is noted beside the trace, so that an import without
+notes has every call that its records have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from replaydiff.importers.base import Note
+from replaydiff.importers.joining import calls_of_turn
+from replaydiff.replay.messages import canonical_args, join_results, likely_requests
+from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, ToolCall, Trace
+
+UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
+ORPHANS = "tool results that answer no recorded call are not calls of the trace"
+INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and not calls of the trace"
+NO_NAME = "tools ran of which no name was recorded"
+NO_ARGUMENTS = "tools ran of which no arguments were recorded: their calls are stored without any"
+NO_CALLS = "no span of the trace is a model call or a tool, so its tool calls are not known"
+
+
+def call_notes(
+    trace: Trace, recorded: Iterable[Json], *, without_arguments: Collection[str] = ()
+) -> Iterator[Note]:
+    """Yield what a person should know of the calls of a trace that was made of spans.
+
+    Args:
+        trace: what was made of the record.
+        recorded: inputs and outputs of its model calls and agents, and what is under keys that are not
+            known, as the source has them.
+        without_arguments: names of the tools that ran without a record of what they were given.
+    """
+    if has_unread_calls(recorded, trace) or _has_others(trace):
+        yield Note(UNKNOWN_CALLS)
+    if has_orphan(trace):
+        yield Note(ORPHANS)
+    if inner_calls(trace.steps):
+        yield Note(INNER_CALLS)
+    if any(not call.name for call in trace.tool_calls):
+        yield Note(NO_NAME)
+    if any(not call.args and call.name in without_arguments for call in trace.tool_calls):
+        yield Note(NO_ARGUMENTS)
+    if len(trace.steps) > 1 and all(step.kind in (StepKind.AGENT, StepKind.OTHER) for step in trace.steps):
+        yield Note(NO_CALLS)
+
+
+def _has_others(trace: Trace) -> bool:
+    """Whether the conversation of this turn has calls that are none of the trace's."""
+    ids = {call.call_id for call in trace.tool_calls if call.call_id}
+    inner = {step.name for step in trace.steps if step.kind is StepKind.TOOL}
+    inner -= {call.name for call in trace.tool_calls}
+    shown = [
+        call for call in calls_of_turn(trace.messages) if call.call_id not in ids and call.name not in inner
+    ]
+    return bool(shown) and bool(_not_among([(call.name, call.args) for call in shown], trace.tool_calls))
+
+
+def orphan_results(messages: Iterable[Message], calls: Iterable[ToolCall]) -> int:
+    """Return how many tool results in a conversation are of none of its calls."""
+    results = sum(message.role == "tool" for message in messages)
+    return max(0, results - sum(call.answered for call in calls))
+
+
+def has_orphan(trace: Trace) -> bool:
+    """Return whether a conversation of a trace has a tool's result without its call."""
+    listed = [message for step in trace.steps for message in step.messages]
+    every = [*trace.messages, *listed]
+    answered = {message.tool_call_id for message in every if message.role == "tool"}
+    if not answered:
+        return False
+    calls = [*trace.tool_calls, *(call for message in every for call in message.tool_calls)]
+    requested = {call.call_id for call in calls}
+    if answered <= requested - {None}:
+        # Most conversations.
+        return False
+    if orphan_results(trace.messages, join_results(trace.messages)):
+        return True
+    # A call without an id may be answered by any; results of the Responses API name calls by other ids.
+    return bool(answered - requested - {None}) and not any(
+        one is None or one.startswith("fc_") for one in requested
+    )
+
+
+def has_unread_calls(recorded: Iterable[Json], *traces: Trace) -> bool:
+    """Return whether something looks like a requested tool call and is none of the traces'.
+
+    Args:
+        recorded: messages, and inputs and outputs of model calls, as the source has them.
+        traces: what was made of them. The tools that ran within other tools are their steps.
+    """
+    found = [request for value in recorded for request in likely_requests(value)]
+    if not found:
+        return False
+    calls = [call for trace in traces for call in trace.tool_calls]
+    steps = [step for trace in traces for step in trace.steps]
+    inner = {step.name for step in steps if step.kind is StepKind.TOOL} - {call.name for call in calls}
+    left = _not_among([one for one in found if one[0] not in inner], calls)
+    if not left:
+        return False
+    messages = [message for trace in traces for message in trace.messages]
+    messages += [message for step in steps for message in step.messages]
+    return bool(_not_among(left, [call for message in messages for call in message.tool_calls]))
+
+
+def _not_among(
+    requests: Iterable[tuple[str, JsonObject]], calls: Sequence[ToolCall]
+) -> list[tuple[str, JsonObject]]:
+    """The requests that are none of these calls; one without arguments may be the start of a stream's."""
+    known = {(call.name, canonical_args(call.args)) for call in calls}
+    names = {call.name for call in calls}
+    return [
+        (name, args)
+        for name, args in requests
+        if (name, canonical_args(args)) not in known and (args or name not in names)
+    ]
+
+
+def inner_calls(steps: Sequence[Step]) -> int:
+    """Return how many tools ran within another tool: calls of a sub-agent, which stay with that tool."""
+    return sum(step.kind is StepKind.TOOL and _is_inner(step, steps) for step in steps)
+
+
+def _is_inner(step: Step, steps: Sequence[Step]) -> bool:
+    """Whether a step ran within a tool. A root that is a tool is the whole run."""
+    for _ in steps:
+        if step.parent is None:
+            return False
+        step = steps[step.parent]
+        if step.kind is StepKind.TOOL and step.parent is not None:
+            return True
+    return False
