@@ -6,7 +6,7 @@ What has the same fields as its part of the document stays a dataclass until it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from replaydiff.diff.result import (
@@ -19,6 +19,7 @@ from replaydiff.diff.result import (
     ItemVerdict,
     LaneSummary,
     MetricDelta,
+    Verdict,
 )
 from replaydiff.replay.model import Grade, Lane, Trial
 from replaydiff.replay.model.json import to_json_value
@@ -26,6 +27,8 @@ from replaydiff.replay.model.json import to_json_value
 SCHEMA = "replaydiff.diff/1"
 
 
+MOST_CASES = 10_000
+"""Cases that a bounded document lists, unless more than these changed."""
 _CASES_TOGETHER = 100
 _NO_CASES = '\n "cases": [],'
 
@@ -36,28 +39,39 @@ def to_json(result: DiffResult) -> dict[str, Any]:
     return document
 
 
-def json_parts(result: DiffResult, encode: Callable[[Any], str]) -> Iterator[str]:
+def json_parts(
+    result: DiffResult, encode: Callable[[Any], str], *, is_bounded: bool = False
+) -> Iterator[str]:
     """Yield the document as text, part by part: of a large run its text has many times the result's size.
 
     Args:
         result: the result.
         encode: returns a value as JSON text, indented by one space a level.
+        is_bounded: whether, beyond `MOST_CASES`, unchanged cases are counted and not listed.
     """
-    text = encode(_document(result, []))
-    if not result.items:
+    items = _changed_first(result.items) if is_bounded else result.items
+    left_out = len(result.items) - len(items)
+    text = encode(_document(result, [], left_out))
+    if not items:
         yield text
         return
     # Within a text a line break is escaped, so a line that begins like this is the key of the document.
     before, after = text.split(_NO_CASES)
     yield f'{before}\n "cases": ['
-    for start in range(0, len(result.items), _CASES_TOGETHER):
-        cases = [_case(item) for item in result.items[start : start + _CASES_TOGETHER]]
+    for start in range(0, len(items), _CASES_TOGETHER):
+        cases = [_case(item) for item in items[start : start + _CASES_TOGETHER]]
         lines = encode([cases]).removeprefix("[\n [").removesuffix("\n ]\n]")
         yield f",{lines}" if start else lines
     yield f"\n ],{after}"
 
 
-def _document(result: DiffResult, cases: list[dict[str, Any]]) -> dict[str, Any]:
+def _changed_first(items: Sequence[ItemVerdict]) -> Sequence[ItemVerdict]:
+    """Return the first items, with all that are not unchanged, which come last."""
+    changed = sum(item.verdict is not Verdict.UNCHANGED for item in items)
+    return items[: max(MOST_CASES, changed)]
+
+
+def _document(result: DiffResult, cases: list[dict[str, Any]], left_out: int = 0) -> dict[str, Any]:
     ranking = [_candidate(one) for one in result.ranking]
     return {
         "schema": SCHEMA,
@@ -71,6 +85,7 @@ def _document(result: DiffResult, cases: list[dict[str, Any]]) -> dict[str, Any]
         "causes": [_cause(cause) for cause in result.causes],
         "metrics": {name: _metric(metric) for name, metric in result.metrics.items()},
         "cases": cases,
+        **({"cases_left_out": left_out} if left_out else {}),
         "usage": result.usage,
         "slices": list(result.slices),
         "groups": [_group(part) for part in result.groups],

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from replaydiff.replay.errors import SHORT_OF, InputError, NoSpaceError
@@ -151,12 +151,12 @@ def _remove_left(target: Path) -> None:
                 (target.parent / name).unlink()
 
 
-def write_whole(path: Path, content: str | bytes, *, shared: bool = False) -> None:
+def write_whole(path: Path, content: str | bytes | Iterable[str | bytes], *, shared: bool = False) -> None:
     """Write a file as `replacing` does, and bring it to the disk before it takes the place of the old one.
 
     Args:
         path: the file.
-        content: bytes, or text, which becomes UTF-8 (lone surrogates become `?`).
+        content: bytes, or text, which becomes UTF-8 (lone surrogates become `?`), or parts of either.
         shared: as for `replacing`.
 
     Raises:
@@ -164,7 +164,8 @@ def write_whole(path: Path, content: str | bytes, *, shared: bool = False) -> No
         NoSpaceError: there is no room.
     """
     with replacing(path, shared=shared) as temporary, temporary.open("wb") as file:
-        file.write(content if isinstance(content, bytes) else content.encode("utf-8", errors="replace"))
+        for part in [content] if isinstance(content, str | bytes) else content:
+            file.write(part if isinstance(part, bytes) else part.encode("utf-8", errors="replace"))
         file.flush()
         os.fsync(file.fileno())
 

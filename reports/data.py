@@ -24,7 +24,13 @@ from replaydiff.replay.terminal.text import spreadsheet_cell, visible
 
 def render_json(result: DiffResult, *, width: int, color: bool) -> str:  # noqa: ARG001
     """The document, one line break a value; text that UTF-8 cannot carry is replaced."""
-    return "".join((*json_parts(result, clean_json_text), "\n"))
+    return "".join(rendered_json_parts(result))
+
+
+def rendered_json_parts(result: DiffResult) -> Iterator[str]:
+    """Yield the same, part by part."""
+    yield from json_parts(result, clean_json_text)
+    yield "\n"
 
 
 _PLAIN = {

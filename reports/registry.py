@@ -12,6 +12,7 @@ such a function and one line in `BUILTIN`; one that lives in another package is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import NamedTuple, Protocol
 
@@ -59,6 +60,20 @@ def render(result: DiffResult, format: str, *, width: int = 100, color: bool = F
         UnknownNameError: no format has this name.
     """
     return find_format(format)(result, width=width, color=color)
+
+
+def parts(result: DiffResult, format: str, *, width: int) -> Iterator[str | bytes]:  # noqa: A002
+    """Yield the result in this format, part by part where it can be far larger than the result.
+
+    Raises:
+        UnknownNameError: no format has this name.
+    """
+    if format == "json":
+        from replaydiff.reports.data import rendered_json_parts
+
+        yield from rendered_json_parts(result)
+    else:
+        yield render(result, format, width=width)
 
 
 def find_format(name: str) -> ReportFormat:

@@ -102,12 +102,17 @@ class Diff:
 
         return to_json(self.result)
 
-    def json_parts(self) -> Iterator[str]:
-        """Yield the JSON document as text, part by part, so that one of any size fits into memory."""
+    def json_parts(self, *, is_bounded: bool = False) -> Iterator[str]:
+        """Yield the JSON document as text, part by part, so that one of any size fits into memory.
+
+        Args:
+            is_bounded: whether, of more than 10,000 cases, unchanged ones are counted in `cases_left_out`
+                and not listed.
+        """
         from replaydiff.diff.document import json_parts
         from replaydiff.replay.model.json import json_text
 
-        return json_parts(self.result, json_text)
+        return json_parts(self.result, json_text, is_bounded=is_bounded)
 
     def report(self, format: str = "terminal", *, width: int = 100) -> str | bytes:  # noqa: A002
         """Return a report in a format: terminal, markdown, json, csv, parquet, junit, html, or a plugin's.
@@ -126,7 +131,7 @@ class Diff:
             InputError: the suffix belongs to no format, or the file cannot be written.
         """
         from replaydiff.replay.files import check_target, write_whole
-        from replaydiff.reports.registry import BUILTIN, find_format
+        from replaydiff.reports.registry import BUILTIN, parts
 
         target = Path(path)
         check_target(target)
@@ -134,7 +139,7 @@ class Diff:
         name = format or formats.get(target.suffix)
         if name is None:
             raise InputError(f"{target} names no format; end it in {', '.join(sorted(formats))}")
-        write_whole(target, find_format(name)(self.result, width=width, color=False))
+        write_whole(target, parts(self.result, name, width=width))
         return target
 
     def to_arrow(self) -> pyarrow.Table:

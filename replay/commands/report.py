@@ -42,7 +42,9 @@ Examples:
 @candidate_option
 @width_option
 @click.option(
-    "--verbose", is_flag=True, help="Show everything: versions, items, slices, all causes and warnings."
+    "--verbose",
+    is_flag=True,
+    help="Show everything: versions, items, slices, all causes and warnings; with --json all cases.",
 )
 @json_option
 @no_cycle_search()
@@ -67,6 +69,9 @@ def diff(
     Several new versions of a run are ranked; the answer, the gate and all figures below are for the one that
     ranks first, or for --lane.
 
+    --json lists all cases of up to 10,000; of more, those that changed, and `cases_left_out` counts the
+    others. --verbose lists them too.
+
     Without --gate (or a [gate] in replay.toml) the exit code is 0, or 3 if trials ended in errors. With one
     it is 0 if the gate held, 1 if it did not, and 4 if it could not be decided.
     """
@@ -74,7 +79,7 @@ def diff(
 
     found = app.project.diff(run, metrics=metrics, gate=gate, lane=lane)
     if as_json:
-        print_json_parts(found.json_parts())
+        print_json_parts(found.json_parts(is_bounded=not verbose))
     else:
         terminal.show(found.result, width=width, brief=not verbose)
     return found.exit_code
@@ -142,8 +147,8 @@ def report(
         found.save(output, format_, width=width or terminal.PIPED_WIDTH)
         say(f"{found.answer}: {format_} report of run {found.run_id} written to {output}")
         return
-    content = found.report(format_, width=width or terminal.PIPED_WIDTH)
-    if isinstance(content, bytes):
-        sys.stdout.buffer.write(content)
-    else:
-        sys.stdout.write(encodable(content, sys.stdout.encoding))
+    for part in registry.parts(found.result, format_, width=width or terminal.PIPED_WIDTH):
+        if isinstance(part, bytes):
+            sys.stdout.buffer.write(part)
+        else:
+            sys.stdout.write(encodable(part, sys.stdout.encoding))

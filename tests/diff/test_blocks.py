@@ -12,13 +12,14 @@ import pytest
 
 from replaydiff.diff.blocks import PatternKeys, UngradedLanes
 from replaydiff.diff.compute import compute
-from replaydiff.diff.document import json_parts, to_json
-from replaydiff.diff.result import DiffResult
+from replaydiff.diff.document import MOST_CASES, json_parts, to_json
+from replaydiff.diff.result import DiffResult, Verdict
 from replaydiff.replay.model import CORRECTION, Assertion, Grade, Item, Lane, Rule, Status, Trace, Trial
 from replaydiff.replay.model.json import json_text
 from replaydiff.replay.settings import MatchSection
 from replaydiff.replay.store.traces import write_traces
 from tests.diff.build import CALLS, RUN_ID, WHEN, case, filled, item, judged, settings, trial, version
+from tests.stand_ins.schemas import validator
 
 ITEMS = 48
 LANES = (Lane.OLD, Lane.NEW, Lane.OLD2)
@@ -141,3 +142,24 @@ def test_the_document_in_parts_is_the_document(tmp_path: Path) -> None:
     many = replace(found, items=found.items * 3, reason='a line break\n "cases": [], in a text')
     for one in (many, replace(found, items=())):
         assert "".join(json_parts(one, json_text)) == json_text(to_json(one))
+
+
+def test_a_bounded_document_counts_unchanged_cases_beyond_the_first_ten_thousand(tmp_path: Path) -> None:
+    found = result(tmp_path / "store")
+    changed = [one for one in found.items if one.verdict is not Verdict.UNCHANGED]
+    unchanged = [one for one in found.items if one.verdict is Verdict.UNCHANGED]
+    assert changed
+    for number, listed in ((0, len(changed)), (20_000, MOST_CASES)):
+        quiet = [unchanged[place % len(unchanged)] for place in range(number)]
+        many = replace(found, items=(*changed, *quiet))
+        document = json.loads("".join(json_parts(many, json_text, is_bounded=True)))
+        assert document.pop("cases_left_out", 0) == len(many.items) - listed
+        whole = json.loads("".join(json_parts(many, json_text)))
+        assert document["cases"] == whole["cases"][:listed]
+        assert document == {**whole, "cases": document["cases"]}
+    # Whatever changed is listed, however much it is.
+    many = replace(found, items=(*changed * (MOST_CASES // len(changed) + 1), *unchanged))
+    document = json.loads("".join(json_parts(many, json_text, is_bounded=True)))
+    assert len(document["cases"]) == len(many.items) - len(unchanged) > MOST_CASES
+    assert document["cases_left_out"] == len(unchanged)
+    validator("diff").validate({**document, "cases": document["cases"][:3]})
