@@ -237,7 +237,7 @@ def resume(
 
 
 def _go(batch: _Execution, write_down: WriteDown | None) -> RunReport:
-    import duckdb
+    from replaydiff.replay.store.driver import duckdb
 
     try:
         with newer_cycles_only():
