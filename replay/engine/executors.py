@@ -87,8 +87,6 @@ def load_executor(settings: Settings) -> Executor:
         UnknownNameError: no executor is called that.
         SettingsError: it cannot be loaded, or is none.
     """
-    from importlib.metadata import entry_points
-
     name = settings.run.executor
     if name == LOCAL:
         return LocalExecutor()
@@ -96,6 +94,8 @@ def load_executor(settings: Settings) -> Executor:
         from replaydiff.replay.engine.cluster.executor import RayExecutor
 
         return RayExecutor(settings.ray, install_timeout_s=settings.run.install_timeout)
+    from importlib.metadata import entry_points
+
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in found:
         raise UnknownNameError("executor", name, (LOCAL, RAY, *found), "see docs/extending/executors.md")

@@ -1,0 +1,19 @@
+"""DuckDB's driver: `duckdb` without its relational API, which is not used here and takes long to import.
+
+The classes and functions are the same objects as those of the package `duckdb`, which is built of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__all__ = ["duckdb"]
+
+if TYPE_CHECKING:
+    import duckdb
+else:
+    try:
+        import _duckdb as duckdb
+    except ImportError:
+        # It is no public name, so a later release may have another.
+        import duckdb
