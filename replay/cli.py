@@ -15,6 +15,7 @@ import click
 
 from replaydiff.replay import interruption
 from replaydiff.replay.commands.options import App, common_options
+from replaydiff.replay.cycles import search_rarely
 from replaydiff.replay.errors import (
     ExitCode,
     InternalError,
@@ -134,6 +135,7 @@ def cli(ctx: click.Context) -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; every way out is an exit code of `replay.errors.ExitCode`."""
     app = App()
+    search_rarely()
     try:
         _obey_signals()
         with interruption.handled_by(interruption.interrupt):

@@ -6,6 +6,20 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+SEARCH_AFTER = 50_000
+"""Objects more than were freed since the last search, after which another one begins; Python's own is 700."""
+
+
+def search_rarely() -> None:
+    """Search for cycles less often from here on, as fits a process that runs one command and ends.
+
+    What is imported and read stays until the end, so the searches that it starts free nothing.
+    """
+    first, *others = gc.get_threshold()
+    # With a threshold of 0 there is no search.
+    if 0 < first < SEARCH_AFTER:
+        gc.set_threshold(SEARCH_AFTER, *others)
+
 
 @contextmanager
 def no_cycle_search() -> Iterator[None]:
@@ -31,7 +45,7 @@ def no_cycle_search() -> Iterator[None]:
 
 @contextmanager
 def newer_cycles_only() -> Iterator[None]:
-    """Search for cycles only in what is made from here on, until it is left.
+    """Search for cycles only in what is made from here on, and less often, until it is left.
 
     A run makes many objects for each trial, which starts searches; those through everything that is imported
     take a twelfth of the engine's processor time and free nothing.
@@ -39,8 +53,11 @@ def newer_cycles_only() -> Iterator[None]:
     if gc.get_freeze_count():
         yield
         return
+    before = gc.get_threshold()
     gc.freeze()
+    search_rarely()
     try:
         yield
     finally:
         gc.unfreeze()
+        gc.set_threshold(*before)

@@ -33,6 +33,26 @@ assert not gc.isenabled(), "a search that nobody wanted"
 """
 
 
+DURING_A_RUN = """
+import gc
+from replaydiff.replay.cycles import SEARCH_AFTER, newer_cycles_only, search_rarely
+
+before = gc.get_threshold()
+with newer_cycles_only():
+    assert gc.get_threshold() == (SEARCH_AFTER, *before[1:])
+    assert gc.get_freeze_count()
+assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0), "not as it was"
+gc.set_threshold(0)
+search_rarely()
+assert gc.get_threshold()[0] == 0, "a search that nobody wanted"
+"""
+
+
+def test_a_run_searches_rarely_and_leaves_all_as_it_was() -> None:
+    done = subprocess.run([sys.executable, "-c", DURING_A_RUN], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_nothing_is_searched_within_the_block_nor_right_after_it() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -179,8 +179,7 @@ class Attempt:
         """Why the trial was stopped at a tool call; None while it was not."""
         self._stopped_as = Status.DIVERGED
         self._item, self._rules = item, rules
-        by_tool = {name: tool.ignore_args for name, tool in rules.tools.items() if tool.ignore_args}
-        self._tape = Tape(item.tape, rules.ignore_args, by_tool)
+        self._tape = Tape(item.tape, rules.ignore_args, rules.ignored_by_tool)
         for served in item.before:
             if served.rule is Rule.TAPE:
                 self._tape.answer(served.call.name, served.call.args)

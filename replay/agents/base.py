@@ -171,8 +171,13 @@ class Rules:
     renames: Renames = field(init=False)
     """Tools and arguments that were renamed on purpose, from `tools`."""
 
+    ignored_by_tool: Mapping[str, Collection[str]] = field(init=False)
+    """Tool → further arguments that never count in matching its calls, from `tools`."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "renames", Renames.of(self.tools))
+        by_tool = {name: tool.ignore_args for name, tool in self.tools.items() if tool.ignore_args}
+        object.__setattr__(self, "ignored_by_tool", by_tool)
 
     def result_form(self, name: str, returns: Mapping[str, str]) -> str | None:
         """Return `text` or `json`: what a tool returns by the settings, else by its recordings.

@@ -33,7 +33,9 @@ _ITEM = {
     "weight": "DOUBLE",
     "item": "VARCHAR",
 }
-_BATCH = 200
+_READ_BATCH = 200
+"""Items that are read first. Each batch scans the table, so later ones are larger, up to `_READ_BYTES`."""
+_READ_BYTES = 4 * 2**20
 _WRITE_BATCH = 2000
 """Items that are written at a time, if they have no more than `_WRITE_BYTES` of text."""
 _WRITE_BYTES = 4 * 2**20
@@ -201,16 +203,17 @@ def add_look(con: DuckDBPyConnection, run: RunRecord, look: Look) -> RunRecord:
 def iter_items(con: DuckDBPyConnection, run_id: str) -> Iterator[Item]:
     """The items of a run by position, read in batches; writes on `con` may go on in between."""
     cursor = interruptible(con.cursor())
-    position = 0
+    position, size = 0, _READ_BATCH
     query = "SELECT item FROM run_items WHERE run_id = ? AND position >= ? AND position < ? ORDER BY position"
     while True:
-        part = [run_id, position, position + _BATCH]
-        rows = all_rows(cursor, query, part)
+        rows = all_rows(cursor, query, [run_id, position, position + size])
         for (text,) in rows:
             yield read_item(text)
-        if len(rows) < _BATCH:
+        if len(rows) < size:
             return
-        position += _BATCH
+        position += size
+        length = sum(len(text) for (text,) in rows)
+        size = min(2 * size, _READ_BYTES * size // length + 1)
 
 
 def end_of_items(con: DuckDBPyConnection, run_id: str) -> int:

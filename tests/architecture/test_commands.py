@@ -46,7 +46,7 @@ def test_help_imports_no_heavy_library() -> None:
         "from replaydiff.replay.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio',\n"
+        "heavy = {'_duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio',\n"
         "    'replaydiff.replay.model', 'replaydiff.replay.settings'}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
     )
@@ -59,7 +59,7 @@ def test_help_of_a_command_starts_no_heavy_library() -> None:
     code = (
         "import sys\n"
         "from replaydiff.replay.cli import main\n"
-        "heavy = {'anthropic', 'langfuse', 'scipy', 'duckdb'}\n"
+        "heavy = {'anthropic', 'langfuse', 'scipy', '_duckdb'}\n"
         "for name in sys.argv[1:]:\n"
         "    try: main([name, '--help'])\n"
         "    except SystemExit: pass\n"
@@ -71,6 +71,15 @@ def test_help_of_a_command_starts_no_heavy_library() -> None:
         [sys.executable, "-c", code, *SUMMARIES], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr.strip()) == (0, str(len(SUMMARIES)))
+
+
+def test_the_store_needs_the_driver_of_duckdb_alone() -> None:
+    code = (
+        "import sys, replaydiff.replay.engine.run, replaydiff.replay.store.where\n"
+        "print('_duckdb' in sys.modules, 'duckdb' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True False"
 
 
 def test_a_run_that_takes_no_look_computes_nothing() -> None:
