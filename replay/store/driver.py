@@ -1,6 +1,8 @@
 """DuckDB's driver: `duckdb` without its relational API, which is not used here and takes long to import.
 
-The classes and functions are the same objects as those of the package `duckdb`, which is built of them.
+The classes and functions are the same objects as those of the package `duckdb`, which is built of them. Only
+objects that are given to DuckDB as tables (`register`) need the package, which shows the driver how to read
+them.
 """
 
 from __future__ import annotations

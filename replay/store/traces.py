@@ -161,6 +161,9 @@ def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str | None], rows: Trac
     parts = []
     for part in rows.parts:
         parts.append((arrow.column(arrow.TEXT, list(islice(ids, part[0].length))), *part))
+    # It has the driver read objects in Arrow's layout.
+    import duckdb  # noqa: F401
+
     con.register("new_traces", arrow.Table({"trace_id": arrow.TEXT, **PACKED}, parts))
     con.execute(_INSERT, {"now": utc_now()})
     con.execute(_INSERT_CALLS)
