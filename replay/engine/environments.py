@@ -121,14 +121,32 @@ def _content(name: str, lock: Path) -> bytes:
     try:
         if lock.name == "uv.lock":
             return _read(lock) + _read(lock.with_name("pyproject.toml"))
-        return b"\0".join(_requirements(lock))
+        return b"\0".join(_requirements(lock)[0])
     except (OSError, ValueError) as error:
         raise VersionError(f"{lock} of version {name!r} cannot be read: {error}; correct it") from None
 
 
-def _requirements(lock: Path) -> list[bytes]:
-    """A requirements file, those that it includes, and the paths and files that its lines name."""
+def required_folder(name: str, folder: Path) -> str | None:
+    """Return the first requirement of a version that is a folder of this machine; None without one.
+
+    Args:
+        name: of the version.
+        folder: of its code.
+
+    Raises:
+        VersionError: there is nothing to build its environment from.
+    """
+    lock = _lock_of(name, folder)
+    return None if lock.name in ("uv.lock", "pyproject.toml") else _requirements(lock)[1]
+
+
+def _requirements(lock: Path) -> tuple[list[bytes], str | None]:
+    """A requirements file, those that it includes, and the paths and files that its lines name.
+
+    Beside them the first line that names a folder.
+    """
     parts: list[bytes] = []
+    folder = None
     files = [lock]
     for file in files:
         content = _read(file)
@@ -140,10 +158,13 @@ def _requirements(lock: Path) -> list[bytes]:
                 files.append(other)
             elif _LOCAL.match(text):
                 named = file.parent / text.partition("#")[0].strip()
-                parts.append(_read(named) or str(file.parent.absolute()).encode())
+                found = _read(named)
+                parts.append(found or str(file.parent.absolute()).encode())
+                if not found and folder is None:
+                    folder = text
         if len(files) > _MOST_FILES or sum(map(len, parts)) > _LARGEST:
             raise ValueError(f"it includes more than {_MOST_FILES} files or {_LARGEST >> 20} MB")
-    return parts
+    return parts, folder
 
 
 def _read(file: Path) -> bytes:

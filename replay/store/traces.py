@@ -311,7 +311,7 @@ GROUP BY name ORDER BY name
 
 def result_forms(con: DuckDBPyConnection) -> list[ResultForms]:
     """Return what the latest results of each tool are, for tools some of whose results are JSON text."""
-    return [found for row in con.execute(_FORMS).fetchall() if (found := ResultForms(*row)).json_texts]
+    return [found for row in all_rows(con, _FORMS, []) if (found := ResultForms(*row)).json_texts]
 
 
 def most_varied_traces(con: DuckDBPyConnection, number: int) -> list[str]:

@@ -253,6 +253,14 @@ def test_an_environment_is_built_within_the_time_of_the_settings(
         on_cluster(version, ITEMS[0], install_timeout_s=0.01)
 
 
+@pytest.mark.parametrize("line", ["-e .", "./lib", "lib @ file:///srv/lib"])
+def test_an_environment_with_a_folder_of_this_machine_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"click\n{line}\n")
+    version = shop(path=str(tmp_path), lock="requirements.txt sha256:0")
+    with pytest.raises(VersionError, match=f"have '{line}', a folder of this machine"):
+        on_cluster(version, ITEMS[0])
+
+
 def test_a_cluster_without_a_free_cpu_is_unavailable() -> None:
     def prepare(backend: InThisProcess) -> None:
         def never(handle: LocalHandle, method: str) -> None:

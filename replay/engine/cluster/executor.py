@@ -18,8 +18,9 @@ from replaydiff.replay.engine.cluster.agent import RemoteAgent
 from replaydiff.replay.engine.cluster.hosts import Backend, Hosts
 from replaydiff.replay.engine.cluster.node import AgentFacts, RemotePlan
 from replaydiff.replay.engine.cluster.shipping import pack, stage
+from replaydiff.replay.engine.environments import required_folder
 from replaydiff.replay.engine.executors import LocalExecutor
-from replaydiff.replay.errors import SettingsError
+from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.model import Version, VersionKind
 from replaydiff.replay.settings import RaySection
 
@@ -98,6 +99,8 @@ class RayExecutor(LocalExecutor):
                 "node asks its models itself",
                 hint="leave --record and --replay-model out, or run with --executor local",
             )
+        if version.lock is not None:
+            _refuse_folders(version)
         # What cannot be built at all is refused before a node is asked.
         build(version, rules)
         number = len(self._remote)
@@ -156,6 +159,21 @@ def sent_environment(environment: Mapping[str, str], patterns: tuple[str, ...]) 
         for name, value in environment.items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted)
     }
+
+
+def _refuse_folders(version: Version) -> None:
+    """Refuse a version whose environment has packages from folders of this machine.
+
+    Raises:
+        VersionError: its lock file lists one.
+    """
+    line = required_folder(version.name, Path(version.path or Path.cwd()))
+    if line is not None:
+        raise VersionError(
+            f"the requirements of version {version.name!r} have {line!r}, a folder of this machine, which "
+            "nodes do not have",
+            hint="list the packages that it needs instead; the version's own code is sent anyway",
+        )
 
 
 def _python_of(version: Version) -> str | None:
