@@ -167,7 +167,11 @@ def published(folder: Path) -> list[SharedRun]:
         StoreError: what a folder says of its run cannot be read, or is not about it.
         StoreVersionError: a newer replaydiff published a run.
     """
-    found = map(_read_complete, (folder / "runs").glob(f"*/{_COMPLETE}"))
+    found = []
+    for complete in (folder / "runs").glob(f"*/{_COMPLETE}"):
+        # What another process has expired meanwhile is not there.
+        with suppress(FileNotFoundError):
+            found.append(_read_complete(complete))
     return sorted(found, key=lambda run: (run.created_at, run.run_id))
 
 
@@ -211,9 +215,17 @@ def expire(folder: Path, before: datetime, *, really: bool) -> int:
         old = [run for run in published(folder) if run.created_at < before]
         for run in old if really else ():
             # First what makes it count: a reader meanwhile sees the run or does not.
-            (folder / "runs" / run.run_id / _COMPLETE).unlink()
-            shutil.rmtree(folder / "runs" / run.run_id)
+            (folder / "runs" / run.run_id / _COMPLETE).unlink(missing_ok=True)
+            shutil.rmtree(folder / "runs" / run.run_id, onerror=_raise_unless_missing)
     return len(old)
+
+
+def _raise_unless_missing(
+    _: object, __: str, info: tuple[type[BaseException], BaseException, object]
+) -> None:
+    """Pass over a file that another process has deleted."""
+    if not isinstance(info[1], FileNotFoundError):
+        raise info[1]
 
 
 def is_shared(path: Path) -> bool:
@@ -300,7 +312,13 @@ def _refresh(con: DuckDBPyConnection, folder: Path, present: Mapping[str, Shared
                 if table not in _SHARED:
                     con.execute(f"DELETE FROM {table} WHERE {condition}", {"run": run_id})
     for run_id in sorted(present.keys() - here):
-        with_memory(con, partial(_take_in, con, folder / "runs" / run_id, present[run_id]))
+        files = folder / "runs" / run_id
+        try:
+            with_memory(con, partial(_take_in, con, files, present[run_id]))
+        except (duckdb.Error, StoreError):
+            # Of a run that was expired while it was read, nothing is there.
+            if (files / _COMPLETE).exists():
+                raise
 
 
 def _take_in(con: DuckDBPyConnection, files: Path, run: SharedRun) -> None:

@@ -111,6 +111,23 @@ def test_new_runs_appear_and_expired_ones_go(here: Path, tmp_path: Path, replay:
     assert [run.record.id for run in project(reader, shared).runs()] == [second]
 
 
+def test_a_run_that_expires_while_it_is_read_is_left_out(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, second = tmp_path / "shared", "20261125-221300-bbbb"
+    store_with_run(here / ".replay" / "replay.duckdb", second, day=25)
+    project(here).store_file().publish(shared)
+    module = replaydiff.replay.store.shared
+    listed = module.published(shared)
+    with monkeypatch.context() as patch:
+        # Another process expires the first run after this one has listed both.
+        patch.setattr(module, "published", lambda _: listed)
+        assert module.expire(shared, listed[1].created_at, really=True) == 1
+        assert module.expire(shared, listed[1].created_at, really=True) == 1, "as two that do it at once"
+        assert [run.record.id for run in project(tmp_path / "there", shared).runs()] == [second]
+    assert [run.record.id for run in project(tmp_path / "there", shared).runs()] == [second]
+
+
 def test_an_unfinished_run_and_half_a_publication_are_not_read(here: Path, tmp_path: Path) -> None:
     store_with_run(here / ".replay" / "replay.duckdb", "20261126-000000-cccc", is_finished=False)
     shared = tmp_path / "shared"
