@@ -148,6 +148,10 @@ _JSON_KEY = re.compile(r'(\\*")\s{0,3}:\s{0,3}$')
 _LONGEST_COLON = 20
 _REMEMBERED = 200
 """Texts from this length on are searched once in a trace: each step repeats the history before it."""
+_CLEAN_CHARACTERS = 4_000_000
+"""How much text without personal data is remembered from trace to trace: prompts, keys, names of models."""
+_SUSPECT = re.compile(r"[^\x00-\x7f]|[0-9@%&\\]|-----BEGIN")
+"""Part of whatever a built-in finder finds, and of every disguise."""
 
 
 def redactor(section: RedactSection, root: Path, tokens: Tokens) -> Redactor:
@@ -165,11 +169,19 @@ def redactor(section: RedactSection, root: Path, tokens: Tokens) -> Redactor:
         "phone": partial(phones, regions=regions),
     }
     finders = [finder for kind, finder in built_in.items() if kind in section.kinds]
+    built_in_only = not (section.patterns or section.hook)
     if section.patterns:
         finders.append(pattern_finder(section.patterns))
     if section.hook:
         finders.append(hook_finder(section.hook, root))
-    return Redactor(tokens, finders, frozenset(section.kinds), regions, whole_ids=section.ids)
+    return Redactor(
+        tokens,
+        finders,
+        frozenset(section.kinds),
+        regions,
+        whole_ids=section.ids,
+        built_in_only=built_in_only,
+    )
 
 
 class Redactor:
@@ -183,8 +195,14 @@ class Redactor:
         regions: tuple[str, ...],
         *,
         whole_ids: bool,
+        built_in_only: bool,
     ) -> None:
         self.tokens = tokens
+        self._built_in_only = built_in_only
+        """Then what is found depends on the text alone, and `_SUSPECT` is part of it."""
+        self._clean: set[str] = set()
+        """Texts in which nothing was found."""
+        self._clean_characters = 0
         self._finders = tuple(finders)
         self._kinds, self._regions, self._whole_ids = kinds, regions, whole_ids
         self._seen: dict[str, str] = {}
@@ -224,12 +242,22 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text with a token for each piece that was found."""
-        if len(text) < _REMEMBERED:
-            return self._replaced(text, lambda _found: True)
-        known = self._seen.get(text)
+        if self._built_in_only and (text in self._clean or _SUSPECT.search(text) is None):
+            return text
+        known = self._seen.get(text) if len(text) >= _REMEMBERED else None
         if known is None:
-            known = self._seen[text] = self._replaced(text, lambda _found: True)
+            known = self._replaced(text, lambda _found: True)
+            if known == text and self._built_in_only:
+                self._remember_clean(text)
+            elif len(text) >= _REMEMBERED:
+                self._seen[text] = known
         return known
+
+    def _remember_clean(self, text: str) -> None:
+        self._clean_characters += len(text)
+        if self._clean_characters > _CLEAN_CHARACTERS:
+            self._clean, self._clean_characters = set(), len(text)
+        self._clean.add(text)
 
     def value(self, value: Json, key: str = "") -> Json:
         """Redact a JSON value of this key."""

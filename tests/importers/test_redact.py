@@ -219,6 +219,37 @@ HOSTILE = {
 }
 
 
+PIECES = st.sampled_from(
+    [
+        "jane@example.com", "jane%40example.com", "jane\\u0040example.com", "jane＠example.com", "a@b.co",
+        "+44 20 7946 0958", "(415) 555-0123", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00",
+        "password: hunter2", "Bearer abcdefghijklmnop1", "-----BEGIN PRIVATE KEY-----", "&#64;", "order", "x",
+        "no person in this long sentence about shirts, which is longer than what is remembered of one trace alone",
+    ]
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def thorough(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redactor]:
+    """One that searches each text: with a pattern of the user's, which finds nothing."""
+    with open_store(tmp_path_factory.mktemp("store") / "s.duckdb") as con:
+        yield redactor(RedactSection(patterns={"NOTHING": "(?!)"}), Path(), Tokens(con))
+
+
+@given(st.lists(st.text(max_size=40) | st.lists(PIECES, max_size=4).map(" ".join), max_size=6))
+@settings(max_examples=examples(100, 1000), deadline=None)
+def test_what_is_not_searched_again_is_what_a_search_would_leave(
+    redact: Redactor, thorough: Redactor, texts: list[str]
+) -> None:
+    for _ in range(2):
+        redact.forget()
+        thorough.forget()
+        for text in texts:
+            found, searched = (plain(one.text(text)) for one in (redact, thorough))
+            assert found == searched
+            assert (found == text) == (thorough.text(text) == text)
+
+
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.slow
 def test_hostile_text_takes_no_longer_than_other_text(
