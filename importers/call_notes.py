@@ -17,6 +17,20 @@ from replaydiff.replay.model import Json, JsonObject, Message, Step, StepKind, T
 UNKNOWN_CALLS = "tool calls in a shape that is not known were left out; please report it"
 ORPHANS = "tool results that answer no recorded call are not calls of the trace"
 INNER_CALLS = "tools ran within another tool (a sub-agent's): they are its steps, and not calls of the trace"
+CALLS_IN_TEXT = "messages have what looks like tool calls written in their text, which are not read"
+TEXT_MARKS = (
+    "<tool_call>",
+    "<function=",
+    "<functioncall>",
+    "<|python_tag|>",
+    "[TOOL_CALLS]",
+    "✿FUNCTION✿",
+    "\nAction Input:",
+    "Calling tools:\n[",
+    '<details type="tool_calls"',
+)
+"""How calls begin that models of Hermes, Llama, Glaive, Mistral and Qwen, ReAct prompts, smolagents and Open
+WebUI write as text."""
 NO_NAME = "tools ran of which no name was recorded"
 NO_ARGUMENTS = "tools ran of which no arguments were recorded: their calls are stored without any"
 NO_CALLS = "no span of the trace is a model call or a tool, so its tool calls are not known"
@@ -37,6 +51,8 @@ def call_notes(
         yield Note(UNKNOWN_CALLS)
     if has_orphan(trace):
         yield Note(ORPHANS)
+    if calls_in_text(trace.messages):
+        yield Note(CALLS_IN_TEXT)
     if inner_calls(trace.steps):
         yield Note(INNER_CALLS)
     if any(not call.name for call in trace.tool_calls):
@@ -81,6 +97,16 @@ def has_orphan(trace: Trace) -> bool:
     # A call without an id may be answered by any; results of the Responses API name calls by other ids.
     return bool(answered - requested - {None}) and not any(
         one is None or one.startswith("fc_") for one in requested
+    )
+
+
+def calls_in_text(messages: Iterable[Message]) -> bool:
+    """Return whether an answer without calls has text that looks like some."""
+    return any(
+        message.role not in ("user", "system", "tool")
+        and not message.tool_calls
+        and any(mark in message.text for mark in TEXT_MARKS)
+        for message in messages
     )
 
 

@@ -37,8 +37,10 @@ import msgspec
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import (
+    CALLS_IN_TEXT,
     ORPHANS,
     UNKNOWN_CALLS,
+    calls_in_text,
     has_orphan,
     has_unread_calls,
     orphan_results,
@@ -259,6 +261,8 @@ def read_exchange(source: str, one: LoggedExchange, file: InputFile) -> Iterator
     made = _trace(source, one, started_at, run)
     if _has_unread(one, made):
         notes.insert(0, UNKNOWN_CALLS)
+    if calls_in_text(made.messages):
+        notes.append(CALLS_IN_TEXT)
     if run is not None:
         if orphan_results(one.requested, run.tool_calls):
             notes.append(ORPHANS)

@@ -19,7 +19,14 @@ import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError
-from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_orphan, has_unread_calls
+from replaydiff.importers.call_notes import (
+    CALLS_IN_TEXT,
+    ORPHANS,
+    UNKNOWN_CALLS,
+    calls_in_text,
+    has_orphan,
+    has_unread_calls,
+)
 from replaydiff.importers.chat.typed import ChatMessage, typed_chat
 from replaydiff.importers.convert import converted, jobs
 from replaydiff.importers.reading import RECORD_BYTES
@@ -84,6 +91,8 @@ def read(record: Json, _file: InputFile) -> Iterator[Imported]:
         yield Note(f"the field {key[:60]!r} of a tool call is not of the trace format and was left out")
     if has_orphan(found):
         yield Note(ORPHANS)
+    if calls_in_text(found.messages):
+        yield Note(CALLS_IN_TEXT)
     requested = sum(len(message.tool_calls) for message in found.messages)
     if found.messages and (
         count_requests(record["messages"]) > requested or has_unread_calls([record["messages"]], found)
@@ -112,7 +121,7 @@ def typed_trace(text: bytes) -> Trace | None:
     try:
         record = _decode(text)
         chat = typed_chat(record.messages)
-        if not chat or not chat.messages:
+        if not chat or not chat.messages or calls_in_text(chat.messages):
             return None
         plain = {
             "trace_id": record.trace_id,

@@ -166,7 +166,20 @@ def read_answered_call(part: Mapping[str, Any]) -> tuple[ToolCall | None, Messag
         return _hosted(part, kind.removesuffix("_call"))
     if kind.startswith("tool-") or kind == "dynamic-tool":
         return _of_interface(part, kind)
+    if kind == "tool":
+        return _of_opencode(part)
     return None, None
+
+
+def _of_opencode(part: Mapping[str, Any]) -> tuple[ToolCall | None, Message | None]:
+    name, state, call_id = part.get("tool"), part.get("state"), part.get("callID")
+    if not isinstance(name, str) or not isinstance(state, dict):
+        return None, None
+    call = _call(name, state.get("input"), {"id": call_id})
+    if state.get("status") not in ("completed", "error"):
+        return call, None
+    failed = state["status"] == "error"
+    return call, result_message(state.get("error" if failed else "output"), call.call_id, name, failed)
 
 
 def _hosted(part: Mapping[str, Any], tool: str) -> tuple[ToolCall | None, Message | None]:
@@ -210,6 +223,10 @@ def read_call(part: Mapping[str, Any]) -> ToolCall | None:
         inner = _object(part[key]) if key in part else None
         if isinstance(inner, dict) and (name := _name(inner)):
             return _call(name, _first(inner, *_ARGUMENTS), inner)
+    inner = part.get("tool_call") if len(part) == 1 else None
+    if isinstance(inner, dict) and (name := _name(inner)):
+        # Haystack.
+        return _call(name, _first(inner, *_ARGUMENTS), inner)
     if isinstance(part.get("toolName"), str) and "toolCallId" in part:
         if _is_one_of(kind, _RESULT_TYPES) or "result" in part or "output" in part:
             return None
@@ -293,6 +310,12 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
         inner = part.get(key)
         if isinstance(inner, dict):
             return result_message(inner.get("response"), inner.get("id"), inner.get("name"))
+    inner = part.get("tool_call_result")
+    if isinstance(inner, dict):
+        # Haystack.
+        origin = inner.get("origin")
+        origin = origin if isinstance(origin, dict) else {}
+        return result_message(inner.get("result"), origin.get("id"), _name(origin), bool(inner.get("error")))
     inner = part.get("toolResult")
     if isinstance(inner, dict):
         return result_message(
@@ -397,14 +420,15 @@ def count_requests(value: Json, depth: int = 0) -> int:
     if (content is None or isinstance(content, str)) and value.keys() <= _CHAT_KEYS:
         # Most messages; the text may be that of parts.
         inner = decode(content) if content and content.startswith("[{") else None
-        own = len(entries(value["tool_calls"])) if "tool_calls" in value else 0
+        own = 0 if value.get("role") == "tool" else len(entries(value.get("tool_calls")))
         return own if inner is None else max(own, count_requests(inner, depth + 1))
     kind = value.get("type")
     if any(isinstance(value.get(key), dict) for key in _PART_KEYS):
         return 1
     if isinstance(kind, str) and kind in _REQUEST_TYPES:
         return 1
-    own = len(entries(value.get("tool_calls", value.get("toolCalls"))))
+    # In a message of a tool, Agno has results there.
+    own = 0 if value.get("role") == "tool" else len(entries(value.get("tool_calls", value.get("toolCalls"))))
     # LangChain repeats in `tool_calls` what the content asks for.
     return max(own, sum(count_requests(_held(value, key), depth + 1) for key in _HOLDERS))
 

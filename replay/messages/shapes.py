@@ -72,6 +72,8 @@ _PARTS = ("parts", "contents", "blocks", "items")
 _SPEAKERS = ("user", "assistant", "system")
 _REQUEST_KEYS = {"role", "content", "tool_calls"}
 _RESULT_KEYS = {"role", "content", "tool_call_id"}
+_CALL_IDS = ("tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "call_id")
+"""Where a message of a tool names the call that it answers."""
 _WRAPPERS = ("output", "update", "generations", "message", "new_message", "candidates", "input", "response")
 """Keys of an object under which its messages may stand, in the order in which they are looked at."""
 _PART_MARKS = ('"type"', '"toolUse"', '"toolResult"', '"functionCall"', '"functionResponse"')
@@ -405,19 +407,30 @@ def _tool(value: Mapping[str, Any], raw: Json) -> Iterator[Message]:
     if results:
         yield from results
         return
-    if value.get("tool_call_id") is None and _is_definition(raw):
+    call_id = next((found for key in _CALL_IDS if (found := value.get(key)) is not None), None)
+    if call_id is None and _is_definition(raw):
+        return
+    combined = value.get("tool_calls")
+    if isinstance(combined, list) and combined and all(map(_is_answer, combined)):
+        # Agno puts the results of parallel calls of some models into one message.
+        for one in combined:
+            yield from _tool(one, one["content"])
         return
     error = value.get("error")
     failed = value.get("status") == "error" or bool(error)
     failed = failed or bool(value.get("is_error") or value.get("tool_call_error"))
     if isinstance(error, str) and error and raw in (None, "", []):
         raw = error
-    call_id, name = value.get("tool_call_id"), value.get("name") or value.get("tool_name")
+    name = value.get("name") or value.get("tool_name")
     extra = value.get("additional_kwargs")
     if call_id is None and isinstance(extra, dict):
         # LlamaIndex.
         call_id, name = extra.get("tool_call_id"), name or extra.get("name")
     yield result_message(raw, call_id, name, failed)
+
+
+def _is_answer(value: Json) -> bool:
+    return isinstance(value, dict) and "tool_name" in value and "content" in value
 
 
 def _is_definition(raw: Json) -> bool:

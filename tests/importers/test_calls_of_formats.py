@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replaydiff.importers.base import Note, Reject, Skipped, find_importer
-from replaydiff.importers.call_notes import UNKNOWN_CALLS
+from replaydiff.importers.call_notes import CALLS_IN_TEXT, UNKNOWN_CALLS
 from replaydiff.importers.collect import collected, detect
 from replaydiff.replay.model import Trace
 from tests.importers.reading import SAMPLES, items, others, traces
@@ -28,6 +28,11 @@ Call = tuple[str, dict[str, Any], str]
 Rounds = list[list[Call]]
 """The calls of each model call."""
 Record = dict[str, Any]
+
+FIRST: Call = ("get_weather", {"city": "Oslo"}, "3C")
+SECOND: Call = ("get_weather", {"city": "Lima"}, "25C")
+ASKED: list[Record] = [{"role": "user", "content": "Oslo and Lima?"}]
+ANSWERED: Record = {"role": "assistant", "content": "3 and 25 degrees."}
 
 names = st.sampled_from(["find", "price", "send_mail"])
 plain = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
@@ -437,3 +442,97 @@ def test_the_answer_is_the_text_with_which_the_last_model_call_ended(recorded: s
     record = {"resourceSpans": [{"scopeSpans": [{"spans": [agent, model]}]}]}
     (trace,) = traces("otlp", write(tmp_path, [record]))
     assert trace.final_response == "Done."
+
+
+SHAPES: dict[str, list[Record]] = {
+    "Continue": [
+        {"role": "assistant", "content": "", "toolCalls": [request("a", FIRST), request("b", SECOND)]},
+        {"role": "tool", "content": "25C", "toolCallId": "b"},
+        {"role": "tool", "content": "3C", "toolCallId": "a"},
+    ],
+    "opencode": [
+        {
+            "role": "assistant",
+            "parts": [
+                {
+                    "type": "tool",
+                    "callID": key,
+                    "tool": call[0],
+                    "state": {"status": "completed", "input": call[1], "output": call[2]},
+                }
+                for key, call in (("a", FIRST), ("b", SECOND))
+            ],
+        }
+    ],
+    "Haystack": [
+        {
+            "role": "assistant",
+            "content": [
+                {"tool_call": {"tool_name": call[0], "arguments": call[1], "id": key}}
+                for key, call in (("a", FIRST), ("b", SECOND))
+            ],
+        },
+        *(
+            {
+                "role": "tool",
+                "content": [{"tool_call_result": {"result": call[2], "error": False, "origin": {"id": key}}}],
+            }
+            for key, call in (("b", SECOND), ("a", FIRST))
+        ),
+    ],
+    "Agno, results in one message": [
+        {"role": "assistant", "tool_calls": [request("a", FIRST), request("b", SECOND)]},
+        {
+            "role": "tool",
+            "content": ["3C", "25C"],
+            "tool_calls": [
+                {"content": call[2], "tool_name": call[0], "tool_call_id": None} for call in (FIRST, SECOND)
+            ],
+        },
+    ],
+    "objects as JSON text": [
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {"id": key, "type": "function", "function": json.dumps(request(key, call)["function"])}
+                for key, call in (("a", FIRST), ("b", SECOND))
+            ],
+        },
+        {"role": "tool", "content": "25C", "tool_call_id": "b"},
+        {"role": "tool", "content": "3C", "tool_call_id": "a"},
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_calls_of_a_framework_have_their_own_results(shape: str, tmp_path: Path) -> None:
+    record = {"id": "t", "created": 1793527200, "messages": [*ASKED, *SHAPES[shape], ANSWERED]}
+    found = items("openai", write(tmp_path, [record]))
+    (made,) = found
+    assert isinstance(made, Trace)
+    assert [(call.name, call.args, call.result) for call in made.tool_calls] == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("source", ["openai", "jsonl"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>',
+        '<function=get_weather>{"city": "Oslo"}</function>',
+        'Thought: I look.\nAction: get_weather\nAction Input: {"city": "Oslo"}',
+        "Calling tools:\n[{'id': 'a', 'function': {'name': 'get_weather', 'arguments': {'city': 'Oslo'}}}]",
+    ],
+)
+def test_calls_in_the_text_of_messages_are_noted(source: str, text: str, tmp_path: Path) -> None:
+    answer = {"role": "assistant", "content": text}
+    record = {"id": "t", "created": 1793527200, "messages": [*ASKED, answer, ANSWERED]}
+    if source == "jsonl":
+        record = {"trace_id": "t", "started_at": TIME, "messages": record["messages"]}
+    assert Note(CALLS_IN_TEXT) in items(source, write(tmp_path, [record]))
+
+
+def test_unknown_fields_of_calls_of_the_own_format_are_noted(tmp_path: Path) -> None:
+    record = {"trace_id": "t", "started_at": TIME, "input": "Hi", "tool_calls": [{"name": "a", "argz": {}}]}
+    (note, _) = items("jsonl", write(tmp_path, [record]))
+    assert isinstance(note, Note)
+    assert "'argz'" in note.text
