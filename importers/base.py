@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Json, Trace
@@ -77,11 +77,23 @@ Place = int | tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """A record that is no trace without others: its importer gets it back, see `Job.receive`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AllReceived:
+    """What an importer yields between its jobs where it first needs back all that was kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """Records that are still to be converted, each by itself: in another process; or not at all, where the
     store has what became of them."""
 
-    convert: Callable[[Place, bytes], Iterable[Imported]]
+    convert: Callable[[Place, bytes], Iterable[Imported | Kept]]
     """What is in one of them: a partial of a function of a module, since other processes are given it."""
     records: Sequence[tuple[Place, bytes]]
     options: bytes = b""
@@ -89,6 +101,8 @@ class Job:
     typed_trace: Callable[[bytes], Trace | None] | None = None
     """A faster way to the trace of a record, good for encoding alone: the only thing that `convert` gives of
     it; None where `convert` must be called."""
+    receive: Callable[[Any], None] | None = None
+    """Takes the values that were `Kept`, in the process of the importer and in the order of the records."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -192,7 +206,7 @@ class LiveImporter(Importer, Protocol):
 class JobImporter(Importer, Protocol):
     """A source whose records can be read in several processes at once."""
 
-    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job]:
+    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
         """What `read_files` gives, in the same order, most of it still to be done."""
 
 

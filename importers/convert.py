@@ -17,15 +17,18 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
     KEPT_CHARACTERS,
+    AllReceived,
     Imported,
     InputFile,
     Job,
+    Kept,
     Place,
     RecordError,
     Reject,
@@ -46,14 +49,24 @@ def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iter
         yield from _each(source, file, convert, records(file))
 
 
-def done(found: Iterable[Imported | Job]) -> Iterator[Imported]:
+def done(found: Iterable[Imported | Job | AllReceived]) -> Iterator[Imported]:
     """The items, and those of the jobs, each in its turn."""
     for one in found:
         if isinstance(one, Job):
             for place, text in one.records:
-                yield from one.convert(place, text)
-        else:
+                yield from received(one, one.convert(place, text))
+        elif not isinstance(one, AllReceived):
             yield one
+
+
+def received(job: Job, made: Iterable[Any]) -> Iterator[Any]:
+    """Yield what came of a job, and give its importer what was kept."""
+    for item in made:
+        if isinstance(item, Kept):
+            assert job.receive is not None  # noqa: S101 - as for every job that keeps
+            job.receive(item.value)
+        else:
+            yield item
 
 
 def jobs(

@@ -29,6 +29,7 @@ from replaydiff.importers.base import (
     Imported,
     Importer,
     InputFile,
+    Note,
     Reject,
     Skipped,
     divided,
@@ -283,7 +284,7 @@ class _ImportBatch:
             self._refuse(item)
         elif isinstance(item, Skipped):
             self._report.skipped[item.reason] += 1
-        else:
+        elif isinstance(item, Note):
             self._report.notes[item.text] += 1
 
     def _add(self, trace: Trace) -> None:

@@ -14,7 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from replaydiff.importers.base import Imported, Job
+from replaydiff.importers.base import Imported, Job, Kept
 from replaydiff.replay.model import Trace, TraceState
 from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _CODE = ("importers", "replay/messages", "replay/model", "replay/store", "replay/clock.py")
 """What a trace and its row are made by, below the package's folder."""
-Made = Union[Imported, TraceRow, TraceColumns, "KnownTrace"]
+Made = Union[Imported, Kept, TraceRow, TraceColumns, "KnownTrace"]
 """What is left of an item once it is ready to be written."""
 
 

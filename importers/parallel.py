@@ -24,16 +24,19 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
-from replaydiff.importers.base import Imported, Job
+from replaydiff.importers.base import AllReceived, Imported, Job
+from replaydiff.importers.convert import received
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made, converted
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
 from replaydiff.replay.store.trace_codec import encode_trace
 
-AHEAD = 16
-"""Jobs for each process that are given out before their turn to be written: enough for the time that a commit
+AHEAD_BYTES = 16_000_000
+"""How much is given out for each process before its turn to be written: enough for the time that a commit
 takes. It bounds memory."""
+_READY_BYTES = 10_000
+"""What an item counts for that is ready: a record that was read here, or some that the store knows."""
 
 
 def cores() -> int:
@@ -41,7 +44,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def carried_out(found: Iterable[Imported | Job], known: KnownRecords, processes: int) -> Iterator[Made]:
+def carried_out(
+    found: Iterable[Imported | Job | AllReceived], known: KnownRecords, processes: int
+) -> Iterator[Made]:
     """Yield the items, and those of the jobs, each in its turn, with traces encoded.
 
     Args:
@@ -54,21 +59,30 @@ def carried_out(found: Iterable[Imported | Job], known: KnownRecords, processes:
     """
     if processes == 1:
         for one in found:
-            for part in _parts(one, known):
-                yield from converted(known.key, part) if isinstance(part, Job) else part
+            for part in () if isinstance(one, AllReceived) else _parts(one, known):
+                yield from received(part, converted(known.key, part)) if isinstance(part, Job) else part
         return
-    waiting: deque[Future[list[Made]] | Sequence[Made]] = deque()
+    waiting: deque[tuple[int, Job, Future[list[Made]]] | Sequence[Made]] = deque()
+    ahead = 0
     idle: SimpleQueue[Connection] | None = None
     with ThreadPoolExecutor(processes) as threads, ExitStack() as stack:
         try:
             for one in found:
-                for part in _parts(one, known):
+                while waiting and isinstance(one, AllReceived):
+                    ahead -= _size(waiting[0])
+                    yield from _made(waiting.popleft())
+                for part in () if isinstance(one, AllReceived) else _parts(one, known):
                     if isinstance(part, Job):
                         idle = idle or stack.enter_context(_started(processes))
-                        waiting.append(threads.submit(_run_job, idle, known.key, part))
+                        # What receives belongs to this process.
+                        sent = replace(part, receive=None)
+                        size = sum(len(text) for _, text in part.records)
+                        waiting.append((size, part, threads.submit(_run_job, idle, known.key, sent)))
                     else:
                         waiting.append(part)
-                    while len(waiting) > AHEAD * processes:
+                    ahead += _size(waiting[-1])
+                    while ahead > AHEAD_BYTES * processes and len(waiting) > processes:
+                        ahead -= _size(waiting[0])
                         yield from _made(waiting.popleft())
             while waiting:
                 yield from _made(waiting.popleft())
@@ -76,8 +90,15 @@ def carried_out(found: Iterable[Imported | Job], known: KnownRecords, processes:
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _made(one: Future[list[Made]] | Sequence[Made]) -> Sequence[Made]:
-    return one.result() if isinstance(one, Future) else one
+def _size(one: tuple[int, Job, Future[list[Made]]] | Sequence[Made]) -> int:
+    return one[0] if isinstance(one, tuple) else _READY_BYTES
+
+
+def _made(one: tuple[int, Job, Future[list[Made]]] | Sequence[Made]) -> Iterable[Made]:
+    if isinstance(one, tuple):
+        _, job, future = one
+        return received(job, future.result())
+    return one
 
 
 def _parts(one: Imported | Job, known: KnownRecords) -> Iterator[Job | Sequence[Made]]:

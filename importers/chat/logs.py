@@ -29,13 +29,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import (
+    AllReceived,
+    Imported,
+    InputFile,
+    Job,
+    Kept,
+    Note,
+    Place,
+    RecordError,
+    Skipped,
+)
 from replaydiff.importers.call_notes import (
     CALLS_IN_TEXT,
     ORPHANS,
@@ -45,10 +56,10 @@ from replaydiff.importers.call_notes import (
     has_unread_calls,
     orphan_results,
 )
-from replaydiff.importers.chat.model_calls import LoggedCall, run_of, waiting
+from replaydiff.importers.chat.model_calls import CallRecord, LoggedCall, call_record, run_of, waiting
 from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.reading import Broken, Record, records
+from replaydiff.importers.reading import Broken, JsonBlock, Record, lines, parsed, pieces
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
 
@@ -66,6 +77,26 @@ def batch_spool(folder: Path) -> Iterator[BatchSpool]:
         spool.close()
 
 
+class BatchRecord(NamedTuple):
+    """A request or a result of a batch."""
+
+    custom_id: str
+    is_result: bool
+    line: int
+    text: bytes
+
+
+def _batch_record(record: Record) -> BatchRecord | None:
+    """Return a record of a batch; None for any other."""
+    value = record.value
+    if not isinstance(value, dict) or not isinstance(custom_id := value.get("custom_id"), str):
+        return None
+    is_result = any(key in value for key in _RESULTS)
+    if not is_result and not any(isinstance(value.get(key), dict) for key in REQUESTS):
+        return None
+    return BatchRecord(custom_id, is_result, record.line, msgspec.json.encode(value))
+
+
 class BatchSpool:
     """Requests and results of batches that wait for each other."""
 
@@ -78,19 +109,12 @@ class BatchSpool:
         if self._opened is not None:
             self._opened.close()
 
-    def takes(self, record: Record, file: int) -> bool:
-        """Keep a batch record for later; False for any other."""
-        value = record.value
-        if not isinstance(value, dict) or not isinstance(value.get("custom_id"), str):
-            return False
-        is_result = any(key in value for key in _RESULTS)
-        if not is_result and not any(isinstance(value.get(key), dict) for key in REQUESTS):
-            return False
+    def add(self, record: BatchRecord, file: int) -> None:
+        """Keep a record for later; the number is its file's."""
         self._con.execute(
             "INSERT INTO batch VALUES (?, ?, ?, ?, ?)",
-            (value["custom_id"], is_result, file, record.line, msgspec.json.encode(value)),
+            (record.custom_id, record.is_result, file, record.line, record.text),
         )
-        return True
 
     def results(self, source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
         """Every result with its request, in the order of the results; requests without result are skipped."""
@@ -148,24 +172,64 @@ _READ = frozenset(
 ConvertLog = Callable[[Json, InputFile], Iterable[Imported | LoggedCall]]
 
 
-def read_logs(source: str, files: Sequence[InputFile], convert: ConvertLog) -> Iterator[Imported]:
-    """The traces of chat logs: conversations in the order of the file, then runs, then batches."""
+def log_jobs(
+    source: str, files: Sequence[InputFile], convert: ConvertLog
+) -> Iterator[Imported | Job | AllReceived]:
+    """Yield jobs of the traces of chat logs: conversations in the order of the file, then runs, then batches.
+
+    Args:
+        source: name of the importer.
+        files: what to read, in this order.
+        convert: yields what is in a record; a function of a module.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="replay-chat-") as place,
         batch_spool(Path(place)) as batches,
         waiting(Path(place), source, files, convert) as calls,
     ):
+
+        def receive(number: int, kept: BatchRecord | CallRecord) -> None:
+            if isinstance(kept, BatchRecord):
+                batches.add(kept, number)
+            else:
+                calls.add(kept, number)
+
         for number, file in enumerate(files):
-            for found in records(file):
-                if isinstance(found, Broken):
-                    yield reject(source, file, found, alone=True)
-                elif not batches.takes(found, number):
-                    waits: list[LoggedCall] = []
-                    yield from guarded(source, file, found, _sorted_into(convert, waits), alone=True)
-                    for call in waits:
-                        calls.keep(call, found, number)
-        yield from calls.traces()
+            line = partial(_line, source, file, convert)
+            for piece in pieces(file):
+                if isinstance(piece, JsonBlock):
+                    yield Job(line, list(lines(piece)), receive=partial(receive, number))
+                    continue
+                for item in _each(source, file, convert, piece):
+                    if isinstance(item, Kept):
+                        receive(number, item.value)
+                    else:
+                        yield item
+        yield AllReceived()
+        yield from calls.jobs()
         yield from batches.results(source, files, _alone(convert))
+
+
+def _line(
+    source: str, file: InputFile, convert: ConvertLog, number: Place, text: bytes
+) -> Iterator[Imported | Kept]:
+    assert isinstance(number, int)  # noqa: S101 - as `log_jobs` gave it
+    return _each(source, file, convert, parsed(number, text))
+
+
+def _each(
+    source: str, file: InputFile, convert: ConvertLog, found: Record | Broken
+) -> Iterator[Imported | Kept]:
+    """What is in one record; parts of batches and single calls are kept until all were read."""
+    if isinstance(found, Broken):
+        yield reject(source, file, found, alone=True)
+    elif (of_batch := _batch_record(found)) is not None:
+        yield Kept(of_batch)
+    else:
+        waits: list[LoggedCall] = []
+        yield from guarded(source, file, found, _sorted_into(convert, waits), alone=True)
+        for call in waits:
+            yield Kept(call_record(call, found))
 
 
 def _sorted_into(

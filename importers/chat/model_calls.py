@@ -17,23 +17,27 @@ not depend on their number.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note
+from replaydiff.importers.base import Imported, InputFile, Job, Note, Place
 from replaydiff.importers.call_notes import ORPHANS, has_orphan
 from replaydiff.importers.convert import guarded
 from replaydiff.importers.reading import Record
 from replaydiff.replay.messages import canonical_args, final_response, join_results, parse
 from replaydiff.replay.model import Json, Message, Step, StepKind, Trace, total_usage
 
+RUNS_A_JOB = 16
+"""Runs whose calls are given to another process at a time."""
 LONGEST_HISTORY = 1_000
 """Calls whose messages are put before those of a call that names the response it goes on from."""
 
@@ -169,6 +173,94 @@ def waiting(folder: Path, source: str, files: Sequence[InputFile], convert: Conv
         spool.close()
 
 
+class CallRecord(NamedTuple):
+    """A call of a model, and what other calls know it by."""
+
+    line: int
+    text: bytes
+    response_id: str | None
+    previous_id: str | None
+    state: bytes | None
+    """The digest of the conversation up to its end."""
+    is_open: bool
+    goes_on: bool | None
+    beginnings: list[tuple[int, bytes, bool | None]]
+    """Of each earlier state that it may go on from: number of messages, digest, and how it goes on there."""
+
+
+def call_record(call: LoggedCall, record: Record) -> CallRecord:
+    """Return a call that was made of this record, to be joined with others."""
+    messages = call.trace.messages
+    states = _states(messages)
+    return CallRecord(
+        line=record.line,
+        text=msgspec.json.encode(record.value),
+        response_id=call.response_id,
+        previous_id=call.previous_id,
+        state=states[-1] if call.request_length and call.produced else None,
+        is_open=call.is_open,
+        goes_on=call.goes_on_at(0),
+        beginnings=[
+            (length, states[length - 1], call.goes_on_at(length))
+            for length in range(1, call.request_length)
+            if messages[length - 1].role == "assistant" and call.previous_id is None
+        ],
+    )
+
+
+class _CallText(NamedTuple):
+    """The record of a call, and what `_Member` knows of it."""
+
+    file: int
+    text: bytes
+    new: int = 0
+    by_id: bool = False
+
+
+class _LoggedRun(NamedTuple):
+    """The calls of one run, for another process."""
+
+    members: list[_CallText]
+    history: list[_CallText]
+    root: _CallText | None
+    """The first call of its session, where there is another run in it."""
+    is_fork: bool
+    """Its first call is that of a run before it, too."""
+
+
+_read_run = msgspec.msgpack.Decoder(_LoggedRun).decode
+
+
+def _joined(
+    source: str, files: Mapping[int, InputFile], convert: Convert, place: Place, text: bytes
+) -> Iterator[Imported]:
+    """The trace of a run with its notes."""
+    assert isinstance(place, tuple)  # noqa: S101 - as `CallSpool.jobs` gave it
+    run = _read_run(text)
+    last = Record(place[1], parse(run.members[-1].text))
+    return guarded(source, files[place[0]], last, lambda _value, _file: _joined_run(run, files, convert))
+
+
+def _joined_run(run: _LoggedRun, files: Mapping[int, InputFile], convert: Convert) -> Iterator[Imported]:
+    def read(one: _CallText) -> LoggedCall:
+        made = convert(parse(one.text), files[one.file])
+        return next(found for found in made if isinstance(found, LoggedCall))
+
+    members = [_Member(read(one), one.new, one.by_id) for one in run.members]
+    history = tuple(message for one in run.history for message in read(one).trace.messages)
+    made = _run(members, history)
+    if run.is_fork:
+        made = replace(made, trace_id=members[-1].call.trace.trace_id)
+    if made.session_id is None and run.root is not None:
+        first = read(run.root).trace
+        made = replace(made, session_id=first.session_id or first.trace_id)
+    for text in dict.fromkeys(text for member in members for text in member.call.notes):
+        yield Note(text)
+    if has_orphan(made):
+        yield Note(ORPHANS)
+    yield made
+
+
 class CallSpool:
     """Model calls that wait until all of them were read. Files without any never touch the disk."""
 
@@ -181,84 +273,65 @@ class CallSpool:
         if self._opened is not None:
             self._opened.close()
 
-    def keep(self, call: LoggedCall, record: Record, file: int) -> None:
-        """Keep a call, which `convert` made of this record, until `traces`."""
-        messages = call.trace.messages
-        states = _states(messages)
-        row = (file, record.line, msgspec.json.encode(record.value), call.response_id, call.previous_id)
-        state = states[-1] if call.request_length and call.produced else None
+    def add(self, call: CallRecord, file: int) -> None:
+        """Keep a call until `jobs`; the number is its file's."""
         added = self._con.execute(
             "INSERT INTO call (file, line, record, response_id, previous_id, state, is_open, goes_on)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, state, call.is_open, call.goes_on_at(0)),
+            (file, *call[:-1]),
         )
         self._con.executemany(
             "INSERT INTO beginning VALUES (?, ?, ?, ?)",
-            [
-                (added.lastrowid, length, states[length - 1], call.goes_on_at(length))
-                for length in range(1, call.request_length)
-                if messages[length - 1].role == "assistant" and call.previous_id is None
-            ],
+            [(added.lastrowid, *beginning) for beginning in call.beginnings],
         )
 
-    def traces(self) -> Iterator[Imported]:
-        """The traces of all calls, in the order of their last calls."""
+    def jobs(self) -> Iterator[Job]:
+        """Yield jobs of the traces of all calls, in the order of their last calls."""
         if self._opened is None:
             return
         self._link()
         started: set[int] = set()
         ends = self._con.execute(
-            "SELECT id, file, line, record FROM call WHERE id NOT IN"
+            "SELECT id, file, line FROM call WHERE id NOT IN"
             " (SELECT parent FROM call WHERE same_run) ORDER BY id"
         )
-        for end, file, line, text in ends:
-            record = Record(line, parse(text))
-            yield from guarded(
-                self._source,
-                self._files[file],
-                record,
-                lambda _value, _file, end=end: self._trace(end, started),  # type: ignore[misc]
-            )
+        while some := ends.fetchmany(RUNS_A_JOB):
+            runs = [((file, line), self._run(end, started)) for end, file, line in some]
+            calls = (one for _, run in runs for one in (*run.members, *run.history, run.root))
+            files = {one.file: self._files[one.file] for one in calls if one is not None}
+            convert = partial(_joined, self._source, files, self._convert)
+            yield Job(convert, [(place, msgspec.msgpack.encode(run)) for place, run in runs])
 
-    def _trace(self, end: int, started: set[int]) -> Iterator[Imported]:
-        """The trace of the run that ends with this call; a run that forks gives its id to one of its ends."""
+    def _run(self, end: int, started: set[int]) -> _LoggedRun:
+        """Return the run that ends with this call; one that forks gives its id to one of its ends."""
         rows = [end]
         while (found := self._parent(rows[-1])) and found[1]:
             rows.append(found[0])
         rows.reverse()
         links = [self._parent(row) for row in rows]
         members = [
-            _Member(self._read(row), link[2] or 0 if link else 0, bool(link) and link[2] is None)  # type: ignore[index]
+            self._text(row, link[2] or 0 if link else 0, bool(link) and link[2] is None)  # type: ignore[index]
             for row, link in zip(rows, links, strict=True)
         ]
-        made = _run(members, self._history(links[0]))
-        if rows[0] in started:
-            made = replace(made, trace_id=members[-1].call.trace.trace_id)
+        is_fork = rows[0] in started
         started.add(rows[0])
-        if made.session_id is None:
-            made = replace(made, session_id=self._session(rows[0]))
-        for text in dict.fromkeys(text for member in members for text in member.call.notes):
-            yield Note(text)
-        if has_orphan(made):
-            yield Note(ORPHANS)
-        yield made
+        return _LoggedRun(members, self._history(links[0]), self._root(rows[0]), is_fork)
 
-    def _history(self, link: tuple[int, bool, int | None] | None) -> tuple[Message, ...]:
-        """Return the conversation before a run that names the response it continues."""
-        earlier: list[tuple[Message, ...]] = []
+    def _history(self, link: tuple[int, bool, int | None] | None) -> list[_CallText]:
+        """Return the calls before a run that names the response it continues, oldest first."""
+        earlier: list[_CallText] = []
         while link is not None and link[2] is None and len(earlier) < LONGEST_HISTORY:
             row = link[0]
-            earlier.append(self._read(row).trace.messages)
+            earlier.append(self._text(row))
             link = self._parent(row)
-        return tuple(message for messages in reversed(earlier) for message in messages)
+        return earlier[::-1]
 
-    def _session(self, row: int) -> str | None:
-        """The session of a run: the id of its first call, where there is another run in it."""
+    def _root(self, row: int) -> _CallText | None:
+        """Return the first call of a run's session, where there is another run in it."""
         root = self._con.execute("SELECT root FROM call WHERE id = ?", (row,)).fetchone()[0]
         if not self._con.execute("SELECT 1 FROM call WHERE root = ? AND turn LIMIT 1", (root,)).fetchone():
             return None
-        first = self._read(root).trace
-        return first.session_id or first.trace_id
+        return self._text(root)
 
     def _parent(self, row: int) -> tuple[int, bool, int | None] | None:
         """The call before this one, whether it is of the same run, and how many messages they share."""
@@ -267,10 +340,9 @@ class CallSpool:
         ).fetchone()
         return None if parent is None else (parent, bool(same_run), shared)
 
-    def _read(self, row: int) -> LoggedCall:
+    def _text(self, row: int, new: int = 0, by_id: bool = False) -> _CallText:
         file, text = self._con.execute("SELECT file, record FROM call WHERE id = ?", (row,)).fetchone()
-        made = self._convert(parse(text), self._files[file])
-        return next(found for found in made if isinstance(found, LoggedCall))
+        return _CallText(file, text, new, by_id)
 
     def _link(self) -> None:
         """Find the call before each call."""

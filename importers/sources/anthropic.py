@@ -19,16 +19,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, RecordError
+from replaydiff.importers.base import AllReceived, Imported, InputFile, Job, RecordError
 from replaydiff.importers.chat.logs import (
     LoggedExchange,
     error_of,
     is_anthropic,
+    log_jobs,
     read_exchange,
-    read_logs,
     request_and_answer,
 )
 from replaydiff.importers.chat.model_calls import LoggedCall
+from replaydiff.importers.convert import done
 from replaydiff.replay.messages import read_messages
 from replaydiff.replay.model import Json, JsonObject, Message
 
@@ -44,7 +45,12 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """A trace for each conversation, and for each run of logged calls, over all files."""
-    return read_logs(NAME, files, read)
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
+    """The same, made of the records in other processes."""
+    return log_jobs(NAME, files, read)
 
 
 def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:

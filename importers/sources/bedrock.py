@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, RecordError
-from replaydiff.importers.chat.logs import LoggedExchange, read_exchange, read_logs
+from replaydiff.importers.base import AllReceived, Imported, InputFile, Job, RecordError
+from replaydiff.importers.chat.logs import LoggedExchange, log_jobs, read_exchange
 from replaydiff.importers.chat.model_calls import LoggedCall
 from replaydiff.importers.chat.streams import is_stream, put_together
+from replaydiff.importers.convert import done
 from replaydiff.replay.messages import decode, definitions, read_messages, read_text
 from replaydiff.replay.model import Json, JsonObject, Message
 
@@ -42,7 +43,12 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """A trace for each run of logged calls, over all files."""
-    return read_logs(NAME, files, read)
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
+    """The same, made of the records in other processes."""
+    return log_jobs(NAME, files, read)
 
 
 def _record(record: Json) -> JsonObject | None:

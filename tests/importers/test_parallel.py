@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -57,6 +58,61 @@ def test_blocks_give_what_the_whole_file_gives(
     report, rows, rejects = found[0]
     assert (report.new, report.duplicates, len(rows), len(rejects)) == (562, 50, 562, 24)
     assert rejects[0][0] == 12
+
+
+def _mixed_logs(folder: Path) -> list[Path]:
+    """Conversations, runs of calls over two files, forks, sessions, batches, and what cannot be read."""
+    lines: list[str] = []
+    for number in range(60):
+        ask = {"role": "user", "content": f"order {number % 50}?"}
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+        asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+        result = {"role": "tool", "tool_call_id": f"c{number}", "content": "shipped"}
+        says = {"role": "assistant", "content": f"it was shipped {number}"}
+        history: list[Any] = [ask]
+        for step, answer in enumerate((asks, says)):
+            reply = {"id": f"r{number}-{step}", "created": 1793527200 + number}
+            reply["choices"] = [{"message": answer}]
+            lines.append(json.dumps({"request": {"messages": history}, "response": reply}))
+            history = [*history, answer, result]
+        asked = {"custom_id": f"b{number}", "body": {"messages": [ask]}}
+        body = {"id": f"a{number}", "created": 1793527200, "choices": [{"message": says}]}
+        lines += [json.dumps(asked), json.dumps({"custom_id": f"b{number}", "response": {"body": body}})]
+        lines.append(json.dumps({"messages": [ask, asks, result, says], "created": 1793527200 + number}))
+        output = [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+        ]
+        previous = {"previous_response_id": f"p{number - 1}"} if number % 3 else {}
+        response = {"id": f"p{number}", "object": "response", "created_at": 1793527200, "output": output}
+        lines.append(json.dumps({"request": {"input": "go on", **previous}, "response": response | previous}))
+    lines += ["cut {", "17", json.dumps({"no": "messages"})]
+    random.Random(3).shuffle(lines)
+    paths = [folder / "one.jsonl", folder / "two.jsonl"]
+    for path, part in zip(paths, (lines[:200], lines[200:]), strict=True):
+        path.write_text("\n".join(part))
+    return paths
+
+
+@pytest.mark.slow
+def test_logs_in_blocks_give_the_same_runs_and_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [str(path) for path in _mixed_logs(tmp_path)]
+    found: list[Any] = []
+    monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
+    for name, alone_bytes, size in (("alone", 10**9, 10**9), ("many", 0, 4_000)):
+        monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", alone_bytes)
+        monkeypatch.setattr("replaydiff.importers.reading.json_values.BLOCK_BYTES", size)
+        with collected(paths) as files, open_store(tmp_path / f"{name}.duckdb") as con:
+            reports = [ingest(con, find_importer("openai"), files) for _ in range(2)]
+            rows = con.execute("SELECT * EXCLUDE imported_at FROM traces ORDER BY trace_id").fetchall()
+            calls = con.execute("SELECT * FROM tool_calls ORDER BY ALL").fetchall()
+            rejects = [(reject.line, reject.reason, reject.record) for reject in list_rejects(con)]
+        found.append((reports, rows, calls, rejects))
+    assert found[0] == found[1]
+    [[first, again], rows, calls, rejects] = found[0]
+    assert (first.new, again.unchanged, again.rejected, len(rejects)) == (len(rows), len(rows), 3, 3)
+    assert len(calls) == 120, "a run and a conversation of each sixty"
 
 
 @pytest.fixture(scope="module")
