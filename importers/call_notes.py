@@ -89,7 +89,8 @@ def has_orphan(trace: Trace) -> bool:
         return False
     calls = [*trace.tool_calls, *(call for message in every for call in message.tool_calls)]
     requested = {call.call_id for call in calls}
-    if answered <= requested - {None}:
+    results = sum(message.role == "tool" for message in trace.messages)
+    if answered <= requested - {None} and results <= sum(len(one.tool_calls) for one in trace.messages):
         # Most conversations.
         return False
     if orphan_results(trace.messages, join_results(trace.messages)):
