@@ -164,7 +164,7 @@ class _Queue:
         """How many tasks could be taken at once the last time."""
         self._gathering: asyncio.TimerHandle | None = None
         self._free_before = 0
-        """How many places were free when the wait for more began."""
+        """How many places were free when the wait for more last began."""
         self._is_due = self._is_empty = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -201,20 +201,24 @@ class _Queue:
             return True
         if self._free <= 0:
             return False
-        enough = min(self._together, self._concurrency // 2)
-        if self._free >= enough or self._is_due:
+        if self._free >= self._enough or self._is_due:
             return True
         if self._gathering is None:
             self._gather()
         return False
+
+    @property
+    def _enough(self) -> int:
+        """How many free places are worth a group."""
+        return min(self._together, self._concurrency // 2)
 
     def _gather(self) -> None:
         self._free_before = self._free
         self._gathering = asyncio.get_running_loop().call_later(GATHER_S, self._end_gathering)
 
     def _end_gathering(self) -> None:
-        if self._free > self._free_before:
-            # Trials are still ending: the next ones are soon enough for a whole group.
+        if self._free - self._free_before >= self._enough - self._free:
+            # At this rate the rest is there by the next look; of slower agents, places would wait in vain.
             self._gather()
             return
         self._gathering, self._is_due = None, True
