@@ -86,35 +86,21 @@ def compute(
         UnknownNameError: an unknown run, metric, candidate or figure of a gate.
         SettingsError: a gate that is no condition.
     """
-    run = get_run(con, run_id)
-    if run.has_control:
-        # The recording is no version that could differ from itself: what is compared is its model.
-        run = replace(run, lanes={found: one for found, one in run.lanes.items() if found != Lane.OLD2})
-    if lane is not None:
-        run = replace(run, lanes={lane: run.lanes[lane]})
-    stored = StoredGrades.read(con, run, versions_of(settings))
+    graded = _Graded.read_from(con, get_run(con, run_id), settings, lane=lane, look=look)
+    run, read = graded.run, graded.read
     if gate is None and "gate" in settings.given:
         gate = (gates.DEFAULT,)
-    plan = stopping.plan_of(run)
-    if look is None and plan is not None:
-        look = run.looks[-1].items if run.looks else plan.looks[0]
-    trusted = _trusted(con, settings)
-    read = read_blocks(con, run, settings, stored, first=look if plan else None, trusted=trusted)
-    vouching = behaviour.vouched(read.blocks, settings, trusted)
-    texts = behaviour.free_text(read.patterns, settings)
-    if texts or vouching.mixed:
-        read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
     inputs = _Inputs(
         sample=get_sample(con, run.sample) if run.sample else None,
-        stored=stored,
-        judge=judge_status(settings, stored),
+        stored=graded.stored,
+        judge=judge_status(settings, graded.stored),
         settings=settings,
         cases=_cases(run, settings),
         metrics=metrics,
         gate=gate,
-        vouching=vouching,
-        texts=texts,
-        look=look if plan else None,
+        vouching=graded.vouching,
+        texts=graded.texts,
+        look=graded.look,
         decided=read_decisions(decisions_path(settings)),
     )
     new = [found for found in run.lanes if found.is_new]
@@ -126,6 +112,70 @@ def compute(
         found: _result(inputs, *with_candidate_as_new(run, read, found), candidates=len(new)) for found in new
     }
     return ranked(results, candidate) if len(new) > 1 else results[new[0]]
+
+
+@no_cycle_search()
+def graded_items(
+    con: DuckDBPyConnection, run: RunRecord, settings: Settings, candidate: Lane | None = None
+) -> tuple[Sequence[Block], list[str]]:
+    """Return the items that count in a run's figures, with their graded trials, and its metrics.
+
+    Args:
+        con: the store.
+        run: the run.
+        settings: how its trials are graded.
+        candidate: the lane that is called `new` in the result, without the other new lanes; None where the
+            run has only that one, or none.
+    """
+    graded = _Graded.read_from(con, run, settings)
+    run, read = graded.run, graded.read
+    if candidate is not None:
+        run, read = with_candidate_as_new(run, read, candidate)
+    read, _ = expectations.split_quarantined(run, read)
+    return read.blocks, metric_names(run, read.patterns.blocks, (), settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Graded:
+    """A run with its graded trials, as every figure of it is computed from."""
+
+    run: RunRecord
+    """Without lanes that are no versions."""
+    read: RunData
+    stored: StoredGrades
+    vouching: Vouching
+    texts: tuple[FreeText, ...]
+    look: int | None
+    """Of a run that may stop early, the items of the look that is taken."""
+
+    @classmethod
+    def read_from(
+        cls,
+        con: DuckDBPyConnection,
+        run: RunRecord,
+        settings: Settings,
+        *,
+        lane: Lane | None = None,
+        look: int | None = None,
+    ) -> _Graded:
+        """Read a run; `lane` and `look` are those of `compute`."""
+        if run.has_control:
+            # The recording is no version that could differ from itself: what is compared is its model.
+            run = replace(run, lanes={found: one for found, one in run.lanes.items() if found != Lane.OLD2})
+        if lane is not None:
+            run = replace(run, lanes={lane: run.lanes[lane]})
+        stored = StoredGrades.read(con, run, versions_of(settings))
+        plan = stopping.plan_of(run)
+        if look is None and plan is not None:
+            look = run.looks[-1].items if run.looks else plan.looks[0]
+        look = look if plan else None
+        trusted = _trusted(con, settings)
+        read = read_blocks(con, run, settings, stored, first=look, trusted=trusted)
+        vouching = behaviour.vouched(read.blocks, settings, trusted)
+        texts = behaviour.free_text(read.patterns, settings)
+        if texts or vouching.mixed:
+            read = behaviour.regraded(read, vouching, behaviour.without(settings, texts))
+        return cls(run=run, read=read, stored=stored, vouching=vouching, texts=texts, look=look)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from datetime import datetime
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from replaydiff.diff.compute import compute
+from replaydiff.diff.compute import compute, graded_items
 from replaydiff.diff.result import scores_of
 from replaydiff.diff.statistics.distributions import normal_cdf, normal_quantile, t_cdf, t_quantile
 from replaydiff.diff.statistics.noise import cautious, pooled_within
@@ -230,15 +230,15 @@ def _scores(
     """Return a run's point of the metric in the lane; None if it has none."""
     if lane not in run.lanes:
         return None
-    several = sum(one.is_new for one in run.lanes) > 1
-    result = compute(con, run.id, settings, candidate=lane if several and lane.is_new else None)
-    # A candidate among several is called new in its result.
+    candidate = _candidate(con, run, lane, settings)
+    blocks, metrics = graded_items(con, run, settings, candidate)
+    # A candidate is called new there.
     known = Lane.NEW if lane.is_new else lane
-    if metric not in result.metrics:
+    if metric not in metrics:
         return None
     groups: dict[str, Sequence[float]] = {}
     repeated: list[Sequence[float]] = []
-    for item in result.items:
+    for item in blocks:
         by_lane = {name: scores_of(trials, metric) for name, trials in item.lanes.items()}
         if by_lane.get(known):
             groups[item.item.id] = by_lane[known]
@@ -246,9 +246,20 @@ def _scores(
         repeated.append(by_lane.get(Lane.NEW, []))
     if not groups:
         return None
-    weights = {item.item.id: item.item.weight if run.sample else 1.0 for item in result.items}
+    weights = {item.item.id: item.item.weight if run.sample else 1.0 for item in blocks}
     error = _sampling_error(groups, weights) if run.sample else _noise_error(groups, repeated)
     return _RunScores(_point(run, lane, groups, weights), groups, weights, repeated, error)
+
+
+def _candidate(con: DuckDBPyConnection, run: RunRecord, lane: Lane, settings: Settings) -> Lane | None:
+    """Return the new lane that a lane is seen with: itself, else the one that ranks first."""
+    new = [one for one in run.lanes if one.is_new]
+    if new in ([], [Lane.NEW]):
+        return None
+    if lane.is_new:
+        return lane
+    ranking = compute(con, run.id, settings).ranking
+    return next((one.lane for one in ranking if one.shown), new[0])
 
 
 def _point(
