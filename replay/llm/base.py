@@ -16,7 +16,6 @@ only one is let in.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
@@ -200,8 +199,10 @@ class Backoff:
 
     async def clear(self) -> None:
         """Wait until the provider accepts requests."""
+        from asyncio import sleep
+
         while (wait := self._not_before - time.monotonic()) > 0:
-            await asyncio.sleep(wait)
+            await sleep(wait)
 
     async def pause(self, failures: int, retry_after_s: float | None) -> None:
         """Wait after a failure.
@@ -210,12 +211,14 @@ class Backoff:
             failures: how many there were, from 1.
             retry_after_s: seconds that the provider asked for; None where it sent none.
         """
+        from asyncio import sleep
+
         if retry_after_s is not None:
             wait = min(retry_after_s, LONGEST_WAIT_S)
             self._not_before = max(self._not_before, time.monotonic() + wait)
         else:
             wait = min(8.0, 0.25 * 2**failures) * self._random.uniform(0.75, 1.0)
-        await asyncio.sleep(wait)
+        await sleep(wait)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -233,11 +236,13 @@ class Budget:
 
     def __init__(self, limit_usd: float | None = None, *, spent_usd: float = 0.0) -> None:
         """A purse with `limit_usd` dollars (None: no limit), of which `spent_usd` are gone already."""
+        from asyncio import Event
+
         self.limit_usd = limit_usd
         self.spent_usd = spent_usd
         self._in_flight = 0
         self._dearest: float | None = None
-        self._settled = asyncio.Event()
+        self._settled = Event()
 
     async def take(self) -> bool:
         """Wait until one more call fits the budget, and admit it; the caller then calls `settle` once.

@@ -8,7 +8,6 @@ the failure of one call; how often to try, and what it costs, is its own affair.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -89,6 +88,8 @@ class OwnModel:
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `Model.complete`. What it costs is not known."""
+        from asyncio import to_thread
+
         system = request.system if request.schema is None else with_schema(request.system, request.schema)
         turns = [turn.text for turn in request.messages if isinstance(turn, Message)]
         prompt = "\n\n".join([system, *turns])
@@ -96,7 +97,7 @@ class OwnModel:
             if inspect.iscoroutinefunction(self._method):
                 text = await self._method(model=request.model, prompt=prompt)
             else:
-                text = await asyncio.to_thread(self._method, model=request.model, prompt=prompt)
+                text = await to_thread(self._method, model=request.model, prompt=prompt)
         except Exception as error:  # noqa: BLE001 - whatever the user's code does, it is this call's failure
             raise ModelFailure(f"the provider failed: {type(error).__name__}: {error}") from None
         if not isinstance(text, str):

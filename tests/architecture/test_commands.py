@@ -82,6 +82,12 @@ def test_the_store_needs_the_driver_of_duckdb_alone() -> None:
     assert done.stdout.strip() == "True False"
 
 
+def test_a_diff_needs_no_event_loop() -> None:
+    code = "import sys, replaydiff.diff.comparison\nprint('asyncio' in sys.modules)\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def test_a_run_that_takes_no_look_computes_nothing() -> None:
     code = (
         "import sys, replaydiff.replay.api.running as running, replaydiff.replay.engine.run\n"
