@@ -31,6 +31,7 @@ TEXT_MARKS = (
 )
 """How calls begin that models of Hermes, Llama, Glaive, Mistral and Qwen, ReAct prompts, smolagents and Open
 WebUI write as text."""
+_NO_ANSWERS = ("user", "system", "tool")
 NO_NAME = "tools ran of which no name was recorded"
 NO_ARGUMENTS = "tools ran of which no arguments were recorded: their calls are stored without any"
 NO_CALLS = "no span of the trace is a model call or a tool, so its tool calls are not known"
@@ -103,12 +104,15 @@ def has_orphan(trace: Trace) -> bool:
 
 def calls_in_text(messages: Iterable[Message]) -> bool:
     """Return whether an answer without calls has text that looks like some."""
-    return any(
-        message.role not in ("user", "system", "tool")
-        and not message.tool_calls
-        and any(mark in message.text for mark in TEXT_MARKS)
-        for message in messages
-    )
+    # Plain loops: this is done for each trace, and generators would take most of the time.
+    for message in messages:
+        if message.role in _NO_ANSWERS or message.tool_calls:
+            continue
+        text = message.text
+        for mark in TEXT_MARKS:
+            if mark in text:
+                return True
+    return False
 
 
 def has_unread_calls(recorded: Iterable[Json], *traces: Trace) -> bool:
