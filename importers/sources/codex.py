@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
-from replaydiff.importers.call_notes import UNKNOWN_CALLS, has_unread_calls
+from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_orphan, has_unread_calls
 from replaydiff.importers.convert import guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
@@ -53,6 +53,8 @@ class _RolloutTurn:
     counts: list[Json] = field(default_factory=list)
     """Tokens of each call of the model, as reported."""
     last: JsonObject = field(default_factory=dict)
+    mcp_calls: set[str] = field(default_factory=set)
+    """Ids of the calls that events report of MCP servers; each is an item of its own, too."""
     error: str | None = None
     is_aborted: bool = False
 
@@ -116,8 +118,12 @@ class _Session:
             yield Skipped("prompts that were not answered")
             return
         for made in guarded(NAME, self._file, turn.first, lambda _value, _file: [self._trace(turn)]):
-            if isinstance(made, Trace) and has_unread_calls(items, made):
-                yield Note(UNKNOWN_CALLS)
+            if isinstance(made, Trace):
+                others = turn.mcp_calls - {call.call_id for call in made.tool_calls}
+                if others or has_unread_calls(items, made):
+                    yield Note(UNKNOWN_CALLS)
+                if has_orphan(made):
+                    yield Note(ORPHANS)
             yield made
         response = final_response(turn.produced)
         self._before += [turn.prompt, *([Message(role="assistant", text=response)] if response else [])]
@@ -143,6 +149,8 @@ class _Session:
         if kind == "token_count":
             info = payload.get("info")
             turn.counts.append(info.get("last_token_usage") if isinstance(info, dict) else None)
+        elif kind in ("mcp_tool_call_begin", "mcp_tool_call_end"):
+            turn.mcp_calls.add(str(payload.get("call_id")))
         elif kind == "error":
             message = payload.get("message")
             turn.error = message if isinstance(message, str) else "the turn failed"

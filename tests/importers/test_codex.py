@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from replaydiff.importers.base import Note, Reject, Skipped, find_importer
+from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.replay.store.connection import open_store
@@ -105,3 +106,14 @@ def test_an_aborted_and_a_failed_turn_say_so(tmp_path: Path) -> None:
         False,
     )
     assert (second.input, second.error) == ("b", "overloaded")
+
+
+def test_calls_that_only_events_report_and_results_without_a_call_are_noted(tmp_path: Path) -> None:
+    event = {"type": "mcp_tool_call_end", "call_id": "c1"}
+    result = {"type": "function_call_output", "call_id": "c2", "output": "found"}
+    lines = [
+        {"timestamp": "2026-11-01T10:00:00Z", "type": "event_msg", "payload": event},
+        {"timestamp": "2026-11-01T10:00:00Z", "type": "response_item", "payload": result},
+    ]
+    file = _file(tmp_path / "f.jsonl", META, _said("user", "Hi"), *lines, _said("assistant", "Ho"))
+    assert others(items("codex", file)) == [Note(UNKNOWN_CALLS), Note(ORPHANS)]
