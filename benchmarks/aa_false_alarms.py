@@ -1,4 +1,4 @@
-"""How often a version compared with itself raises an alarm, by everything that `replay diff` says.
+"""How often a version compared with itself raises an alarm, by everything that `replay diff` prints.
 
     python benchmarks/aa_false_alarms.py [--quick] [--runs N] [--only AGENT]
 

@@ -4,8 +4,8 @@
     python benchmarks/diff_ten_thousand.py [--noisy] CASES STORE      # only makes the store
 
 Makes a store with two lanes of CASES items (default 10,000), one trial each, with costs, latencies and tokens,
-then runs `replay diff` on it five times in fresh processes. Beside the wall clock stands the processor time,
-which says the same on a busy machine.
+then runs `replay diff` on it five times in fresh processes. It prints the processor time beside the wall
+clock: a busy machine changes that least.
 
 With `--noisy` each lane has three trials of an item, each graded by a judge of three votes that vary, and one
 item in ten leaves a tool call out in some of its trials at random: hardly two items have the same outcome.

@@ -4,7 +4,7 @@
 
 Every row is simulated at no change, and where it has a loss, with a new version that is worse by 0.05, the
 tolerance. `HOLD` and `SHIP` are shares of the runs without a change, `wrong SHIP` of those with the loss, and
-`covers` says how often the 95 % interval of the deciding metric holds the true change, over both. `±` is the
+`covers` is how often the 95 % interval of the deciding metric holds the true change, over both. `±` is the
 standard error of the simulation. `!`: beyond the target by more than two of them; the command then ends with
 1. Targets: wrong SHIP at most 2.5 %, HOLD of an equal version at most 5 %, coverage at least 93 %; of an 85 %
 agent over 100 items with three trials and A/A at least 70 % SHIP, and 95 % where only free text differs. Two rows have a limit of their own for
@@ -18,7 +18,7 @@ wrong SHIP: what one A/A lane can prove (`lane_frontier.py`), and what the docs 
     copied trials        the trials of an item and lane are copies of one
     optional stopping    50 items, then 100 and 200 until there is an answer, by --until-known and --continue
     looks without plan   50 items, then 100, 150 and 200 until there is an answer
-    constant judge       a judge that always says "good", with labels of 100 pairs
+    constant judge       a judge that always answers "good", with labels of 100 pairs
     lenient judge        one that is kind to the new version
     fair judge           one that is right in about 97 %
     free text            both versions write a summary into an argument
@@ -47,7 +47,7 @@ WRONG_SHIP, FALSE_HOLD, COVERAGE, EQUAL_SHIP = 0.025, 0.05, 0.93, 0.70
 ALIKE_SHIP = 0.95
 """Of versions that differ in nothing but free text."""
 PLAIN_LOOKS = 0.08
-"""Wrong SHIP of four looks at 2.5 % each, as docs/stopping.md says."""
+"""Wrong SHIP of four looks at 2.5 % each, as in docs/stopping.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@
 
 The independent, unweighted changes of `benchmarks/truth/changes.py`. Shares of runs in which the 95 % interval
 holds the true change: `ours` is `paired.interval`, `BCa` that of `scipy.stats.bootstrap` (Efron 1987), which
-gives no interval where all items changed alike; such a run counts as not held, and `none` says how many.
+gives no interval where all items changed alike; such a run counts as not held, and `none` counts them.
 """
 
 from __future__ import annotations

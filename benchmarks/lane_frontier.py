@@ -5,7 +5,7 @@
 A bad hour, a cache or a deployment that one lane alone uses moves all its items together. Only lanes of one
 version show how large such shocks are: with m of them m − 1 degrees of freedom. Lanes' means are normal here,
 with the noise of 100 items × 3 trials of an 85 % agent and a shock of unknown sd up to 0.1; so the change and
-the sd between the old version's lanes are independent. A rule says which pairs of them are SHIP, and gives
+the sd between the old version's lanes are independent. A rule decides which pairs of them are SHIP, and gives
 SHIP more easily the better the new version is.
 
 Each figure is the largest share of equal versions without shocks that any such rule gives SHIP (a linear

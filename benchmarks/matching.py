@@ -91,14 +91,17 @@ def rate(work: Callable[[int], object], times: int) -> float:
 
 def side_by_side(kind: str, cases: list[Case], share: int, other: Callable[..., Any] | None) -> str:
     """One line: our rate, and the ratio of the two."""
-    told = [(messages(made), messages(expected)) for expected, made, _ in cases]
+    converted = [(messages(made), messages(expected)) for expected, made, _ in cases]
     calls = len(cases[0][0])
     ours, ratios = [], []
     for _ in range(PAIRS):
         ours.append(rate(lambda n: match(*cases[n % len(cases)]), share))
         if other is not None:
             theirs = rate(
-                lambda n: other(outputs=told[n % len(told)][0], reference_outputs=told[n % len(told)][1]),
+                lambda n: other(
+                    outputs=converted[n % len(converted)][0],
+                    reference_outputs=converted[n % len(converted)][1],
+                ),
                 SLOW // calls,
             )
             ratios.append(ours[-1] / theirs)
@@ -114,7 +117,7 @@ def main(matches: int) -> None:
         assert all(match(*case).passed is same for case in cases)
         print(side_by_side(kind, cases, max(1, matches // PAIRS * 3 // calls), others.get(mode)))
     if not others:
-        print("agentevals is not installed here: nothing stands beside")
+        print("agentevals is not installed here: no comparison")
 
 
 def spent(matches: int) -> None:

@@ -1,4 +1,4 @@
-"""What a benchmark says of its figures: wall clock and processor time, memory, and how busy the machine was."""
+"""What benchmarks measure with: wall clock and processor time, memory, and how busy the machine was."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     python benchmarks/month.py TRACES RUNS FOLDER         # only makes the store, in an empty folder
 
 Each command is a fresh process: wall clock, processor time and memory, its start included. Then each page of
-`replay view` is fetched three times from one server, whose processor time stands behind: the first time it
+`replay view` is fetched three times from one server, with its processor time: the first time it
 computes what it shows. The traces
 are short and alike but for their ids, times and tool paths; the runs are copies of one of 50 items.
 """

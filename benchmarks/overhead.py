@@ -9,7 +9,7 @@ store and a sample (not measured), then runs `replay run` and `replay diff --jso
 
 *Bare* is the same function called as often and as concurrently in one process, with nothing around it.
 *Overhead* is what `replay run` takes above that, a trial, its whole wall time included: workers started and
-stopped, the run written down, journal, store. Beside it stands the processor time of the engine and its
+stopped, the run written down, journal, store. Beside it is the processor time of the engine and its
 workers, which other work on the machine changes less. Peak memory is that of the process of `replay run`, workers
 aside; with several sizes the last line is the ratio of the largest to the smallest.
 """
@@ -148,14 +148,14 @@ def measure(items: int, concurrency: int, seconds: float) -> None:
         assert found["metrics"]["tool_calls"]["new"] == 1.0
         alone = bare(items, concurrency, seconds)
         trials = items * LANES
-        told = {
+        measured = {
             "memory": after_run,
             "text": f"{trials:>8,} trials, {concurrency:>3} at once: bare {alone / trials * 1000:.3f} ms, "
             f"replay run {ran / trials * 1000:.3f} ms, overhead {(ran - alone) / trials * 1000:.3f} ms a trial "
             f"(processor time {used / trials * 1000:.3f} ms); diff {graded / trials * 1000:.3f} ms a trial; peak memory {after_run:.0f} MB, "
             f"{memory_mb():.0f} MB after the diff",
         }
-        print(json.dumps(told))
+        print(json.dumps(measured))
 
 
 def main() -> None:
@@ -176,9 +176,9 @@ def main() -> None:
             done = subprocess.run(
                 [sys.executable, __file__, *size, "--measure"], check=True, capture_output=True, text=True
             )
-            told = json.loads(done.stdout)
-            memory[items] = max(memory.get(items, 0.0), told["memory"])
-            print(told["text"], flush=True)
+            measured = json.loads(done.stdout)
+            memory[items] = max(memory.get(items, 0.0), measured["memory"])
+            print(measured["text"], flush=True)
     if len(memory) > 1:
         least, most = min(memory), max(memory)
         print(

@@ -282,7 +282,7 @@ Versions: {used}.
 *Processor* is the time of all processes together, start included; a peer's is that of its evaluation call alone,
 without its imports, but for promptfoo, which has no other entry than its command. Of matching and judging neither
 side's start counts. *Others* is how many processes of other work ran or waited for a processor before and after;
-a row marked **busy** shared the machine, so only its ratio says something. Peers run the agent in their own
+a row marked **busy** shared the machine, so only its ratio is meaningful. Peers run the agent in their own
 process and keep nothing or a log; `replay` runs it in processes of its own, with tool calls from a tape, and keeps
 every trial so that a kill loses none.
 

@@ -35,9 +35,9 @@ class Truth:
     old: np.ndarray
     new: np.ndarray
     session: np.ndarray | None = None
-    """Number of each item's session; None where each item stands alone."""
+    """Number of each item's session; None where each item is its own."""
     weight: np.ndarray | None = None
-    """How many traces of the month each item stands for; None where the items are no sample."""
+    """How many traces of the month each item represents; None where the items are no sample."""
     stratum: np.ndarray | None = None
 
 

@@ -114,7 +114,7 @@ def run_of(truth: Truth, scores: Scores, seed: int) -> RunRecord:
 
 
 def diffed(truth: Truth, scores: Scores, *, seed: int = 0, **sections: Any) -> DiffResult:
-    """What `replay diff` says of these scores."""
+    """Return what `replay diff` computes from these scores."""
     items, run = items_of(truth), run_of(truth, scores, seed)
     settings = Settings(root=Path("/nonexistent"), **sections)
     return computed(items, list(trials_of(items, scores)), run, settings)
@@ -129,7 +129,7 @@ def looked_at(
     plan: StoppingPlan | None = None,
     **sections: Any,
 ) -> tuple[DiffResult, int]:
-    """What `--until-known` says of these scores, and after how many items.
+    """Return what `--until-known` answers for these scores, and after how many items.
 
     Args:
         truth: the items.
@@ -164,7 +164,7 @@ def computed(
     grades: StoredGrades | None = None,
     look: int | None = None,
 ) -> DiffResult:
-    """What `replay diff` says of these items and their trials, in the same order."""
+    """Return what `replay diff` computes from these items and their trials, in the same order."""
     stored = grades or StoredGrades(by_trial={}, versions={})
     reads: dict[str, Any] = {
         "get_run": lambda _con, _run: run,

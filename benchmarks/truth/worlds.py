@@ -1,6 +1,6 @@
 """Runs that break what simulations like to assume: even strata, independent trials, nothing missing, fair judges.
 
-Each world makes one comparison by the code that a user runs, and says what the true change is. `loss` is how
+Each world makes one comparison by the code that a user runs, and knows what the true change is. `loss` is how
 much worse the new version is.
 """
 
@@ -59,7 +59,7 @@ _TRIALS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one comparison said, and what is true."""
+    """What one comparison answered, and what is true."""
 
     answer: Answer
     interval: tuple[float, float] | None
