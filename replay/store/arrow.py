@@ -1,20 +1,21 @@
 """Columns of values in the layout of Apache Arrow, which DuckDB reads in place.
 
 A column is built where its values are, maybe in another process, from which it is sent as a few large
-buffers. DuckDB reads tables of columns over Arrow's C stream interface, for which no Arrow library is needed:
-https://arrow.apache.org/docs/format/CDataInterface.html
+buffers, laid out as https://arrow.apache.org/docs/format/Columnar.html says.
 """
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.store.sql import clean_text
+
+if TYPE_CHECKING:
+    import nanoarrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,127 +147,23 @@ def _offsets(values: Sequence[Sequence[Any]]) -> bytes:
     return offsets.tobytes()
 
 
-class _Schema(ctypes.Structure):
-    pass
+def table(kinds: Mapping[str, ColumnType], parts: Sequence[Sequence[ArrowColumn]]) -> nanoarrow.Array:
+    """Return columns of these names and types as a table that DuckDB can `register`.
 
-
-class _Array(ctypes.Structure):
-    pass
-
-
-class _Stream(ctypes.Structure):
-    pass
-
-
-_ReleaseSchema = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Schema))
-_ReleaseArray = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Array))
-_ReleaseStream = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Stream))
-_GetSchema = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))
-_GetNext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))
-_LastError = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.POINTER(_Stream))
-
-_Schema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_char_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
-    ("dictionary", ctypes.POINTER(_Schema)),
-    ("release", _ReleaseSchema),
-    ("private_data", ctypes.c_void_p),
-]
-_Array._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_char_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Array))),
-    ("dictionary", ctypes.POINTER(_Array)),
-    ("release", _ReleaseArray),
-    ("private_data", ctypes.c_void_p),
-]
-_Stream._fields_ = [
-    ("get_schema", _GetSchema),
-    ("get_next", _GetNext),
-    ("get_last_error", _LastError),
-    ("release", _ReleaseStream),
-    ("private_data", ctypes.c_void_p),
-]
-_NULLABLE = 2
-
-
-def _metadata(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    texts = [len(text).to_bytes(4, "little") + text for pair in pairs for text in pair]
-    return (len(texts) // 2).to_bytes(4, "little") + b"".join(texts)
-
-
-_JSON = _metadata([(b"ARROW:extension:name", b"arrow.json"), (b"ARROW:extension:metadata", b"")])
-
-
-class Table:
-    """A table that DuckDB can `register`; it must be there as long as it is registered.
-
-    All memory belongs to this object, so what DuckDB calls to release a part only marks it as released.
+    Args:
+        kinds: name of each column → its type.
+        parts: some rows each, as columns in that order; they are read in place.
     """
+    # Most commands write no traces.
+    import nanoarrow
 
-    def __init__(self, kinds: Mapping[str, ColumnType], parts: Sequence[Sequence[ArrowColumn]]) -> None:
-        """Take columns of these names and types, some rows in each of the parts."""
-        self._kind = struct_of(kinds)
-        self._parts = [ArrowColumn(len_of(part), 0, (None,), tuple(part)) for part in parts]
-        self._held: list[Any] = []
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """Return a new stream of the table's parts, as a capsule."""
-        parts = iter(self._parts)
-
-        def get_schema(_stream: Any, out: Any) -> int:
-            out[0] = self._schema(b"", self._kind)
-            return 0
-
-        def get_next(_stream: Any, out: Any) -> int:
-            part = next(parts, None)
-            out[0] = _Array() if part is None else self._array(part)
-            return 0
-
-        stream = _Stream(
-            _GetSchema(get_schema), _GetNext(get_next), _LastError(lambda _: None), _ReleaseStream(_released)
-        )
-        self._held.append(stream)
-        return _new_capsule(ctypes.addressof(stream), b"arrow_array_stream", None)
-
-    def _schema(self, name: bytes, kind: ColumnType) -> _Schema:
-        children = [self._schema(of.encode(), child) for of, child in kind.children]
-        return _Schema(
-            format=kind.format,
-            name=name,
-            metadata=_JSON if kind.is_json else None,
-            flags=_NULLABLE,
-            n_children=len(children),
-            children=self._pointers(_Schema, children),
-            release=_release_schema,
-        )
-
-    def _array(self, held: ArrowColumn) -> _Array:
-        buffers = (ctypes.c_char_p * len(held.buffers))(*held.buffers)
-        self._held.append(buffers)
-        children = [self._array(child) for child in held.children]
-        return _Array(
-            length=held.length,
-            null_count=held.null_count,
-            n_buffers=len(buffers),
-            n_children=len(children),
-            buffers=ctypes.cast(buffers, ctypes.POINTER(ctypes.c_char_p)),
-            children=self._pointers(_Array, children),
-            release=_release_array,
-        )
-
-    def _pointers(self, kind: Any, structures: Sequence[Any]) -> Any:
-        pointers = (ctypes.POINTER(kind) * len(structures))(*map(ctypes.pointer, structures))
-        self._held.append(pointers)
-        return pointers
+    whole = struct_of(kinds)
+    arrays = [_array(whole, ArrowColumn(len_of(part), 0, (None,), tuple(part))) for part in parts]
+    # The parts have the types of their columns, and no others can be asked for.
+    found: nanoarrow.Array = nanoarrow.Array.from_chunks(
+        arrays, None if arrays else _schema(whole), validate=False
+    )
+    return found
 
 
 def len_of(part: Sequence[ArrowColumn]) -> int:
@@ -274,13 +171,33 @@ def len_of(part: Sequence[ArrowColumn]) -> int:
     return part[0].length if part else 0
 
 
-def _released(structure: Any) -> None:
-    # As Arrow's interface says: who releases something sets this to null.
-    structure.contents.release = type(structure.contents.release)()
+def _schema(kind: ColumnType) -> nanoarrow.Schema:
+    import nanoarrow
+
+    if kind.format == b"+L":
+        [(_, element)] = kind.children
+        return nanoarrow.large_list(_schema(element))
+    if kind.format == b"+s":
+        return nanoarrow.struct({name: _schema(child) for name, child in kind.children})
+    if kind.is_json:
+        return nanoarrow.extension_type(nanoarrow.large_string(), "arrow.json")
+    return _SCHEMAS[kind.format](nanoarrow)
 
 
-_release_schema = _ReleaseSchema(_released)
-_release_array = _ReleaseArray(_released)
-_new_capsule = ctypes.pythonapi.PyCapsule_New
-_new_capsule.restype = ctypes.py_object
-_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_SCHEMAS: dict[bytes, Callable[[Any], nanoarrow.Schema]] = {
+    b"U": lambda library: library.large_string(),
+    b"b": lambda library: library.bool_(),
+    b"i": lambda library: library.int32(),
+    b"l": lambda library: library.int64(),
+    b"g": lambda library: library.float64(),
+    b"tsu:": lambda library: library.timestamp("us"),
+}
+
+
+def _array(kind: ColumnType, held: ArrowColumn) -> Any:
+    import nanoarrow
+
+    children = [_array(of, child) for (_, of), child in zip(kind.children, held.children, strict=True)]
+    return nanoarrow.c_array_from_buffers(
+        _schema(kind), held.length, held.buffers, held.null_count, children=children, move=True
+    )

@@ -164,7 +164,7 @@ def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str | None], rows: Trac
     # It has the driver read objects in Arrow's layout.
     import duckdb  # noqa: F401
 
-    con.register("new_traces", arrow.Table({"trace_id": arrow.TEXT, **PACKED}, parts))
+    con.register("new_traces", arrow.table({"trace_id": arrow.TEXT, **PACKED}, parts))
     con.execute(_INSERT, {"now": utc_now()})
     con.execute(_INSERT_CALLS)
     con.unregister("new_traces")

@@ -49,7 +49,7 @@ def _columns(rows: list[tuple[Any, ...]]) -> list[arrow.ArrowColumn]:
 @given(st.lists(ROWS, min_size=1, max_size=3))
 def test_any_rows_come_back_as_they_were(parts: list[list[tuple[Any, ...]]]) -> None:
     with duckdb.connect() as con:
-        con.register("given", arrow.Table(KINDS, [_columns(part) for part in parts]))
+        con.register("given", arrow.table(KINDS, [_columns(part) for part in parts]))
         for _ in range(2):
             found = con.execute("SELECT * FROM given").fetchall()
             calls = [[(call["name"], call["at"]) for call in row[-1]] for row in found]
@@ -65,7 +65,7 @@ def test_texts_are_cleaned_and_json_stays_as_it_is() -> None:
         kinds = {"text": arrow.TEXT, "held": arrow.JSON_TEXT}
         texts = ["half \ud83d", "n\x00", "plain"]
         part = [arrow.column(arrow.TEXT, texts), arrow.column(arrow.JSON_TEXT, ['{"a": 1}', None, "[]"])]
-        con.register("given", arrow.Table(kinds, [part]))
+        con.register("given", arrow.table(kinds, [part]))
         assert con.execute("SELECT text, held, typeof(held) FROM given").fetchall() == [
             ("half \ufffd", '{"a": 1}', "JSON"),
             ("n\ufffd", None, "JSON"),
@@ -77,7 +77,7 @@ def test_many_tables_are_released() -> None:
     part = _columns([("a" * 100, True, 1, 2, 0.5, datetime(2026, 11, 1), ["x"], [("y", None)])] * 100)
     with duckdb.connect() as con:
         for _ in range(50):
-            con.register("given", arrow.Table(KINDS, [part] * 10))
+            con.register("given", arrow.table(KINDS, [part] * 10))
             assert con.execute("SELECT count(calls), sum(large) FROM given").fetchall() == [(1000, 2000)]
             con.unregister("given")
 
