@@ -27,6 +27,7 @@ from queue import SimpleQueue
 from replaydiff.importers.base import AllReceived, Imported, Job
 from replaydiff.importers.convert import received
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made, converted
+from replaydiff.replay.cycles import search_rarely
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
@@ -171,6 +172,7 @@ def _serve(pipe: Connection) -> None:
     """What another process does: jobs, until there are no more."""
     # No collection looks at the imported modules again.
     gc.freeze()
+    search_rarely()
     with suppress(EOFError, OSError):
         while True:
             pipe.send(_answer(*pipe.recv()))

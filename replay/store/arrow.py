@@ -6,10 +6,11 @@ buffers, laid out as https://arrow.apache.org/docs/format/Columnar.html says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from replaydiff.replay.store.sql import clean_text
@@ -75,32 +76,31 @@ def column(kind: ColumnType, values: Sequence[Any]) -> ArrowColumn:
         return _nothing(kind, len(values))
     if kind.format == b"U":
         return _texts(values)
-    # Most commands read and write rows without it.
-    import numpy as np
-
     nulls = values.count(None)
     present = _present(values) if nulls else None
     if kind.format == b"b":
-        return ArrowColumn(len(values), nulls, (present, _bits(value is True for value in values)))
+        return ArrowColumn(len(values), nulls, (present, _bits([value is True for value in values])))
     if kind.format == b"tsu:":
         given = [0 if time is None else (time - _EPOCH) // _MICROSECOND for time in values]
     else:
         given = [0 if value is None else value for value in values]
-    return ArrowColumn(len(values), nulls, (present, np.array(given, _NUMBERS[kind.format]).tobytes()))
+    return ArrowColumn(len(values), nulls, (present, array(_NUMBERS[kind.format], given).tobytes()))
 
 
-_NUMBERS = {b"i": "int32", b"l": "int64", b"g": "float64", b"tsu:": "int64"}
+_NUMBERS = {b"i": "i", b"l": "q", b"g": "d", b"tsu:": "q"}
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
 
 
 def _present(values: Sequence[Any]) -> bytes:
-    return _bits(value is not None for value in values)
+    return _bits([value is not None for value in values])
 
 
-def _bits(values: Iterable[bool]) -> bytes:
-    import numpy as np
-
-    return np.packbits(np.fromiter(values, bool), bitorder="little").tobytes()
+def _bits(values: Sequence[bool]) -> bytes:
+    """Return a bit each, the first one as the lowest."""
+    if not values:
+        return b""
+    number = int("".join(["1" if value else "0" for value in reversed(values)]), 2)
+    return number.to_bytes((len(values) + 7) // 8, "little")
 
 
 def _nothing(kind: ColumnType, length: int) -> ArrowColumn:
@@ -140,11 +140,7 @@ def _structs(kind: ColumnType, values: Sequence[Sequence[Any]]) -> ArrowColumn:
 
 def _offsets(values: Sequence[Sequence[Any]]) -> bytes:
     """Return where each value begins among those of all, and where the last one ends."""
-    import numpy as np
-
-    offsets = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, values), np.int64, len(values)), out=offsets[1:])
-    return offsets.tobytes()
+    return array("q", accumulate(map(len, values), initial=0)).tobytes()
 
 
 def table(kinds: Mapping[str, ColumnType], parts: Sequence[Sequence[ArrowColumn]]) -> nanoarrow.Array:
