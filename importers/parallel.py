@@ -36,8 +36,8 @@ from replaydiff.replay.store.trace_codec import encode_trace
 AHEAD_BYTES = 16_000_000
 """How much is given out for each process before its turn to be written: enough for the time that a commit
 takes. It bounds memory."""
-_READY_BYTES = 10_000
-"""What an item counts for that is ready: a record that was read here, or some that the store knows."""
+_READY_BYTES = 1_000_000
+"""What is ready counts for this much: some records that the store knows hold the text of their whole job."""
 
 
 def cores() -> int:
