@@ -67,20 +67,26 @@ class StoreFile:
         from replaydiff.replay.engine.journal import merge_waiting
         from replaydiff.replay.store.care import merge
         from replaydiff.replay.store.connection import open_store, transaction
+        from replaydiff.replay.store.memory import with_memory
 
         if other.absolute() == self.path.absolute():
             raise InputError(f"{other} is this store itself", hint="name another")
-        with open_store(other, read_only=True) as theirs, open_store(self.path) as con, transaction(con):
-            taken = merge(con, theirs)
-            trials, calls = merge_waiting(con, other)
-            # Before their runs are committed, which would otherwise ask and pay again.
-            simulations = copy_answers(self.path, other)
-            return {
-                **taken,
-                "trials": taken["trials"] + trials,
-                "model_calls": taken["model_calls"] + calls,
-                "simulations": simulations,
-            }
+        with open_store(other, read_only=True) as theirs, open_store(self.path) as con:
+
+            def copy() -> dict[str, int]:
+                with transaction(con):
+                    taken = merge(con, theirs)
+                    trials, calls = merge_waiting(con, other)
+                    # Before their runs are committed, which would otherwise ask and pay again.
+                    simulations = copy_answers(self.path, other)
+                return {
+                    **taken,
+                    "trials": taken["trials"] + trials,
+                    "model_calls": taken["model_calls"] + calls,
+                    "simulations": simulations,
+                }
+
+            return with_memory(con, copy)
 
     def prune(self, before: str, *, runs: bool, really: bool) -> dict[str, int]:
         """Delete traces (and runs) older than a month or time, and what no run needs; return what goes.

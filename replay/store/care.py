@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,12 +15,11 @@ from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import open_store, transaction
 from replaydiff.replay.store.driver import duckdb
-from replaydiff.replay.store.memory import MEMORY_MB
+from replaydiff.replay.store.memory import MEMORY_MB, in_batches
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_BATCH = 2_000
 _MERGED = (
     "traces", "tool_calls", "samples", "sample_items", "runs", "run_items", "trials", "model_calls", "grades",
     "decisions",
@@ -105,7 +103,7 @@ def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
             hint="import the traces again into one store",
         )
     here = {table: _keys(con, table, key) for table, key in _KEYS.items()}
-    here["decisions"] = {tuple(row) for rows in _rows(con, "decisions") for row in rows}
+    here["decisions"] = {tuple(row) for rows in in_batches(con, "SELECT * FROM decisions") for row in rows}
     taken: dict[str, int] = {}
     with transaction(con):
         for table in _MERGED:
@@ -113,7 +111,7 @@ def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
             owner, key = _OWNER.get(table, (table, _KEYS.get(table)))
             place = list(columns).index(key) if key else None
             taken[table] = 0
-            for rows in _rows(other, table):
+            for rows in in_batches(other, f"SELECT * FROM {table}"):
                 fresh = [row for row in rows if (row if place is None else row[place]) not in here[owner]]
                 sql.insert(con, table, columns, fresh)
                 taken[table] += len(fresh)
@@ -125,7 +123,7 @@ def _merge_votes(con: DuckDBPyConnection, other: DuckDBPyConnection) -> int:
     """Copy votes, which are keyed by question and belong to no run: neither store's votes are paid again."""
     columns = _columns(con, "judge_votes")
     before = _count(con, "SELECT count(*) FROM judge_votes")
-    for rows in _rows(other, "judge_votes"):
+    for rows in in_batches(other, "SELECT * FROM judge_votes"):
         sql.insert(con, "judge_votes", columns, rows, "ON CONFLICT DO NOTHING")
     return _count(con, "SELECT count(*) FROM judge_votes") - before
 
@@ -207,12 +205,6 @@ def _columns(con: DuckDBPyConnection, table: str) -> dict[str, str]:
             [table],
         ).fetchall()
     )
-
-
-def _rows(con: DuckDBPyConnection, table: str) -> Iterator[list[tuple[object, ...]]]:
-    found = con.execute(f"SELECT * FROM {table}")
-    while rows := found.fetchmany(_BATCH):
-        yield rows
 
 
 def _count(con: DuckDBPyConnection, query: str, *values: object) -> int:

@@ -23,6 +23,8 @@ MEMORY_MB = 640
 """What a connection has at first."""
 _ROWS = 500
 """Rows that are fetched together."""
+_MOST_ROWS, _MOST_CHARACTERS = 2_000, 20_000_000
+"""Rows that are held together, and their texts."""
 _FEWEST = 100
 """Positions that are read together at least: each time, all rows are read that are stored between theirs."""
 T = TypeVar("T")
@@ -95,6 +97,44 @@ def all_rows(
         OutOfMemoryException: half of the machine's memory was not enough.
     """
     return with_memory(con, lambda: con.execute(query, values).fetchall())
+
+
+def in_batches(con: DuckDBPyConnection, query: str) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of a query, as many at a time as hold some megabytes of text.
+
+    Args:
+        con: a connection that nothing else uses meanwhile.
+        query: gives its rows in the same order if it is repeated.
+
+    Raises:
+        OutOfMemoryException: half of the machine's memory was not enough.
+    """
+    grant = _Grant(con)
+    count = 0
+    try:
+        while True:
+            try:
+                con.execute(query)
+                rows = islice(_fetched(con), count, None)
+                while batch := _batch(rows):
+                    count += len(batch)
+                    yield batch
+                return
+            except duckdb.OutOfMemoryException:
+                if not grant.more():
+                    raise
+    finally:
+        grant.end()
+
+
+def _batch(rows: Iterator[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    batch, size = [], 0
+    for row in rows:
+        batch.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str))
+        if len(batch) == _MOST_ROWS or size > _MOST_CHARACTERS:
+            break
+    return batch
 
 
 def by_position(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from replaydiff.replay.errors import StoreMemoryError
 from replaydiff.replay.store.connection import open_store, transaction
-from replaydiff.replay.store.memory import MEMORY_MB, all_rows, by_position, with_memory
+from replaydiff.replay.store.memory import MEMORY_MB, all_rows, by_position, in_batches, with_memory
 
 ROWS, TEXT = 3000, 20_000
 QUERY = (
@@ -131,3 +131,18 @@ def test_rows_come_once_wherever_memory_runs_out(rows: list[int], after: list[in
         cursor: Any = RunsOut(con, list(after))
         found = list(by_position(cursor, query, {}, end=7, batch=batch))
         assert found == con.execute("SELECT position, rowid FROM own ORDER BY ALL").fetchall()
+
+
+@given(rows=st.lists(st.integers(0, 6), max_size=40), after=st.lists(st.integers(0, 12), max_size=6))
+def test_rows_in_batches_come_once_wherever_memory_runs_out(rows: list[int], after: list[int]) -> None:
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE own AS SELECT unnest($rows::INTEGER[]) AS position", {"rows": rows})
+        cursor: Any = RunsOut(con, list(after))
+        found = [row for batch in in_batches(cursor, "SELECT position, rowid FROM own") for row in batch]
+        assert found == list(zip(rows, range(len(rows)), strict=True))
+
+
+def test_batches_of_large_rows_are_small(con: duckdb.DuckDBPyConnection) -> None:
+    sizes = [len(batch) for batch in in_batches(con, "SELECT * FROM wide")]
+    assert (sum(sizes), len(sizes)) == (ROWS, 3)
+    assert [len(batch) for batch in in_batches(con, "SELECT place FROM wide")] == [2000, 1000]
