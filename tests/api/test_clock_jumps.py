@@ -26,6 +26,10 @@ def _set(monkeypatch: pytest.MonkeyPatch, hours: list[float]) -> None:
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime.now(tz) + timedelta(hours=offsets.choice(hours))
 
+        @classmethod
+        def fromtimestamp(cls, timestamp: float, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime.fromtimestamp(timestamp, tz) + timedelta(hours=offsets.choice(hours))
+
     monkeypatch.setattr(clock, "datetime", Jumping)
 
 
