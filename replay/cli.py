@@ -189,7 +189,8 @@ def _explained(error: BaseException) -> ReplayError:
         return Interrupted("interrupted")
     if isinstance(error, OSError):
         return refused_by_system(error)
-    if "duckdb" in sys.modules:
+    # Importing it takes long, and without it the error is none of a store.
+    if "replaydiff.replay.store.connection" in sys.modules:
         from replaydiff.replay.store.connection import explained
 
         if (of_store := explained(error)) is not None:
