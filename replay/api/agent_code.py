@@ -90,6 +90,8 @@ class CodeFindings:
     entrypoints: list[CodeReference] = field(default_factory=list)
     dispatchers: list[CodeReference] = field(default_factory=list)
     tables: list[CodeReference] = field(default_factory=list)
+    filled_tables: list[CodeReference] = field(default_factory=list)
+    """Tables that the code fills, so that it does not show what is in them."""
     functions: dict[str, CodeReference] = field(default_factory=dict)
     frameworks: Counter[str] = field(default_factory=Counter)
     names: dict[str, None] = field(default_factory=dict)
@@ -105,6 +107,8 @@ class CodeReader:
     def __init__(self, module: str, file: str, found: CodeFindings) -> None:
         self._module, self._file, self._found = module, file, found
         self._models: dict[str, ast.ClassDef] = {}
+        self._filled: set[str] = set()
+        """Names whose elements are assigned: `REGISTRY[name] = function`."""
 
     def read(self, tree: ast.Module) -> None:
         """Take in what the module defines."""
@@ -136,10 +140,14 @@ class CodeReader:
                 self._found.frameworks["google-adk"] += 1
         elif isinstance(node, ast.Dict):
             self._read_definition(node)
-        elif isinstance(node, Function) and {_called(d) for d in node.decorator_list} & _TOOL_DECORATORS:
-            self._found.names.setdefault(node.name)
+        elif isinstance(node, Function):
+            for decorator in node.decorator_list:
+                if _called(decorator) in _TOOL_DECORATORS:
+                    self._found.names.setdefault(_given_name(decorator) or node.name)
         elif isinstance(node, ast.Call | ast.Subscript):
             self._read_variable(node)
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                self._filled.add(ast.unparse(node.value))
 
     def _imported(self, modules: Iterable[str]) -> None:
         for module in modules:
@@ -221,6 +229,14 @@ class CodeReader:
             self._found.tables.append(self._guess(target.id, node, len(names)))
             for name in names:
                 self._found.names.setdefault(name)
+        elif _TABLES.search(target.id) and (
+            isinstance(value, ast.DictComp)
+            or (isinstance(value, ast.Dict) and not value.keys and target.id in self._filled)
+        ):
+            # One that is made of others has what the agent calls.
+            self._found.filled_tables.append(
+                self._guess(target.id, node, 2 * isinstance(value, ast.DictComp) + _place_score(self._module))
+            )
 
     def _service(self, node: Function) -> Service | None:
         """Return the endpoint that a decorator such as `@app.post("/chat")` makes of a function."""
@@ -306,6 +322,14 @@ def _called(node: ast.expr) -> str:
     if isinstance(function, ast.Attribute):
         return function.attr
     return function.id if isinstance(function, ast.Name) else ""
+
+
+def _given_name(decorator: ast.expr) -> str | None:
+    """Return the name that a decorator gives a tool: `@tool("refund")`, `@mcp.tool(name="refund")`."""
+    if not isinstance(decorator, ast.Call):
+        return None
+    named = [keyword.value for keyword in decorator.keywords if keyword.arg in ("name", "name_override")]
+    return _text_of([*named, *decorator.args, None][0])
 
 
 def _response(node: Function) -> str | None:

@@ -140,8 +140,12 @@ def _tools(found: CodeFindings) -> tuple[tuple[str, ...] | None, str | None, lis
             others = [guess.value for guess in guesses if guess is not best and guess.score >= best.score]
             unsure = [f"the {kind} could also be {', '.join(others)}"] if others else []
             return (best.value,), best.place, unsure
+    missing = [name for name in found.names if name not in found.functions]
+    if missing and found.filled_tables:
+        best = max(found.filled_tables, key=lambda guess: guess.score)
+        unsure = [f"which tools {best.value} holds, as the code fills it: `replay doctor --probe` shows it"]
+        return (best.value,), best.place, unsure
     if own:
-        missing = [name for name in found.names if name not in found.functions]
         unsure = [f"no function was found for the tools {', '.join(missing)}"] if missing else []
         return tuple(guess.value for guess in own), own[0].place, unsure
     sentence = (

@@ -210,6 +210,34 @@ class HelpdeskBot:
     assert found.effects == {"get_ticket": "read", "close_ticket": "write"}
 
 
+def test_a_table_that_decorators_fill_is_proposed(tmp_path: Path) -> None:
+    registry = """
+REGISTRY = {}
+def tool(name=None, *, writes=False):
+    def register(function):
+        REGISTRY[name or function.__name__] = {"function": function, "writes": writes}
+        return function
+    return register
+@tool()
+def find_invoice(customer): ...
+@tool("refund", writes=True)
+def _refund(invoice_id): ...
+"""
+    bot = """
+from registry import REGISTRY
+TOOLS = {name: entry["function"] for name, entry in REGISTRY.items()}
+def chat(messages): ...
+"""
+    found = propose(write(tmp_path / "registry", {"registry.py": registry, "agent.py": "def run(text): ..."}))
+    assert found.tools == ("registry:REGISTRY",)
+    found = propose(write(tmp_path / "both", {"registry.py": registry, "bot.py": bot}))
+    assert (found.entrypoint, found.tools, found.tools_place) == ("bot:chat", ("bot:TOOLS",), "bot.py:3")
+    assert found.effects == {"find_invoice": "read", "refund": "write"}
+    assert found.unsure == (
+        "which tools bot:TOOLS holds, as the code fills it: `replay doctor --probe` shows it",
+    )
+
+
 def test_a_file_that_is_no_module_is_not_proposed(tmp_path: Path) -> None:
     write(tmp_path, {"a b.py": "def run_agent(text): ...\n", 'we"ird/agent.py': "def run_agent(text): ...\n"})
     assert propose(tmp_path).entrypoint is None
