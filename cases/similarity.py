@@ -4,7 +4,7 @@
 one word, since two customers with different orders ask the same. The weight of a word is (1 + log tf) ·
 (log((1 + n) / (1 + df)) + 1), as in Manning, Raghavan & Schütze, *Introduction to Information Retrieval*,
 ch. 6, with the smoothing that keeps a word of every text; vectors have length 1. Memory is that of the
-words of all texts; comparing n with m texts takes time in n · m, in blocks.
+words of all texts; comparing n with m texts takes time in n · m.
 
 *Cases*: a new one is a duplicate where it has the same trace, the same content, or nearly the same input and
 the same expected tools in the same order. "Where is order 12?" beside "Where is order 13?" teaches nothing
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from replaydiff.replay.model import NO_TOOLS, Case
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from numpy.typing import NDArray
 
 _EXAMPLES = 3
 
@@ -95,93 +96,142 @@ def counted(cases: Sequence[Case]) -> dict[str, dict[str, int]]:
 
 
 _WORD = re.compile(r"\d+|[^\W\d_]+")
-_SIZE = 1 << 20
-_BLOCK = 256
-_CELLS, _FEWEST_ROWS = 4_000_000, 16
-"""Likenesses that are held at a time, as far as that leaves blocks of so many rows."""
+_HASHES = 1 << 20
 _CHARACTERS = 20_000
 """Of one text: what a user asks stands at its beginning, and a pasted log must not cost a minute."""
 
 
-def vectors(texts: Sequence[str]) -> Any:
-    """Return a sparse matrix with one unit-length row per text (all zero for a text without words)."""
-    # scipy takes half a second to load, and most commands compare no texts.
-    from scipy import sparse
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """Sparse vectors, one a text: only the terms that a text has are held."""
 
+    starts: NDArray[np.int64]
+    """Where the terms of each row begin, and at last where those of the last row end."""
+    terms: NDArray[np.int64]
+    """Numbers of the terms, ascending within a row."""
+    values: NDArray[np.float64]
+    """Their weights; those of a row have length 1 together."""
+    size: int
+    """How many different terms there are."""
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def row(self, place: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the terms of one row and their weights."""
+        span = slice(self.starts[place], self.starts[place + 1])
+        return self.terms[span], self.values[span]
+
+    def take(self, places: Sequence[int]) -> Vectors:
+        """Return the rows at these places."""
+        chosen = np.asarray(places, dtype=np.int64)
+        starts = self.starts[chosen]
+        lengths = self.starts[chosen + 1] - starts
+        cells = _spans(starts, lengths)
+        return Vectors(
+            starts=_sums(lengths), terms=self.terms[cells], values=self.values[cells], size=self.size
+        )
+
+
+def vectors(texts: Sequence[str]) -> Vectors:
+    """Return one vector of length 1 for each text (without terms for a text without words)."""
     # Not lists: a month has millions of words, and each number of a list is an object.
-    rows, columns, counts = array("l"), array("l"), array("d")
-    for row, text in enumerate(texts):
-        for column, count in Counter(_terms(text)).items():
-            rows.append(row)
-            columns.append(column)
+    starts, hashes, counts = array("q", [0]), array("q"), array("d")
+    for text in texts:
+        for term, count in sorted(Counter(_terms(text)).items()):
+            hashes.append(term)
             counts.append(1 + math.log(count))
-    cells = (np.asarray(counts), (np.asarray(rows), np.asarray(columns)))
-    matrix = sparse.csr_matrix(cells, shape=(len(texts), _SIZE), dtype=np.float64)
-    if not texts:
-        return matrix
-    having = np.bincount(matrix.indices, minlength=_SIZE)
-    weights = np.log((1 + len(texts)) / (1 + having)) + 1
-    matrix.data *= weights[matrix.indices]
-    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-    return sparse.diags(1 / np.where(lengths == 0, 1, lengths)) @ matrix
+        starts.append(len(hashes))
+    known, terms = np.unique(np.asarray(hashes, dtype=np.int64), return_inverse=True)
+    having = np.bincount(terms, minlength=len(known))
+    values = np.asarray(counts) * (np.log((1 + len(texts)) / (1 + having)) + 1)[terms]
+    rows = np.repeat(np.arange(len(texts)), np.diff(starts))
+    lengths = np.sqrt(np.bincount(rows, weights=values * values, minlength=len(texts)))
+    return Vectors(starts=np.asarray(starts), terms=terms, values=values / lengths[rows], size=len(known))
+
+
+def likenesses(rows: Vectors, others: Vectors) -> Iterator[NDArray[np.float64]]:
+    """Yield for each row of `rows` how much it is like each row of `others`, 0 to 1.
+
+    Args:
+        rows: vectors of some texts.
+        others: vectors of others, which were made together with them.
+    """
+    # Of each term the rows that have it: a row is compared only with those that share a word.
+    by_term = np.argsort(others.terms, kind="stable")
+    having = np.repeat(np.arange(len(others)), np.diff(others.starts))[by_term]
+    weights = others.values[by_term]
+    starts = _sums(np.bincount(others.terms, minlength=others.size))
+    for place in range(len(rows)):
+        terms, values = rows.row(place)
+        lengths = starts[terms + 1] - starts[terms]
+        cells = _spans(starts[terms], lengths)
+        products = weights[cells] * np.repeat(values, lengths)
+        found = np.bincount(having[cells], weights=products, minlength=len(others))
+        yield found.astype(np.float64, copy=False)
+
+
+def _spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers from each start on, as many as its length, one after the other."""
+    sums = _sums(lengths)
+    return np.repeat(starts - sums[:-1], lengths) + np.arange(sums[-1])
+
+
+def _sums(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums of the first none, one, two … lengths."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def nearest(
-    rows: Any, others: Any, *, but: Sequence[int | None] | None = None
+    rows: Vectors, others: Vectors, *, but: Sequence[int | None] | None = None
 ) -> Iterator[tuple[int, float]]:
     """For each row of `rows` the row of `others` that is most like it, and how much: 0 to 1.
 
     `but` names for each the row of `others` that is itself. (-1, 0) where there is none to compare with.
     """
-    for start in range(0, rows.shape[0], _BLOCK):
-        block = (rows[start : start + _BLOCK] @ others.T).toarray()
-        for offset, row in enumerate(block):
-            own = but[start + offset] if but else None
-            if own is not None:
-                row[own] = -1
-            best = int(row.argmax()) if row.size else -1
-            yield (best, float(row[best])) if best >= 0 and row[best] >= 0 else (-1, 0.0)
+    for place, row in enumerate(likenesses(rows, others)):
+        own = but[place] if but else None
+        if own is not None:
+            row[own] = -1
+        best = int(row.argmax()) if row.size else -1
+        yield (best, float(row[best])) if best >= 0 and row[best] >= 0 else (-1, 0.0)
 
 
-def groups(rows: Any, least: float) -> list[int]:
+def groups(rows: Vectors, least: float) -> list[int]:
     """Return, for each row, the first row that it nearly duplicates (itself if it is the first).
 
     Rows that are equal are compared once: a run has the same question many times.
 
     Args:
-        rows: of unit length, as `vectors` returns them.
+        rows: as `vectors` returns them.
         least: the likeness from which one duplicates another, above 0 and below 1.
     """
     first = _first_equal(rows)
     places = [place for place, same in enumerate(first) if place == same]
-    distinct = rows[places]
-    columns = distinct.T.tocsr()
+    distinct = rows.take(places)
     leader: dict[int, int] = {}
-    step = max(_FEWEST_ROWS, min(_BLOCK, _CELLS // max(1, len(places))))
-    for start in range(0, len(places), step):
-        block = (distinct[start : start + step] @ columns).toarray() >= least
-        for number, alike in enumerate(block, start=start):
-            before = np.flatnonzero(alike[:number])
-            leader[places[number]] = leader[places[int(before[0])]] if before.size else places[number]
+    for number, row in enumerate(likenesses(distinct, distinct)):
+        before = np.flatnonzero(row[:number] >= least)
+        leader[places[number]] = leader[places[int(before[0])]] if before.size else places[number]
     return [leader[place] for place in first]
 
 
-def _first_equal(rows: Any) -> list[int]:
+def _first_equal(rows: Vectors) -> list[int]:
     """Return, for each row, the first row that equals it; one without words equals itself alone."""
     known: dict[tuple[bytes, bytes], int] = {}
     found = []
-    for place, (start, end) in enumerate(pairwise(rows.indptr.tolist())):
-        key = (rows.indices[start:end].tobytes(), rows.data[start:end].tobytes())
-        found.append(known.setdefault(key, place) if start < end else place)
+    for place in range(len(rows)):
+        terms, values = rows.row(place)
+        found.append(known.setdefault((terms.tobytes(), values.tobytes()), place) if len(terms) else place)
     return found
 
 
 def _terms(text: str) -> Iterator[int]:
     words = ["0" if found[0].isdigit() else found for found in _WORD.findall(text[:_CHARACTERS].lower())]
     for word in words:
-        yield zlib.crc32(word.encode()) % _SIZE
+        yield zlib.crc32(word.encode()) % _HASHES
     for one, other in pairwise(words):
-        yield zlib.crc32(f"{one} {other}".encode()) % _SIZE
+        yield zlib.crc32(f"{one} {other}".encode()) % _HASHES
 
 
 NEAR_DUPLICATE = 0.95
@@ -236,5 +286,5 @@ def near_duplicate(known: Sequence[Case], case: Case) -> Case | None:
     if not rivals:
         return None
     rows = vectors([case.input, *(other.input for other in rivals)])
-    [(place, likeness)] = nearest(rows[:1], rows[1:])
+    [(place, likeness)] = nearest(rows.take([0]), rows.take(range(1, len(rows))))
     return rivals[place] if likeness >= NEAR_DUPLICATE else None

@@ -150,8 +150,9 @@ def _odd(
     texts = [item.item.input for item in items]
     # All in one space, so that a word is as rare for the one as for the other.
     rows = vectors([*texts, *(case.input for case in golden), *(text for _, text in month)])
-    of_entries = rows[: len(texts)]
-    cases, rest = rows[len(texts) : len(texts) + len(golden)], rows[len(texts) + len(golden) :]
+    after_texts, after_cases = len(texts), len(texts) + len(golden)
+    of_entries, cases = rows.take(range(after_texts)), rows.take(range(after_texts, after_cases))
+    rest = rows.take(range(after_cases, len(rows)))
     if golden:
         known = list(nearest(of_entries, cases))
         limit = _novel([likeness for _, likeness in known])

@@ -46,7 +46,7 @@ def test_help_imports_no_heavy_library() -> None:
         "from replaydiff.replay.cli import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "heavy = {'_duckdb', 'anthropic', 'langfuse', 'scipy', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio',\n"
+        "heavy = {'_duckdb', 'anthropic', 'langfuse', 'numpy', 'rich', 'jinja2', 'msgspec', 'asyncio',\n"
         "    'replaydiff.replay.model', 'replaydiff.replay.settings'}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
     )
@@ -59,7 +59,7 @@ def test_help_of_a_command_starts_no_heavy_library() -> None:
     code = (
         "import sys\n"
         "from replaydiff.replay.cli import main\n"
-        "heavy = {'anthropic', 'langfuse', 'scipy', '_duckdb'}\n"
+        "heavy = {'anthropic', 'langfuse', '_duckdb'}\n"
         "for name in sys.argv[1:]:\n"
         "    try: main([name, '--help'])\n"
         "    except SystemExit: pass\n"
@@ -93,7 +93,7 @@ def test_a_run_that_takes_no_look_computes_nothing() -> None:
         "import sys, replaydiff.replay.api.running as running, replaydiff.replay.engine.run\n"
         "from replaydiff.replay.settings import Settings\n"
         "running.look_with(Settings(), None, None)\n"
-        "print(sorted({'numpy', 'scipy', 'replaydiff.diff.compute'} & sys.modules.keys()))\n"
+        "print(sorted({'numpy', 'replaydiff.diff.compute'} & sys.modules.keys()))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -60,16 +60,6 @@ def test_every_module_imports_first_in_a_fresh_interpreter() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a_diff_is_there_before_scipy_would_be() -> None:
-    # scipy.special takes half a second to load, more than a diff of fifty items takes to compute.
-    code = (
-        "import sys, replaydiff.diff.compute, replaydiff.diff.trend, replaydiff.reports.terminal, "
-        "replaydiff.cases.triage.priority; "
-        "sys.exit('scipy' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_the_worker_imports_nothing_of_ours_and_only_the_standard_library() -> None:
     import ast
 

@@ -34,7 +34,7 @@ LONGEST = 1 << 20
 _NUMBER = struct.Struct("=q")
 _HEAVY = (
     "anthropic", "asyncio", "certifi", "concurrent.futures.thread", "duckdb", "h11", "httpcore", "httpx", "jinja2",
-    "msgspec", "numpy", "phonenumbers", "rich.console", "rich.table", "scipy.sparse", "scipy.special", "sqlite3", "starlette.applications",
+    "msgspec", "numpy", "phonenumbers", "rich.console", "rich.table", "scipy.special", "sqlite3", "starlette.applications",
     "statistics", "uvicorn", "xml.etree.ElementTree", "yaml",
 )  # fmt: skip
 _NOT_FOR_US = ("replaydiff.replay.worker", "replaydiff.replay.demo.agent")
