@@ -15,17 +15,14 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from replaydiff.importers import parallel
 from replaydiff.importers.base import (
-    EXCERPT_CHARACTERS,
     Imported,
     Importer,
     InputFile,
@@ -34,22 +31,21 @@ from replaydiff.importers.base import (
     Skipped,
     divided,
 )
-from replaydiff.importers.known import KnownRecords, KnownTrace, Made
+from replaydiff.importers.known import KnownRecords, KnownTrace, Made, ready
 from replaydiff.replay import clock
 from replaydiff.replay.errors import InputError
-from replaydiff.replay.model import Trace, TraceState
-from replaydiff.replay.redact.redactor import RedactionError
+from replaydiff.replay.model import TraceState
 from replaydiff.replay.store import import_records
 from replaydiff.replay.store.connection import transaction
 from replaydiff.replay.store.import_records import StoredReject, forget_rejects, take_rejects, write_rejects
 from replaydiff.replay.store.seen import SeenIds
-from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
+from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow
 from replaydiff.replay.store.traces import StoredIds, call_counts, is_older, write_rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.replay.redact.redactor import Redactor
+    from replaydiff.importers.redacting import Redaction
 
 
 BATCH_TRACES = 20_480
@@ -63,7 +59,6 @@ DATABASE_BYTES = 400_000_000
 """What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
 DATABASE_BYTES_A_CHARACTER = 16
 """… but a batch of one huge trace needs this much for each character."""
-_LONGEST_HALF = 100
 ONE_PROCESS_BYTES = 8_000_000
 """Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
@@ -122,7 +117,7 @@ def ingest(
     files: Sequence[InputFile],
     *,
     progress: Progress | None = None,
-    redactor: Redactor | None = None,
+    redaction: Redaction | None = None,
 ) -> Report:
     """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
@@ -130,30 +125,32 @@ def ingest(
     # The collections that a batch's many objects start look at them alone, and not at every imported module.
     gc.freeze()
     try:
-        with closing(_read(con, importer, files, redactor)) as made:
-            write(con, report, made, progress, redactor)
+        with closing(_read(con, importer, files, redaction)) as made:
+            write(con, report, made, progress, redaction)
     finally:
         gc.unfreeze()
-    forget_rejects(con, [_redacted_name(file.name, redactor) for file in files], began)
+    names = [file.name if redaction is None else redaction.file_name(file.name) for file in files]
+    forget_rejects(con, names, began)
     return report
 
 
 def _read(
-    con: DuckDBPyConnection, importer: Importer, files: Sequence[InputFile], redactor: Redactor | None
+    con: DuckDBPyConnection, importer: Importer, files: Sequence[InputFile], redaction: Redaction | None
 ) -> Generator[Made]:
     """What is in the files; where that is much, in several processes."""
     source = divided(importer)
-    # Tokens are numbered as they are met, which is for one process to do.
-    if source is None or redactor is not None:
-        yield from importer.read_files(files)
+    if source is None:
+        yield from ready(importer.read_files(files), redaction)
         return
     is_small = sum(file.size for file in files) < ONE_PROCESS_BYTES
-    known = KnownRecords(con, importer.NAME)
-    yield from parallel.carried_out(source.read_jobs(files), known, 1 if is_small else parallel.cores())
+    alone = is_small or not (redaction is None or redaction.is_repeatable)
+    known = KnownRecords(con, importer.NAME, redaction)
+    found = source.read_jobs(files)
+    yield from parallel.carried_out(found, known, redaction, 1 if alone else parallel.cores())
 
 
 def ingest_rejects(
-    con: DuckDBPyConnection, find: Callable[[str], Importer], source: str | None, redactor: Redactor | None
+    con: DuckDBPyConnection, find: Callable[[str], Importer], source: str | None, redaction: Redaction | None
 ) -> list[Report]:
     """Try the rejects (of one source) again that are traces by themselves, in one commit.
 
@@ -171,7 +168,8 @@ def ingest_rejects(
                 for number, found in enumerate(files.values())
             ]
             report = Report(name, len(kept))
-            reports.append(write(con, report, find(name).read_files(kept), None, redactor))
+            found = ready(find(name).read_files(kept), redaction)
+            reports.append(write(con, report, found, None, redaction))
         return reports
 
 
@@ -188,23 +186,16 @@ def _as_file(target: Path, found: Sequence[StoredReject]) -> InputFile:
     return InputFile(path=str(target), name=found[0].file, size=size, modified=modified, lines=True)
 
 
-def check(items: Iterable[Imported], redactor: Redactor | None) -> None:
+def check(items: Iterable[Imported], redaction: Redaction | None) -> None:
     """Read what an importer yields and write nothing: the first part of a strict import.
 
     Raises:
         InputError: a record cannot be taken; says which, and why.
     """
     for item in items:
-        reject = item if isinstance(item, Reject) else None
-        if redactor is not None and reject is not None:
-            reject = _redacted(reject, redactor)
-        elif redactor is not None and isinstance(item, Trace):
-            try:
-                redactor.trace(item)
-            except RedactionError as error:
-                reject = _unsearched(item, str(error))
-        if reject is not None:
-            raise InputError(f"{place(reject)}: {reject.reason}; nothing was imported (--strict)")
+        found = item if redaction is None else redaction.item(item)
+        if isinstance(found, Reject):
+            raise InputError(f"{place(found)}: {found.reason}; nothing was imported (--strict)")
 
 
 def write(
@@ -212,9 +203,9 @@ def write(
     report: Report,
     items: Iterable[Made],
     progress: Progress | None,
-    redactor: Redactor | None,
+    redaction: Redaction | None,
 ) -> Report:
-    """Write what an importer yields, a batch at a time.
+    """Write what became of an importer's items, a batch at a time, and the tokens that are in them.
 
     Memory is that of one batch, and eight bytes for each trace to know ids that come twice. What was
     committed stays where a later batch is interrupted; the same import again completes it.
@@ -224,7 +215,7 @@ def write(
     # A batch is too small for several: they would only take a core from the processes that convert.
     con.execute("SET threads = 1")
     taken = shown = 0
-    with _ImportBatch(con, report, redactor) as batch:
+    with _ImportBatch(con, report, redaction) as batch:
         for item in items:
             batch.take(item)
             taken += len(item) if isinstance(item, TraceColumns) else 1
@@ -239,8 +230,9 @@ def write(
 class _ImportBatch:
     """Traces and rejects that wait to be written; the end of the `with` block writes and commits the last."""
 
-    def __init__(self, con: DuckDBPyConnection, report: Report, redactor: Redactor | None) -> None:
-        self._con, self._report, self._redactor = con, report, redactor
+    def __init__(self, con: DuckDBPyConnection, report: Report, redaction: Redaction | None) -> None:
+        self._con, self._report = con, report
+        self._tokens = None if redaction is None else redaction.tokens
         self._rows = TraceColumns.of()
         self._loose: list[TraceRow] = []
         """Rows that came after those and are still to be packed."""
@@ -278,23 +270,12 @@ class _ImportBatch:
             self._keep(item)
         elif isinstance(item, KnownTrace):
             self._keep_known(item)
-        elif isinstance(item, Trace):
-            self._add(item)
         elif isinstance(item, Reject):
             self._refuse(item)
         elif isinstance(item, Skipped):
             self._report.skipped[item.reason] += 1
         elif isinstance(item, Note):
             self._report.notes[item.text] += 1
-
-    def _add(self, trace: Trace) -> None:
-        if self._redactor is not None:
-            try:
-                trace = self._redactor.trace(trace)
-            except RedactionError as error:
-                self._refuse(_unsearched(trace, str(error)))
-                return
-        self._keep(encode_trace(trace))
 
     def _keep_all(self, rows: TraceColumns) -> None:
         self._pack()
@@ -363,8 +344,6 @@ class _ImportBatch:
         return traces >= BATCH_TRACES or characters >= BATCH_CHARACTERS
 
     def _refuse(self, reject: Reject) -> None:
-        if self._redactor is not None:
-            reject = _redacted(reject, self._redactor)
         self._report.rejected += 1
         self._report.first_reject = self._report.first_reject or reject
         self._rejects.append(reject)
@@ -390,8 +369,8 @@ class _ImportBatch:
         if seen:
             self._write_again([self._traces[key] for key in seen])
         write_rejects(self._con, self._rejects)
-        if self._redactor is not None:
-            self._redactor.tokens.save(self._con)
+        if self._tokens is not None:
+            self._tokens.save(self._con)
         self._uncommitted += len(self._traces) + len(self._rejects)
         self._uncommitted_characters += self._characters
         self._written += len(self._traces)
@@ -435,44 +414,3 @@ def place(reject: import_records.Reject) -> str:
     """Return the place of a rejected record: file and line, or its id."""
     where = f"{reject.file}:{reject.line}" if reject.file else reject.source
     return f"{where} ({reject.id})" if reject.id else where
-
-
-def _unsearched(trace: Trace, reason: str) -> Reject:
-    """A trace whose texts could not be searched for personal data: nothing of it is kept but its id."""
-    return Reject(source=trace.source, file="", line=0, id=trace.trace_id, reason=reason, excerpt="")
-
-
-def _redacted(reject: Reject, redactor: Redactor) -> Reject:
-    """A reject without the personal data in it; without the record, where that cannot be searched."""
-    redactor.forget()
-    try:
-        record = None if reject.record is None else _redacted_record(reject.record, redactor)
-        excerpt = redactor.text(reject.excerpt) if record is None else record[:EXCERPT_CHARACTERS]
-        if record is None and len(reject.excerpt) == EXCERPT_CHARACTERS:
-            # It was cut, maybe within an address, of which half is not known for one.
-            excerpt = excerpt[:-_LONGEST_HALF]
-        return replace(
-            reject,
-            file=_redacted_name(reject.file, redactor),
-            reason=redactor.text(reject.reason),
-            excerpt=excerpt,
-            record=record,
-        )
-    except RedactionError as error:
-        return replace(reject, reason=str(error), excerpt="", record=None, alone=False)
-
-
-def _redacted_name(name: str, redactor: Redactor | None) -> str:
-    """A file's name as rejects keep it; nothing of one that cannot be searched."""
-    try:
-        return name if redactor is None else redactor.text(name)
-    except RedactionError:
-        return ""
-
-
-def _redacted_record(text: str, redactor: Redactor) -> str:
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return redactor.text(text)
-    return msgspec.json.encode(redactor.value(value)).decode()

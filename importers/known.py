@@ -1,30 +1,35 @@
 """Records whose traces are in the store as they would be made again: they are not converted.
 
 A record is known by a hash of its text and of all that decides what becomes of it: the code of the package,
-the source and the options. A trace that other records have a part in, or redaction, is always made again.
+the source, the options, and what is redacted. With redaction the hash is keyed by the store's secret key. A
+trace that other records have a part in, or a hook of redaction, is always made again.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from replaydiff.importers.base import Imported, Job, Kept
+from replaydiff.importers.base import Imported, Job, Kept, Note, Reject, Skipped
 from replaydiff.replay.model import Trace, TraceState
 from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_CODE = ("importers", "replay/messages", "replay/model", "replay/store", "replay/clock.py")
+    from replaydiff.importers.redacting import Hashed, Item, Redaction
+
+_CODE = ("importers", "replay/messages", "replay/model", "replay/redact", "replay/store", "replay/clock.py")
 """What a trace and its row are made by, below the package's folder."""
-Made = Union[Imported, Kept, TraceRow, TraceColumns, "KnownTrace"]
-"""What is left of an item once it is ready to be written."""
+Made = Union[Reject, Skipped, Note, Kept, TraceRow, TraceColumns, "KnownTrace"]
+"""What is left of an item once it is ready to be written: without personal data, if they are redacted."""
+Redact = Callable[[Iterable["Hashed"]], Iterable["Hashed"]]
+"""Takes the personal data out of items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,16 @@ class KnownTrace:
 class KnownRecords:
     """The records of a source that the store has traces of."""
 
-    def __init__(self, con: DuckDBPyConnection, source: str) -> None:
+    def __init__(self, con: DuckDBPyConnection, source: str, redaction: Redaction | None = None) -> None:
         self._con, self._source = con, source
-        self.key = hashlib.blake2b(code_hash() + source.encode(), digest_size=32).digest()
+        self.key = b""
+        """What records are hashed with; empty where none may be known."""
+        self._any = False
+        self._redact: Redact | None = None if redaction is None else redaction.items
+        if redaction is not None and not redaction.is_repeatable:
+            return
+        rules = b"" if redaction is None else redaction.fingerprint
+        self.key = hashlib.blake2b(code_hash() + rules + source.encode(), digest_size=32).digest()
         has_some = con.execute(
             "SELECT 1 FROM traces WHERE source = ? AND record_hash IS NOT NULL LIMIT 1", [source]
         ).fetchone()
@@ -66,31 +78,52 @@ class KnownRecords:
         ).fetchall()
         known = {}
         for at, source_id, state, updated_at, counts in found:
-            made = partial(made_of, self.key, job, at)
+            made = partial(_made, self.key, job, at, self._redact)
             known[at] = KnownTrace(source_id, TraceState(state), updated_at, tuple(counts), made)
         return known
 
 
-def made_of(key: bytes, job: Job, at: int) -> list[Made]:
-    """What becomes of one record of a job; a trace that is all of it can be known by the record."""
-    place, text = job.records[at]
-    trace = job.typed_trace(text) if job.typed_trace else None
-    items = list(job.convert(place, text)) if trace is None else [trace]
-    hashed = record_hash(key, job.options, text) if len(items) == 1 else ""
-    return [encode_trace(item, hashed) if isinstance(item, Trace) else item for item in items]
+def ready(items: Iterable[Imported], redaction: Redaction | None) -> Iterator[Made]:
+    """Yield items as they are written."""
+    for item in items:
+        yield _encoded(item if redaction is None else redaction.item(item), "")
 
 
-def converted(key: bytes, job: Job) -> list[Made]:
+def converted(key: bytes, job: Job, redact: Redact | None = None) -> list[Made]:
     """Return what becomes of a job's records: first their traces, in order, then all else, in order."""
     rows: list[TraceRow] = []
     others: list[Made] = []
-    for at in range(len(job.records)):
-        for item in made_of(key, job, at):
-            if isinstance(item, TraceRow):
-                rows.append(item)
-            else:
-                others.append(item)
+    items = _items(key, job, range(len(job.records)), exact=redact is not None)
+    for item, hashed in items if redact is None else redact(items):
+        made = _encoded(item, hashed)
+        if isinstance(made, TraceRow):
+            rows.append(made)
+        else:
+            others.append(made)
     return [TraceColumns.of(rows), *others] if rows else others
+
+
+def _made(key: bytes, job: Job, at: int, redact: Redact | None) -> list[Made]:
+    items = _items(key, job, [at], exact=redact is not None)
+    return [_encoded(item, hashed) for item, hashed in (items if redact is None else redact(items))]
+
+
+def _encoded(item: Item, hashed: str) -> Made:
+    return encode_trace(item, hashed) if isinstance(item, Trace) else item
+
+
+def _items(key: bytes, job: Job, places: Iterable[int], *, exact: bool) -> Iterator[Hashed]:
+    """Yield what is in records of a job; a trace that is all of a record can be known by it.
+
+    `exact` requires traces of the type, and not such as are good for encoding alone.
+    """
+    for at in places:
+        place, text = job.records[at]
+        trace = job.typed_trace(text) if job.typed_trace and not exact else None
+        items = list(job.convert(place, text)) if trace is None else [trace]
+        hashed = record_hash(key, job.options, text) if key and len(items) == 1 else ""
+        for item in items:
+            yield item, hashed
 
 
 def record_hash(key: bytes, options: bytes, text: bytes) -> str:

@@ -21,6 +21,7 @@ import msgspec
 from replaydiff.importers.base import Imported, LiveImporter, Query, RecordError, ShowStatus
 from replaydiff.importers.fields import parse_time
 from replaydiff.importers.ingest import Report, check, write
+from replaydiff.importers.known import ready
 from replaydiff.replay import clock
 from replaydiff.replay.errors import AlreadyRunningError, InputError
 from replaydiff.replay.files import locked, private_folder
@@ -31,10 +32,10 @@ from replaydiff.replay.store.where import month_range
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-    from replaydiff.replay.redact.redactor import Redactor
+    from replaydiff.importers.redacting import Redaction
 
-    Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redactor | None]]
-    """The store, open for writing, and what redacts on the way into it."""
+    Opened = AbstractContextManager[tuple[DuckDBPyConnection, Redaction | None]]
+    """The store, open for writing, and the redaction on the way into it."""
 
 _QUERY = "query.json"
 _BEGUN = "begun"
@@ -147,13 +148,13 @@ def ingest_live(
         query = before or query
         with closing(_live(importer, query, folder, show_status)) as items:
             first = next(items, None)
-            with opened() as (con, redactor):
+            with opened() as (con, redaction):
                 if strict:
-                    check(_after(first, items), redactor)
+                    check(_after(first, items), redaction)
                     again = importer.read_live(query, folder, show_status)
-                    write(con, report, again, None, redactor)
+                    write(con, report, ready(again, redaction), None, redaction)
                 else:
-                    write(con, report, _after(first, items), None, redactor)
+                    write(con, report, ready(_after(first, items), redaction), None, redaction)
                 # What starts after the import began was not there to be read, whatever --to says.
                 until = min(query.end, _begun_at(folder))
                 mark_read(con, importer.NAME, importer.origin(query), query_filters(query), until)

@@ -6,7 +6,17 @@ other processes, some ahead of what it writes. What comes of them is in the orde
 the traces come first, as columns.
 
 A process answers one job at a time over a pipe of its own, asked by a thread: where either side is killed,
-the other finds the pipe closed.
+the other finds the pipe closed. What goes over it for a job:
+
+| from | what | when |
+|---|---|---|
+| the import | the key of record hashes, and the `Job` | |
+| the process | `Met`: digests of the personal data in it, in order of meeting | with redaction |
+| the import | the numbers of their tokens, once the job before has its own | with redaction |
+| the process | what became of the job, or the exception that it raised | |
+
+So tokens are numbered as one process would number them, and no process waits for one that was given a later
+job.
 """
 
 from __future__ import annotations
@@ -16,22 +26,28 @@ import os
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
 
-from replaydiff.importers.base import AllReceived, Imported, Job
+from replaydiff.importers.base import AllReceived, Imported, Job, Reject
 from replaydiff.importers.convert import received
-from replaydiff.importers.known import KnownRecords, KnownTrace, Made, converted
+from replaydiff.importers.known import KnownRecords, KnownTrace, Made, Redact, converted, ready
 from replaydiff.replay.cycles import search_rarely
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
-from replaydiff.replay.store.trace_codec import encode_trace
+
+if TYPE_CHECKING:
+    from replaydiff.importers.redacting import Digest, Redaction
+    from replaydiff.replay.settings import RedactSection
+    from replaydiff.replay.store.import_records import Tokens
 
 AHEAD_BYTES = 16_000_000
 """How much is given out for each process before its turn to be written: enough for the time that a commit
@@ -46,39 +62,50 @@ def cores() -> int:
 
 
 def carried_out(
-    found: Iterable[Imported | Job | AllReceived], known: KnownRecords, processes: int
+    found: Iterable[Imported | Job | AllReceived],
+    known: KnownRecords,
+    redaction: Redaction | None,
+    processes: int,
 ) -> Iterator[Made]:
-    """Yield the items, and those of the jobs, each in its turn, with traces encoded.
+    """Yield the items, and those of the jobs, each in its turn, ready to be written.
 
     Args:
         found: what an importer gives.
         known: the records that need not be converted.
+        redaction: takes out personal data; one that is not repeatable is for one process.
         processes: how many do the jobs; 1 for this one alone.
 
     Raises:
         UnavailableError: a process was killed.
     """
     if processes == 1:
+        redact = None if redaction is None else redaction.items
         for one in found:
-            for part in () if isinstance(one, AllReceived) else _parts(one, known):
-                yield from received(part, converted(known.key, part)) if isinstance(part, Job) else part
+            for part in () if isinstance(one, AllReceived) else _parts(one, known, redaction):
+                yield from (
+                    received(part, converted(known.key, part, redact)) if isinstance(part, Job) else part
+                )
         return
     waiting: deque[tuple[int, Job, Future[list[Made]]] | Sequence[Made]] = deque()
     ahead = 0
     idle: SimpleQueue[Connection] | None = None
+    turn = None if redaction is None else _Turn.first(redaction.tokens)
     with ThreadPoolExecutor(processes) as threads, ExitStack() as stack:
         try:
             for one in found:
-                while waiting and isinstance(one, AllReceived):
+                # The tokens of an item are numbered here, after those of all jobs before it.
+                has_tokens = redaction is not None and isinstance(one, Trace | Reject)
+                while waiting and (has_tokens or isinstance(one, AllReceived)):
                     ahead -= _size(waiting[0])
                     yield from _made(waiting.popleft())
-                for part in () if isinstance(one, AllReceived) else _parts(one, known):
+                for part in () if isinstance(one, AllReceived) else _parts(one, known, redaction):
                     if isinstance(part, Job):
-                        idle = idle or stack.enter_context(_started(processes))
+                        idle = idle or stack.enter_context(_started(processes, redaction))
+                        turn = None if turn is None else turn.following()
                         # What receives belongs to this process.
                         sent = replace(part, receive=None)
                         size = sum(len(text) for _, text in part.records)
-                        waiting.append((size, part, threads.submit(_run_job, idle, known.key, sent)))
+                        waiting.append((size, part, threads.submit(_run_job, idle, known.key, sent, turn)))
                     else:
                         waiting.append(part)
                     ahead += _size(waiting[-1])
@@ -102,13 +129,15 @@ def _made(one: tuple[int, Job, Future[list[Made]]] | Sequence[Made]) -> Iterable
     return one
 
 
-def _parts(one: Imported | Job, known: KnownRecords) -> Iterator[Job | Sequence[Made]]:
+def _parts(
+    one: Imported | Job, known: KnownRecords, redaction: Redaction | None
+) -> Iterator[Job | Sequence[Made]]:
     """Yield what is ready to be written, and jobs of the records between those that are known."""
     if isinstance(one, Job):
         skipped = known.of(one)
         yield from _around(one, skipped) if skipped else (one,)
     else:
-        yield [encode_trace(one) if isinstance(one, Trace) else one]
+        yield list(ready((one,), redaction))
 
 
 def _around(job: Job, known: Mapping[int, KnownTrace]) -> Iterator[Job | Sequence[Made]]:
@@ -119,30 +148,78 @@ def _around(job: Job, known: Mapping[int, KnownTrace]) -> Iterator[Job | Sequenc
             yield replace(job, records=[job.records[place] for place in places])
 
 
-def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job) -> list[Made]:
+class Met(NamedTuple):
+    """What a process sends when it has searched a job for personal data."""
+
+    digests: Sequence[Digest]
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """When the tokens of a job are numbered: after those of the job before."""
+
+    tokens: Tokens
+    before: Future[None]
+    own: Future[None]
+    """Done when they are; cancelled where the job failed, and then no later job has a turn."""
+
+    @classmethod
+    def first(cls, tokens: Tokens) -> _Turn:
+        """Return one that is over: that of no job."""
+        done: Future[None] = Future()
+        done.set_result(None)
+        return cls(tokens, done, done)
+
+    def following(self) -> _Turn:
+        """Return the turn of the next job."""
+        return _Turn(self.tokens, self.own, Future())
+
+    def numbers(self, met: Met) -> list[int]:
+        """Wait, and number the tokens.
+
+        Raises:
+            CancelledError: a job before failed.
+        """
+        self.before.result()
+        found = self.tokens.numbers(met.digests)
+        self.own.set_result(None)
+        return found
+
+
+def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job, turn: _Turn | None) -> list[Made]:
     process = idle.get()
     try:
         process.send((key, job))
-        answer: list[Made] | Exception = process.recv()
-    except (EOFError, OSError):
+        answer: Met | list[Made] | Exception = process.recv()
+        if isinstance(answer, Met):
+            assert turn is not None  # noqa: S101 - only with redaction is it sent
+            process.send(turn.numbers(answer))
+            answer = process.recv()
+    except (EOFError, OSError, CancelledError):
+        # It may wait for numbers still, and is not to take another job for them.
+        process.close()
         raise UnavailableError(
             "a process of the import was killed, perhaps for lack of memory; what was written is kept",
             hint="import the same again",
         ) from None
     finally:
+        if turn is not None:
+            turn.own.cancel()
         idle.put(process)
     if isinstance(answer, Exception):
         raise answer
+    assert not isinstance(answer, Met)  # noqa: S101 - it is sent once
     return answer
 
 
 @contextmanager
-def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
+def _started(number: int, redaction: Redaction | None) -> Iterator[SimpleQueue[Connection]]:
     """The pipes of that many processes, which end with the block.
 
     None of them ever sees Ctrl-C: that is for the one that started them.
     """
     context = get_context("spawn")
+    rules = None if redaction is None else (redaction.section, redaction.tokens.key)
     idle: SimpleQueue[Connection] = SimpleQueue()
     running = []
     # Starting it unblocks the signal, so it is started before that is blocked.
@@ -153,7 +230,7 @@ def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
             try:
                 for _ in range(number):
                     here, there = context.Pipe()
-                    process = context.Process(target=_serve, args=(there,), daemon=True)
+                    process = context.Process(target=_serve, args=(there, rules), daemon=True)
                     process.start()
                     there.close()
                     idle.put(here)
@@ -168,18 +245,30 @@ def _started(number: int) -> Iterator[SimpleQueue[Connection]]:
             process.close()
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, rules: tuple[RedactSection, bytes] | None) -> None:
     """What another process does: jobs, until there are no more."""
+    redact: Redact | None = None
+    if rules is not None:
+        from replaydiff.importers.redacting import JobRedactor
+
+        redact = JobRedactor(*rules, partial(_numbers, pipe)).items
     # No collection looks at the imported modules again.
     gc.freeze()
     search_rarely()
     with suppress(EOFError, OSError):
         while True:
-            pipe.send(_answer(*pipe.recv()))
+            key, job = pipe.recv()
+            pipe.send(_answer(key, job, redact))
 
 
-def _answer(key: bytes, job: Job) -> list[Made] | Exception:
+def _numbers(pipe: Connection, digests: Sequence[Digest]) -> list[int]:
+    pipe.send(Met(digests))
+    numbers: list[int] = pipe.recv()
+    return numbers
+
+
+def _answer(key: bytes, job: Job, redact: Redact | None) -> list[Made] | Exception:
     try:
-        return converted(key, job)
+        return converted(key, job, redact)
     except Exception as error:  # noqa: BLE001 - it is raised where the job was given out
         return error

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from replaydiff.importers.base import Importer, InputFile
     from replaydiff.importers.ingest import Progress, Report
-    from replaydiff.replay.redact.redactor import Redactor
+    from replaydiff.importers.redacting import Redaction
     from replaydiff.replay.store.import_records import StoredReject
 
 AUTO = "auto"
@@ -138,8 +138,8 @@ class ImportReport:
 @contextmanager
 def store_with_redaction(
     store: Path, settings: Settings
-) -> Iterator[tuple[DuckDBPyConnection, Redactor | None]]:
-    """Open the store for writing, with the redactor if the settings require it."""
+) -> Iterator[tuple[DuckDBPyConnection, Redaction | None]]:
+    """Open the store for writing, with redaction if the settings require it."""
     from replaydiff.replay.store.connection import open_store
 
     section = settings.import_.redaction
@@ -147,10 +147,9 @@ def store_with_redaction(
         if section is None:
             yield con, None
             return
-        from replaydiff.replay.redact.redactor import redactor
-        from replaydiff.replay.store.import_records import Tokens
+        from replaydiff.importers.redacting import Redaction
 
-        yield con, redactor(section, settings.root, Tokens(con))
+        yield con, Redaction(section, settings.root, con)
 
 
 def import_files(
@@ -183,12 +182,12 @@ def import_files(
         if chosen is None:
             for reader, own in groups.values():
                 _report_detected(reader, own, channel)
-        with store_with_redaction(store, settings) as (con, redactor), display.files(files) as progress:
+        with store_with_redaction(store, settings) as (con, redaction), display.files(files) as progress:
             first = _is_empty(con)
             for reader, own in groups.values() if strict else ():
-                check(reader.read_files(own), redactor)
+                check(reader.read_files(own), redaction)
             reports = [
-                ingest(con, reader, own, progress=progress, redactor=redactor)
+                ingest(con, reader, own, progress=progress, redaction=redaction)
                 for reader, own in groups.values()
             ]
         return reports, first
@@ -282,8 +281,8 @@ def retry(store: Path, settings: Settings, source: str | None) -> list[Report]:
     from replaydiff.importers.base import find_importer
     from replaydiff.importers.ingest import ingest_rejects
 
-    with store_with_redaction(store, settings) as (con, redactor):
-        return ingest_rejects(con, find_importer, source, redactor)
+    with store_with_redaction(store, settings) as (con, redaction):
+        return ingest_rejects(con, find_importer, source, redaction)
 
 
 def unclear_tools(store: Path, settings: Settings) -> list[str]:

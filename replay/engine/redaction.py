@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class RunRedactor:
     """Redacts the outcomes of a run's trials."""
 
-    def __init__(self, con: DuckDBPyConnection, redactor: Redactor) -> None:
+    def __init__(self, con: DuckDBPyConnection, redactor: Redactor, tokens: Tokens) -> None:
         """Create one for a process; new tokens are stored through `con`."""
-        self._con, self._redactor = con, redactor
+        self._con, self._redactor, self._tokens = con, redactor, tokens
 
     def outcome(self, outcome: Outcome) -> Outcome:
         """Return an outcome with its texts redacted; an error where they cannot be searched."""
@@ -87,9 +87,9 @@ class RunRedactor:
 
     def _save(self) -> None:
         """Store new tokens before any text that contains them."""
-        if self._redactor.tokens.has_new:
+        if self._tokens.has_new:
             with transaction(self._con):
-                self._redactor.tokens.save(self._con)
+                self._tokens.save(self._con)
 
 
 def run_redactor(settings: Settings, con: DuckDBPyConnection) -> RunRedactor | None:
@@ -99,4 +99,5 @@ def run_redactor(settings: Settings, con: DuckDBPyConnection) -> RunRedactor | N
         return None
     from replaydiff.replay.redact.redactor import redactor
 
-    return RunRedactor(con, redactor(section, settings.root, Tokens(con)))
+    tokens = Tokens(con)
+    return RunRedactor(con, redactor(section, settings.root, tokens.of), tokens)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -44,12 +44,13 @@ from replaydiff.replay.redact.streams import STREAM, redacted_stream
 
 if TYPE_CHECKING:
     from replaydiff.replay.settings import RedactSection
-    from replaydiff.replay.store.import_records import Tokens
 
 SECONDS = 2.0
 """How long the user's patterns, and the hook, may take for one text."""
 
 Finder = Callable[[str], Iterable[PersonalText]]
+TokenOf = Callable[[str, str], str]
+"""Returns the token of a value of a kind: `("EMAIL", "ada@example.com")` → `[EMAIL_1]`."""
 
 
 class RedactionError(Exception):
@@ -146,16 +147,21 @@ def _limited(what: str) -> Iterator[None]:
 _SHORTEST_SECRET = 4
 _JSON_KEY = re.compile(r'(\\*")\s{0,3}:\s{0,3}$')
 _LONGEST_COLON = 20
-_REMEMBERED = 200
-"""Texts from this length on are searched once in a trace: each step repeats the history before it."""
+_LONGEST_NUMBER = 200
+"""A longer text under the key of a phone is searched as any other."""
 _CLEAN_CHARACTERS = 4_000_000
 """How much text without personal data is remembered from trace to trace: prompts, keys, names of models."""
 _SUSPECT = re.compile(r"[^\x00-\x7f]|[0-9@%&\\]|-----BEGIN")
 """Part of whatever a built-in finder finds, and of every disguise."""
 
 
-def redactor(section: RedactSection, root: Path, tokens: Tokens) -> Redactor:
-    """What replaces in texts what the settings ask for; `root` is the folder of replay.toml.
+def redactor(section: RedactSection, root: Path, token_of: TokenOf) -> Redactor:
+    """Return what replaces in texts what the settings ask for.
+
+    Args:
+        section: the settings.
+        root: the folder of replay.toml, from which a hook is loaded.
+        token_of: gives the tokens.
 
     Raises:
         SettingsError: a pattern or the hook cannot be used.
@@ -175,7 +181,7 @@ def redactor(section: RedactSection, root: Path, tokens: Tokens) -> Redactor:
     if section.hook:
         finders.append(hook_finder(section.hook, root))
     return Redactor(
-        tokens,
+        token_of,
         finders,
         frozenset(section.kinds),
         regions,
@@ -189,7 +195,7 @@ class Redactor:
 
     def __init__(
         self,
-        tokens: Tokens,
+        token_of: TokenOf,
         finders: Iterable[Finder],
         kinds: frozenset[str],
         regions: tuple[str, ...],
@@ -197,7 +203,7 @@ class Redactor:
         whole_ids: bool,
         built_in_only: bool,
     ) -> None:
-        self.tokens = tokens
+        self._token_of = token_of
         self._built_in_only = built_in_only
         """Then what is found depends on the text alone, and `_SUSPECT` is part of it."""
         self._clean: set[str] = set()
@@ -205,7 +211,8 @@ class Redactor:
         self._clean_characters = 0
         self._finders = tuple(finders)
         self._kinds, self._regions, self._whole_ids = kinds, regions, whole_ids
-        self._seen: dict[str, str] = {}
+        self._seen: dict[str, list[PersonalText]] = {}
+        """Text → what was found in it, until `forget`."""
 
     def trace(self, trace: Trace) -> Trace:
         """The trace with every text of it redacted. Ids of traces and spans, names of tools and times stay.
@@ -213,7 +220,6 @@ class Redactor:
         Raises:
             RedactionError: the user's own pattern or hook failed on a text.
         """
-        self.forget()
         return replace(
             trace,
             name=self.or_none(trace.name),
@@ -237,21 +243,21 @@ class Redactor:
         )
 
     def forget(self) -> None:
-        """Begin a new trace or record: texts are remembered within one alone."""
+        """Begin a new trace, or other part of an import: texts are searched once in each."""
         self._seen = {}
 
     def text(self, text: str) -> str:
         """The text with a token for each piece that was found."""
         if self._built_in_only and (text in self._clean or _SUSPECT.search(text) is None):
             return text
-        known = self._seen.get(text) if len(text) >= _REMEMBERED else None
-        if known is None:
-            known = self._replaced(text, lambda _found: True)
-            if known == text and self._built_in_only:
+        found = self._seen.get(text)
+        if found is None:
+            found = self._found(text, lambda _found: True)
+            if found or not self._built_in_only:
+                self._seen[text] = found
+            else:
                 self._remember_clean(text)
-            elif len(text) >= _REMEMBERED:
-                self._seen[text] = known
-        return known
+        return self._replaced(text, found)
 
     def _remember_clean(self, text: str) -> None:
         self._clean_characters += len(text)
@@ -279,13 +285,13 @@ class Redactor:
         if not key:
             return self.text(text)
         if is_secret_key(key) and "key" in self._kinds and len(text.strip()) >= _SHORTEST_SECRET:
-            return self.tokens.of("KEY", text)
-        if is_phone_key(key) and "phone" in self._kinds and len(text) < _REMEMBERED:
+            return self._token_of("KEY", text)
+        if is_phone_key(key) and "phone" in self._kinds and len(text) < _LONGEST_NUMBER:
             number = bare_phone(text.strip(), self._regions)
             if number is not None:
-                return self.tokens.of("PHONE", number)
+                return self._token_of("PHONE", number)
         if is_id_key(key) and text.isdigit():
-            return self._replaced(text, lambda found: found.kind not in ("CARD", "PHONE"))
+            return self._replaced(text, self._found(text, lambda found: found.kind not in ("CARD", "PHONE")))
         return self.text(text)
 
     def _number(self, key: str, value: float) -> str | None:
@@ -293,27 +299,31 @@ class Redactor:
         digits = str(value)
         if "phone" in self._kinds and is_phone_key(key):
             number = bare_phone(digits, self._regions)
-            return None if number is None else self.tokens.of("PHONE", number)
+            return None if number is None else self._token_of("PHONE", number)
         if "card" in self._kinds and is_card_key(key) and digits.isdigit() and is_card(digits):
-            return self.tokens.of("CARD", digits)
+            return self._token_of("CARD", digits)
         return None
 
-    def _replaced(self, text: str, wanted: Callable[[PersonalText], bool]) -> str:
-        found = self._found(text, wanted)
-        if (hidden := plain(text)) is not None:
-            more = list(hidden.written(self._found(hidden.text, wanted)))
-            found = _without_overlap(found, more) if more else found
+    def _replaced(self, text: str, found: Sequence[PersonalText]) -> str:
         if not found:
             return text
         parts, position = [], 0
         for piece in found:
             quote = _quote(text, piece)
-            token = self.tokens.of(piece.kind, unified(piece.value))
+            token = self._token_of(piece.kind, unified(piece.value))
             parts += [text[position : piece.start], quote, token, quote]
             position = piece.end
         return "".join([*parts, text[position:]])
 
     def _found(self, text: str, wanted: Callable[[PersonalText], bool]) -> list[PersonalText]:
+        """Search a text as it is written, and as a reader takes it."""
+        found = self._searched(text, wanted)
+        if (hidden := plain(text)) is not None:
+            more = list(hidden.written(self._searched(hidden.text, wanted)))
+            found = _without_overlap(found, more) if more else found
+        return found
+
+    def _searched(self, text: str, wanted: Callable[[PersonalText], bool]) -> list[PersonalText]:
         found: list[PersonalText] = []
         for finder in self._finders:
             more = [piece for piece in finder(text) if wanted(piece)]
@@ -357,7 +367,7 @@ class Redactor:
     def _id(self, kind: str, text: str | None) -> str | None:
         if text is None:
             return None
-        return self.tokens.of(kind, text) if self._whole_ids else self.text(text)
+        return self._token_of(kind, text) if self._whole_ids else self.text(text)
 
     def tool_call(self, call: ToolCall) -> ToolCall:
         """Return a tool call with its texts redacted; the tool's name stays."""

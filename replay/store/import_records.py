@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -147,13 +148,22 @@ _TOKEN_COLUMNS = {"kind": "VARCHAR", "number": "BIGINT", "digest": "BLOB"}
 _DIGEST_BYTES = 16
 
 
+def value_digest(key: bytes, kind: str, value: str) -> bytes:
+    """Return the hash that a value is known by in a store with this key."""
+    text = f"{kind}:{value}".encode(errors="replace")
+    return hashlib.blake2b(text, key=key, digest_size=_DIGEST_BYTES).digest()
+
+
 class Tokens:
-    """The tokens of a store: some 200 bytes of memory for each distinct value."""
+    """The tokens of a store: some 200 bytes of memory for each distinct value. Threads may share it."""
 
     def __init__(self, con: DuckDBPyConnection) -> None:
         stored = con.execute("SELECT key FROM redaction_key").fetchone()
-        self._key = bytes(stored[0]) if stored else secrets.token_bytes(32)
+        self.key = bytes(stored[0]) if stored else secrets.token_bytes(32)
+        """What the digests of values are keyed with: a secret of the store."""
         self._is_key_stored = stored is not None
+        self._lock = threading.Lock()
+        """Held while numbers are given, or new tokens are taken to be stored."""
         self._known: dict[tuple[str, bytes], int] = {}
         self._last: Counter[str] = Counter()
         self._new: list[tuple[str, int, bytes]] = []
@@ -163,16 +173,21 @@ class Tokens:
 
     def of(self, kind: str, value: str) -> str:
         """The token of a value, like `[EMAIL_1]`."""
-        hashed = hashlib.blake2b(
-            f"{kind}:{value}".encode(errors="replace"), key=self._key, digest_size=_DIGEST_BYTES
-        )
-        digest = hashed.digest()
-        number = self._known.get((kind, digest))
-        if number is None:
-            self._last[kind] += 1
-            number = self._known[kind, digest] = self._last[kind]
-            self._new.append((kind, number, digest))
+        [number] = self.numbers([(kind, value_digest(self.key, kind, value))])
         return f"[{kind}_{number}]"
+
+    def numbers(self, digests: Iterable[tuple[str, bytes]]) -> list[int]:
+        """Return the numbers of values by kind and digest; new values get the next ones, in this order."""
+        found = []
+        with self._lock:
+            for kind, digest in digests:
+                number = self._known.get((kind, digest))
+                if number is None:
+                    self._last[kind] += 1
+                    number = self._known[kind, digest] = self._last[kind]
+                    self._new.append((kind, number, digest))
+                found.append(number)
+        return found
 
     @property
     def has_new(self) -> bool:
@@ -180,9 +195,10 @@ class Tokens:
         return bool(self._new)
 
     def save(self, con: DuckDBPyConnection) -> None:
-        """Store the new tokens, in one transaction with the texts that contain them."""
-        if self._new and not self._is_key_stored:
-            con.execute("INSERT INTO redaction_key VALUES (?)", [self._key])
+        """Store the key and the new tokens, in one transaction with the texts that contain them."""
+        if not self._is_key_stored:
+            con.execute("INSERT INTO redaction_key VALUES (?)", [self.key])
             self._is_key_stored = True
-        sql.insert(con, "redactions", _TOKEN_COLUMNS, self._new)
-        self._new = []
+        with self._lock:
+            new, self._new = self._new, []
+        sql.insert(con, "redactions", _TOKEN_COLUMNS, new)

@@ -14,10 +14,10 @@ from replaydiff.importers import parallel
 from replaydiff.importers.base import BUILTIN, Reject, divided, find_importer
 from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.ingest import Report, ingest
-from replaydiff.replay.redact.redactor import redactor
+from replaydiff.importers.redacting import Redaction
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.import_records import Tokens, list_rejects
+from replaydiff.replay.store.import_records import list_rejects
 from replaydiff.replay.store.traces import iter_traces
 from tests.importers.reading import SAMPLE_FILES, good_record, items, others, place, traces
 from tests.stand_ins.full import examples
@@ -33,7 +33,7 @@ SOURCES = [name for name in BUILTIN if name not in _APART]
 @pytest.fixture(scope="module")
 def two_processes() -> Iterator[Any]:
     """Processes that carry out the jobs of all these imports: test_parallel.py has each import start its own."""
-    with parallel._started(2) as idle:
+    with parallel._started(2, None) as idle:
         yield idle
 
 
@@ -45,7 +45,11 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         monkeypatch.setattr("replaydiff.importers.ingest.ONE_PROCESS_BYTES", 0)
         monkeypatch.setattr("replaydiff.importers.parallel.cores", lambda: 2)
         idle = request.getfixturevalue("two_processes")
-        monkeypatch.setattr("replaydiff.importers.parallel._started", lambda _: nullcontext(idle))
+        started = parallel._started
+        monkeypatch.setattr(
+            "replaydiff.importers.parallel._started",
+            lambda number, redaction: nullcontext(idle) if redaction is None else started(number, redaction),
+        )
     return name.removesuffix(IN_PROCESSES)
 
 
@@ -94,8 +98,8 @@ def test_redacted_twice_changes_nothing_either(source: str, tmp_path: Path) -> N
     reports = []
     for _ in range(2):
         with collected(samples) as files, open_store(tmp_path / "s.duckdb") as con:
-            on = redactor(RedactSection(ids=True), tmp_path, Tokens(con))
-            reports.append(ingest(con, find_importer(source), files, redactor=on))
+            on = Redaction(RedactSection(ids=True), tmp_path, con)
+            reports.append(ingest(con, find_importer(source), files, redaction=on))
     first, again = reports
     assert (again.new, again.updated, again.unchanged) == (0, 0, first.new)
     with open_store(tmp_path / "s.duckdb", read_only=True) as con:

@@ -15,11 +15,10 @@ from replaydiff.importers.base import find_importer
 from replaydiff.importers.collect import collected
 from replaydiff.importers.ingest import Report, ingest
 from replaydiff.importers.known import KnownRecords
+from replaydiff.importers.redacting import Redaction
 from replaydiff.importers.sources import jsonl
-from replaydiff.replay.redact.redactor import redactor
 from replaydiff.replay.settings import RedactSection
 from replaydiff.replay.store.connection import open_store
-from replaydiff.replay.store.import_records import Tokens
 from replaydiff.replay.store.seen import SeenIds
 from tests.importers.reading import good_record
 from tests.stand_ins.full import examples
@@ -27,8 +26,8 @@ from tests.stand_ins.full import examples
 
 def _import(store: Path, file: Path, *, redacted: bool = False) -> Report:
     with collected([str(file)]) as files, open_store(store) as con:
-        on = redactor(RedactSection(), file.parent, Tokens(con)) if redacted else None
-        return ingest(con, find_importer("jsonl"), files, redactor=on)
+        on = Redaction(RedactSection(), file.parent, con) if redacted else None
+        return ingest(con, find_importer("jsonl"), files, redaction=on)
 
 
 def _rows(store: Path) -> list[Any]:
@@ -86,12 +85,63 @@ def test_another_code_converts_again_and_then_no_more(
     assert _import(store, file).unchanged == 5
 
 
-def test_redaction_keeps_no_hash_of_what_it_replaced(file: Path, tmp_path: Path) -> None:
+def _import_redacted(store: Path, file: Path, rules: RedactSection, root: Path = Path()) -> Report:
+    with collected([str(file)]) as files, open_store(store) as con:
+        return ingest(con, find_importer("jsonl"), files, redaction=Redaction(rules, root, con))
+
+
+def _hashes(store: Path) -> list[Any]:
+    with open_store(store, read_only=True) as con:
+        return con.execute("SELECT record_hash FROM traces ORDER BY trace_id").fetchall()
+
+
+def test_redacted_records_are_known_by_a_hash_that_only_their_store_makes(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other, plain = (tmp_path / f"{name}.duckdb" for name in ("one", "other", "plain"))
+    for store in (one, other):
+        _import(store, file, redacted=True)
+    _import(plain, file)
+    assert len({*_hashes(one), *_hashes(other), *_hashes(plain)}) == 15
+    _no_conversion(monkeypatch)
+    assert _import(one, file, redacted=True).unchanged == 5
+
+
+OTHER_RULES = [
+    RedactSection(ids=True),
+    RedactSection(regions=("US", "DE")),
+    RedactSection(kinds=("email",)),
+    RedactSection(patterns={"TOOL": "look_up"}),
+]
+
+
+@pytest.mark.parametrize("rules", OTHER_RULES)
+def test_other_rules_of_redaction_read_every_record_again(
+    rules: RedactSection, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = tmp_path / "s.duckdb"
-    for redacted, hashes in ((False, 5), (True, 0), (False, 5)):
+    _import_redacted(store, file, RedactSection())
+    before = _hashes(store)
+    _import_redacted(store, file, rules)
+    assert not {*before} & {*_hashes(store)}
+    _no_conversion(monkeypatch)
+    _import_redacted(store, file, rules)
+
+
+def test_redaction_on_or_off_reads_every_record_again(file: Path, tmp_path: Path) -> None:
+    store = tmp_path / "s.duckdb"
+    found = []
+    for redacted in (False, True, False):
         _import(store, file, redacted=redacted)
-        with open_store(store, read_only=True) as con:
-            assert con.execute("SELECT count(record_hash) FROM traces").fetchall() == [(hashes,)]
+        found.append(_hashes(store))
+    assert not {*found[0]} & {*found[1]}
+    assert found[0] == found[2]
+
+
+def test_what_a_hook_redacted_is_always_read_again(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("def find(text): return []")
+    _import_redacted(tmp_path / "s.duckdb", file, RedactSection(hook="./own.py:find"), tmp_path)
+    assert _hashes(tmp_path / "s.duckdb") == [(None,)] * 5
 
 
 RECORDS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 2)), max_size=8)

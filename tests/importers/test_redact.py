@@ -34,13 +34,13 @@ ON = "[import.redact]\n"
 @pytest.fixture(scope="module")
 def redact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redactor]:
     with open_store(tmp_path_factory.mktemp("store") / "s.duckdb") as con:
-        yield redactor(RedactSection(), Path(), Tokens(con))
+        yield redactor(RedactSection(), Path(), Tokens(con).of)
 
 
 @pytest.fixture(scope="module")
 def european(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redactor]:
     with open_store(tmp_path_factory.mktemp("store") / "s.duckdb") as con:
-        yield redactor(RedactSection(regions=("gb", "DE", "FR", "HU", "ES")), Path(), Tokens(con))
+        yield redactor(RedactSection(regions=("gb", "DE", "FR", "HU", "ES")), Path(), Tokens(con).of)
 
 
 FOUND = {
@@ -233,7 +233,7 @@ PIECES = st.sampled_from(
 def thorough(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redactor]:
     """One that searches each text: with a pattern of the user's, which finds nothing."""
     with open_store(tmp_path_factory.mktemp("store") / "s.duckdb") as con:
-        yield redactor(RedactSection(patterns={"NOTHING": "(?!)"}), Path(), Tokens(con))
+        yield redactor(RedactSection(patterns={"NOTHING": "(?!)"}), Path(), Tokens(con).of)
 
 
 @given(st.lists(st.text(max_size=40) | st.lists(PIECES, max_size=4).map(" ".join), max_size=6))
