@@ -55,7 +55,8 @@ def fill(folder: Path, traces: int, runs: int) -> None:
             con.execute(
                 f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (i) REPLACE (printf('run-%04d', i) AS run_id"
                 f"{changed}) FROM (SELECT one.*, i FROM {table} AS one, range({runs - 1}) AS numbers(i))"
-                " WHERE run_id = 'run'"
+                # As a store has them: the rows of one run follow those of another.
+                " WHERE run_id = 'run' ORDER BY i"
             )
         con.execute("CHECKPOINT")
     (folder / "replay.toml").write_text("")

@@ -117,8 +117,8 @@ def compute(
 @no_cycle_search()
 def graded_items(
     con: DuckDBPyConnection, run: RunRecord, settings: Settings, candidate: Lane | None = None
-) -> tuple[Sequence[Block], list[str]]:
-    """Return the items that count in a run's figures, with their graded trials, and its metrics.
+) -> tuple[RunData, list[str]]:
+    """Return what of a run counts in its figures, with its graded trials, and its metrics.
 
     Args:
         con: the store.
@@ -132,7 +132,7 @@ def graded_items(
     if candidate is not None:
         run, read = with_candidate_as_new(run, read, candidate)
     read, _ = expectations.split_quarantined(run, read)
-    return read.blocks, metric_names(run, read.patterns.blocks, (), settings)
+    return read, metric_names(run, read.patterns.blocks, (), settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

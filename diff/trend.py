@@ -231,22 +231,25 @@ def _scores(
     if lane not in run.lanes:
         return None
     candidate = _candidate(con, run, lane, settings)
-    blocks, metrics = graded_items(con, run, settings, candidate)
+    read, metrics = graded_items(con, run, settings, candidate)
     # A candidate is called new there.
     known = Lane.NEW if lane.is_new else lane
     if metric not in metrics:
         return None
     groups: dict[str, Sequence[float]] = {}
     repeated: list[Sequence[float]] = []
-    for item in blocks:
-        by_lane = {name: scores_of(trials, metric) for name, trials in item.lanes.items()}
+    of_pattern = [
+        {name: scores_of(trials, metric) for name, trials in block.lanes.items()}
+        for block in read.patterns.blocks
+    ]
+    for block, by_lane in zip(read.blocks, read.patterns.spread(of_pattern), strict=True):
         if by_lane.get(known):
-            groups[item.item.id] = by_lane[known]
+            groups[block.item.id] = by_lane[known]
         repeated.append([*by_lane.get(Lane.OLD, ()), *by_lane.get(Lane.OLD2, ())])
         repeated.append(by_lane.get(Lane.NEW, []))
     if not groups:
         return None
-    weights = {item.item.id: item.item.weight if run.sample else 1.0 for item in blocks}
+    weights = {block.item.id: block.item.weight if run.sample else 1.0 for block in read.blocks}
     error = _sampling_error(groups, weights) if run.sample else _noise_error(groups, repeated)
     return _RunScores(_point(run, lane, groups, weights), groups, weights, repeated, error)
 
