@@ -47,6 +47,7 @@ BUILTIN = {
     "litellm": "replaydiff.importers.sources.litellm",
     "braintrust": "replaydiff.importers.sources.braintrust",
     "weave": "replaydiff.importers.sources.weave",
+    "openai-agents": "replaydiff.importers.sources.openai_agents",
 }
 """Name → module."""
 

@@ -155,7 +155,7 @@ def import_(
     """Bring production traces into the store.
 
     SOURCE is jsonl (this project's own trace format); langfuse, otlp, phoenix, langsmith or mlflow (exports;
-    most also over their API); braintrust or weave (exports); openai, anthropic, bedrock or litellm (logs of
+    most also over their API); braintrust, weave or openai-agents (exports); openai, anthropic, bedrock or litellm (logs of
     model calls; the calls of one run are joined); claude-code or codex (session files); atif, inspect or
     tau2 (trajectories and benchmark results); or auto, which detects the format from the first records. PATH
     is a file, a folder that is searched for .json, .jsonl, .ndjson, .csv, .parquet and .eval, or - for

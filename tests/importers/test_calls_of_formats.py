@@ -231,6 +231,29 @@ def weave(made: Rounds) -> list[Record]:
     return [root, *(call(number, *part) for number, part in enumerate(spans(made), start=1))]
 
 
+def openai_agents(made: Rounds) -> list[Record]:
+    def span(number: int, kind: str, name: str, given: Any, output: Any) -> Record:
+        if kind == "llm":
+            data = {"type": "generation", "input": given, "output": [output], "model": "m"}
+        elif kind == "tool":
+            data = {"type": "function", "name": name, "input": json.dumps(given), "output": output}
+        else:
+            data = {"type": "agent", "name": name}
+        return {
+            "object": "trace.span",
+            "id": f"c{number}",
+            "trace_id": "t1",
+            "parent_id": "c0" if number else None,
+            "started_at": f"2026-11-01T10:00:{number:02d}Z",
+            "ended_at": f"2026-11-01T10:00:{number:02d}.5Z",
+            "span_data": data,
+            "error": None,
+        }
+
+    inner = [span(number, *part) for number, part in enumerate(spans(made), start=1)]
+    return [{"object": "trace", "id": "t1", "workflow_name": "shop"}, span(0, "agent", "main", 0, 0), *inner]
+
+
 WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "inspect": inspect,
     "atif": atif,
@@ -238,6 +261,7 @@ WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "litellm": litellm,
     "braintrust": braintrust,
     "weave": weave,
+    "openai-agents": openai_agents,
 }
 
 
