@@ -113,7 +113,11 @@ def _decoded(value: Json, place: _Place) -> Json:
 
 def _is_read(value: Json) -> bool:
     """Whether it is a message as the chat API writes it, of which every call is read. Most messages are."""
-    if not isinstance(value, dict) or "role" not in value or not value.keys() <= _CHAT_KEYS:
+    if (
+        not isinstance(value, dict)
+        or not isinstance(value.get("role"), str)
+        or not value.keys() <= _CHAT_KEYS
+    ):
         return False
     content, calls = value.get("content"), value.get("tool_calls")
     if not (content is None or isinstance(content, str)):
