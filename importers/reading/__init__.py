@@ -20,11 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
+from replaydiff.importers.chat import frameworks
 from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
 from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, lines, parsed, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
 from replaydiff.replay.messages import is_message, parse
+from replaydiff.replay.model import Json
 
 __all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "lines", "parsed", "pieces", "records"]
 
@@ -68,12 +70,16 @@ def _pieces(file: InputFile) -> Iterator[JsonBlock] | Iterator[Record | Broken]:
 def _layout(file: InputFile, first: bytes) -> str:
     if first.startswith(b"["):
         element = next(texts(file, elements=True), None)
-        is_array = not is_message(element.value) if isinstance(element, Record) else first == b"["
+        is_array = not _is_message(element.value) if isinstance(element, Record) else first == b"["
         if is_array:
             return "array"
     if _is_json(_whole(file, first)):
         return "lines"
     return "texts" if isinstance(next(texts(file, elements=False), None), Record) else "lines"
+
+
+def _is_message(value: Json) -> bool:
+    return is_message(value) or frameworks.is_message(value)
 
 
 def _whole(file: InputFile, first: bytes) -> bytes:

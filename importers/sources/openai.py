@@ -11,7 +11,8 @@
 | `{request: {contents}, response: {candidates}}` of Gemini | the request | the first candidate |
 | `{traj, reward}` of tau-bench | the messages | their last assistant message |
 
-Messages may also be those of LangChain, Pydantic AI, Gemini and others that `replay.messages` reads.
+Messages may also be those of LangChain, Pydantic AI, Gemini and others that `replay.messages` reads, and
+records those of agent frameworks that `importers.chat.frameworks` rewrites.
 A conversation is one trace, of several turns too. Records of single calls are joined to runs, also by
 `previous_response_id`; see `importers.chat.model_calls`. What is around the messages: `importers.chat.logs`.
 """
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import AllReceived, Imported, InputFile, Job, RecordError
+from replaydiff.importers.chat import frameworks
 from replaydiff.importers.chat.logs import (
     LoggedExchange,
     error_of,
@@ -45,9 +47,12 @@ def recognises(record: Json) -> float:
     if is_anthropic(record):
         return 0.2
     if isinstance(record, list):
-        return 0.9 if record and _is_message(record[0]) else 0.0
+        known = bool(record) and (_is_message(record[0]) or frameworks.is_known({"messages": record}))
+        return 0.9 if known else 0.0
     if not isinstance(record, dict):
         return 0.0
+    if frameworks.is_known(record):
+        return 0.9
     if {"call_type", "startTime"} <= record.keys() or {"traceId", "startTime"} <= record.keys():
         # A payload of LiteLLM, or an observation of Langfuse, around the same request and response.
         return 0.3
@@ -89,6 +94,8 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
         record = {"messages": record}
     if not isinstance(record, dict):
         raise RecordError(f"a record must be an object or a list of messages, not {fields.kind(record)}")
+    rewritten = frameworks.rewritten(record)
+    record = rewritten.log if rewritten else record
     request, answer = _parts(record)
     answered = answer if isinstance(answer, dict) else {}
     exchange = LoggedExchange(
@@ -98,6 +105,7 @@ def read(record: Json, file: InputFile) -> Iterator[Imported | LoggedCall]:
         requested=read_messages(_requested(request, answered)) or (),
         replied=_replied(answer),
         error=error_of(record, answered),
+        raw=rewritten.searched if rewritten else None,
     )
     return read_exchange(NAME, exchange, file)
 
