@@ -27,6 +27,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from measuring import ENVIRONMENT
+
 SCHEMA = Path(__file__).resolve().parent.parent / "replay" / "store" / "schema" / "0001_initial.sql"
 SOURCES = ("jsonl", "langfuse", "otlp")
 REDACTED = "[import.redact]\n"
@@ -235,7 +237,9 @@ def load(source: str, path: str, store: str) -> None:
 def run(arguments: list[str], folder: Path) -> Cost:
     """Run a process in a folder, and watch it and its children."""
     began, before = time.perf_counter(), os.times()
-    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.DEVNULL, cwd=folder)
+    process = subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.DEVNULL, cwd=folder, env=ENVIRONMENT
+    )
     peak = [0.0]
     watch = threading.Thread(target=_watch, args=(process, peak))
     watch.start()

@@ -13,10 +13,8 @@ from pathlib import Path
 
 BUSY = 0.5
 """Runnable processes of others, per core, from which a figure is marked."""
-
-
-# Without byte code on the disk every process would compile what it imports.
-_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""That of measured processes: without byte code on the disk each would compile what it imports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ def run(
     with subprocess.Popen(
         list(map(str, command)),
         cwd=cwd,
-        env={**_ENVIRONMENT, **(env or {})},
+        env={**ENVIRONMENT, **(env or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from replaydiff.importers.block import JsonBlock
 from replaydiff.replay.errors import UnknownNameError
 from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.store.import_records import EXCERPT_CHARACTERS as EXCERPT_CHARACTERS
@@ -104,6 +105,13 @@ class Job:
     it; None where `convert` must be called."""
     receive: Callable[[Any], None] | None = None
     """Takes the values that were `Kept`, in the process of the importer and in the order of the records."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of its records."""
+        if isinstance(self.records, JsonBlock):
+            return self.records.size
+        return sum(len(text) for _, text in self.records)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from replaydiff.importers.base import (
     RecordError,
     Reject,
 )
-from replaydiff.importers.reading import Broken, JsonBlock, Record, lines, parsed, pieces, records
+from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces, records
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.model.light import light_dataclass
@@ -81,7 +81,7 @@ def jobs(
             if isinstance(piece, JsonBlock):
                 options = b"all" if file.all_environments else b""
                 line = partial(_line, source, file, convert)
-                yield Job(line, list(lines(piece)), options, typed_trace)
+                yield Job(line, piece, options, typed_trace)
             else:
                 yield from _each(source, file, convert, (piece,))
 

@@ -10,7 +10,6 @@ everything would need memory for everything.
 
 from __future__ import annotations
 
-import gc
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -33,6 +32,7 @@ from replaydiff.importers.base import (
 )
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made, ready
 from replaydiff.replay import clock
+from replaydiff.replay.cycles import newer_cycles_only
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import TraceState
 from replaydiff.replay.store import import_records
@@ -122,13 +122,8 @@ def ingest(
     """Read the files and write what is in them; then forget the rejects of earlier imports of them."""
     began = clock.utc_now()
     report = Report(importer.NAME, len(files))
-    # The collections that a batch's many objects start look at them alone, and not at every imported module.
-    gc.freeze()
-    try:
-        with closing(_read(con, importer, files, redaction)) as made:
-            write(con, report, made, progress, redaction)
-    finally:
-        gc.unfreeze()
+    with newer_cycles_only(), closing(_read(con, importer, files, redaction)) as made:
+        write(con, report, made, progress, redaction)
     names = [file.name if redaction is None else redaction.file_name(file.name) for file in files]
     forget_rejects(con, names, began)
     return report

@@ -21,7 +21,6 @@ job.
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections import deque
@@ -39,7 +38,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from replaydiff.importers.base import AllReceived, Imported, Job, Reject
 from replaydiff.importers.convert import received
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made, Redact, converted, ready
-from replaydiff.replay.cycles import search_rarely
+from replaydiff.replay.cycles import newer_cycles_only
 from replaydiff.replay.errors import UnavailableError
 from replaydiff.replay.interruption import signals_wait
 from replaydiff.replay.model import Trace
@@ -104,8 +103,8 @@ def carried_out(
                         turn = None if turn is None else turn.following()
                         # What receives belongs to this process.
                         sent = replace(part, receive=None)
-                        size = sum(len(text) for _, text in part.records)
-                        waiting.append((size, part, threads.submit(_run_job, idle, known.key, sent, turn)))
+                        future = threads.submit(_run_job, idle, known.key, sent, turn)
+                        waiting.append((part.size, part, future))
                     else:
                         waiting.append(part)
                     ahead += _size(waiting[-1])
@@ -252,10 +251,7 @@ def _serve(pipe: Connection, rules: tuple[RedactSection, bytes] | None) -> None:
         from replaydiff.importers.redacting import JobRedactor
 
         redact = JobRedactor(*rules, partial(_numbers, pipe)).items
-    # No collection looks at the imported modules again.
-    gc.freeze()
-    search_rarely()
-    with suppress(EOFError, OSError):
+    with newer_cycles_only(), suppress(EOFError, OSError):
         while True:
             key, job = pipe.recv()
             pipe.send(_answer(key, job, redact))

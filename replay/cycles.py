@@ -47,8 +47,8 @@ def no_cycle_search() -> Iterator[None]:
 def newer_cycles_only() -> Iterator[None]:
     """Search for cycles only in what is made from here on, and less often, until it is left.
 
-    A run makes many objects for each trial, which starts searches; those through everything that is imported
-    take a twelfth of the engine's processor time and free nothing.
+    A run makes many objects for each trial, an import for each trace, which starts searches; those through
+    everything that is imported free nothing, and take a twelfth of the engine's processor time.
     """
     if gc.get_freeze_count():
         yield

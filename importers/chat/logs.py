@@ -59,7 +59,7 @@ from replaydiff.importers.call_notes import (
 from replaydiff.importers.chat.model_calls import CallRecord, LoggedCall, call_record, run_of, waiting
 from replaydiff.importers.chat.streams import events_of_text, is_stream, put_together
 from replaydiff.importers.convert import Convert, guarded, reject
-from replaydiff.importers.reading import Broken, JsonBlock, Record, lines, parsed, pieces
+from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces
 from replaydiff.replay.messages import Conversation, conversation, count_requests, decode, definitions, parse
 from replaydiff.replay.model import Json, JsonObject, Message, Trace
 
@@ -198,7 +198,7 @@ def log_jobs(
             line = partial(_line, source, file, convert)
             for piece in pieces(file):
                 if isinstance(piece, JsonBlock):
-                    yield Job(line, list(lines(piece)), receive=partial(receive, number))
+                    yield Job(line, piece, receive=partial(receive, number))
                     continue
                 for item in _each(source, file, convert, piece):
                     if isinstance(item, Kept):

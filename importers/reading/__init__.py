@@ -20,22 +20,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replaydiff.importers.base import InputFile
+from replaydiff.importers.block import JsonBlock
 from replaydiff.importers.chat import frameworks
 from replaydiff.importers.reading.archives import ZIP_MAGIC, samples
-from replaydiff.importers.reading.json_values import JsonBlock, blocks, first_line, lines, parsed, texts
+from replaydiff.importers.reading.json_values import blocks, first_line, parsed, texts
 from replaydiff.importers.reading.record import CHUNK, DAMAGED, RECORD_BYTES, Broken, Record, damage, opened
 from replaydiff.importers.reading.tables import PARQUET_MAGIC, is_csv, parquet, rows
 from replaydiff.replay.messages import is_message, parse
 from replaydiff.replay.model import Json
 
-__all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "lines", "parsed", "pieces", "records"]
+__all__ = ["RECORD_BYTES", "Broken", "JsonBlock", "Record", "parsed", "pieces", "records"]
 
 
 def records(file: InputFile) -> Iterator[Record | Broken]:
     """The values of a file in order, with what could not be read in its place."""
     for piece in pieces(file):
         if isinstance(piece, JsonBlock):
-            for number, text in lines(piece):
+            for number, text in piece:
                 yield parsed(number, text)
         else:
             yield piece

@@ -13,10 +13,11 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from replaydiff.importers.base import InputFile
+from replaydiff.importers.block import JsonBlock
 from replaydiff.importers.reading.record import (
     CHUNK,
     DAMAGED,
@@ -26,6 +27,7 @@ from replaydiff.importers.reading.record import (
     Record,
     TooLargeError,
     broken,
+    is_packed,
     opened,
     why,
 )
@@ -33,22 +35,8 @@ from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json
 from replaydiff.replay.store.sql import clean
 
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 4 * 1024 * 1024
 """A block has about this much, or one line that is longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonBlock:
-    """Whole lines of a file; of a line that is too large the beginning, by which it is known."""
-
-    line: int
-    """1-based number of the first."""
-    data: bytes
-
-    @property
-    def last_line(self) -> int:
-        """The number of the last line that is not blank."""
-        return self.line + self.data.rstrip().count(b"\n")
 
 
 def blocks(file: InputFile) -> Iterator[JsonBlock]:
@@ -58,19 +46,23 @@ def blocks(file: InputFile) -> Iterator[JsonBlock]:
         EOFError, OSError, zlib.error: the file is damaged; the whole lines before were given.
     """
     with opened(file) as stream:
-        line = 1
+        # The folder of another process may be another.
+        line, start, path = 1, 0, str(Path(file.path).absolute())
+        on_disk = not is_packed(stream)
         while True:
-            data, damage = _some_lines(stream)
+            data, skipped, damage = _some_lines(stream)
             if data and not data.isspace():
-                yield JsonBlock(line, data)
+                yield JsonBlock(line, data, place=(path, start) if on_disk else None)
             if damage is not None:
                 raise damage
             if not data:
                 return
-            line += data.count(b"\n")
+            line += data.count(b"\n") + (skipped > 0)
+            start += len(data) + skipped
 
 
-def _some_lines(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
+def _some_lines(stream: IO[bytes]) -> tuple[bytes, int, Exception | None]:
+    """Return lines, the number of bytes after them that belong to the last one, and what ended the file."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -79,24 +71,12 @@ def _some_lines(stream: IO[bytes]) -> tuple[bytes, Exception | None]:
             size += len(part)
         data = b"".join(parts)
         if size < BLOCK_BYTES or _ends(data):
-            return data, None
+            return data, 0, None
         rest = stream.readline(RECORD_BYTES)
-        if not _ends(rest):
-            _skip_line(stream)
-        return data + rest, None
+        return data + rest, 0 if _ends(rest) else _skip_line(stream), None
     except DAMAGED as error:
         lines, end, _ = b"".join(parts).rpartition(b"\n")
-        return lines + end, error
-
-
-def lines(block: JsonBlock) -> Iterator[tuple[int, bytes]]:
-    """The lines of a block that are not blank, each with its number."""
-    for number, line in enumerate(block.data.split(b"\n"), block.line):
-        text = line.strip()
-        if number == 1:
-            text = text.removeprefix(codecs.BOM_UTF8)
-        if text:
-            yield number, text
+        return lines + end, 0, error
 
 
 def parsed(number: int, text: bytes) -> Record | Broken:
@@ -131,9 +111,14 @@ def _skip_blank(stream: IO[bytes]) -> int:
     return skipped
 
 
-def _skip_line(stream: IO[bytes]) -> None:
-    while (rest := stream.readline(CHUNK)) and not _ends(rest):
-        pass
+def _skip_line(stream: IO[bytes]) -> int:
+    """Move to the next line. How many bytes it was."""
+    skipped = 0
+    while rest := stream.readline(CHUNK):
+        skipped += len(rest)
+        if _ends(rest):
+            break
+    return skipped
 
 
 _NEAR_END = 16

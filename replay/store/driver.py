@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["duckdb"]
+__all__ = ["duckdb", "read_registered"]
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,3 +19,8 @@ else:
     except ImportError:
         # It is no public name, so a later release may have another.
         import duckdb
+
+
+def read_registered() -> None:
+    """Have the driver read the objects that are given to it as tables."""
+    import duckdb  # noqa: F401 - it is imported for that effect

@@ -23,6 +23,7 @@ from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.model import Score, ToolCall, Trace
 from replaydiff.replay.store import arrow, sql
 from replaydiff.replay.store.connection import transaction
+from replaydiff.replay.store.driver import read_registered
 from replaydiff.replay.store.memory import all_rows
 from replaydiff.replay.store.sql import resolve
 from replaydiff.replay.store.trace_codec import (
@@ -161,9 +162,7 @@ def _insert(con: DuckDBPyConnection, trace_ids: Sequence[str | None], rows: Trac
     parts = []
     for part in rows.parts:
         parts.append((arrow.column(arrow.TEXT, list(islice(ids, part[0].length))), *part))
-    # It has the driver read objects in Arrow's layout.
-    import duckdb  # noqa: F401
-
+    read_registered()
     con.register("new_traces", arrow.table({"trace_id": arrow.TEXT, **PACKED}, parts))
     con.execute(_INSERT, {"now": utc_now()})
     con.execute(_INSERT_CALLS)
