@@ -80,19 +80,28 @@ def insert(
     """Insert rows; `columns` is name → SQL type, `conflict` an `ON CONFLICT …` clause."""
     if not rows:
         return
-    values, parameters = [], []
     lists = [list(column) for column in zip(*rows, strict=True)]
     constant = [_is_constant(column) for column in lists]
     if all(constant):
         # One column gives the statement its number of rows.
         constant[0] = False
+    values: list[str] = []
+    unnested: list[str] = []
+    parameters: list[Any] = []
     for kind, column, is_constant in zip(columns.values(), lists, constant, strict=True):
         # A list takes DuckDB twice as long as all the rest of the statement.
         parameters.append(column[0] if is_constant else column)
         place = f"${len(parameters)}"
-        values.append(f"{place}::{kind}" if is_constant else f"unnest({place}::{kind}[])")
+        if is_constant:
+            values.append(f"{place}::{kind}")
+        else:
+            values.append(f"c{len(unnested)}")
+            unnested.append(f"unnest({place}::{kind}[]) AS {values[-1]}")
+    # Beside the lists, DuckDB would copy the constants for each row, which takes as long as the lists.
     con.execute(
-        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)} {conflict}", parameters
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join(values)}"
+        f" FROM (SELECT {', '.join(unnested)}) {conflict}",
+        parameters,
     )
 
 
