@@ -35,6 +35,10 @@ from replaydiff.replay.messages import (
 from replaydiff.replay.model import Json, JsonObject, Message, ToolCall, Witness
 from replaydiff.replay.model.light import light_dataclass
 
+_PYTHON_CALL = {"args", "kwargs"}
+_OF_SMOLAGENTS = {"sanitize_inputs_outputs"}
+"""What smolagents itself gives to each tool beside its arguments."""
+
 
 @light_dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRun:
@@ -126,9 +130,9 @@ def run_args(value: Json) -> JsonObject:
     if args.keys() == {"input"}:
         inner = decode(args["input"])
         return inner if isinstance(inner, dict) else args
-    if args.keys() == {"args", "kwargs"} and not args["args"] and isinstance(args["kwargs"], dict):
-        return args["kwargs"]
-    return args
+    if not _PYTHON_CALL <= args.keys() <= _PYTHON_CALL | _OF_SMOLAGENTS:
+        return args
+    return args["kwargs"] if not args["args"] and isinstance(args["kwargs"], dict) else args
 
 
 def run_result(value: Json) -> Json:

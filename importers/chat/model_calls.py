@@ -433,7 +433,9 @@ def _states(messages: Sequence[Message]) -> list[bytes]:
 def _parts(message: Message) -> Iterator[str]:
     if message.role == "system":
         return
-    if message.text.strip():
-        yield f"{message.role}\n{message.text.strip()}"
+    # A result that is no text may have its keys in another order when it is sent back.
+    text = message.text.strip() if message.data is None else canonical_args({"": message.data})
+    if text:
+        yield f"{message.role}\n{text}"
     for call in message.tool_calls:
         yield f"call\n{call.call_id}\n{call.name}\n{canonical_args(call.args)}"

@@ -8,18 +8,15 @@
 | `{"name", "context": {"trace_id": "0x…"}, …}` | the console exporter of Python |
 | `{"name", "spanContext": {…}, "startTime": [s, ns], …}` | a dump of JavaScript's `ReadableSpan` |
 | `{"start_timestamp", "trace_id", "span_id", "attributes", …}` | rows of Logfire's SQL API |
+| `{"start_time", "trace_id", "span_id", "attributes", …}`, also listed under `spans` | one's own exporter |
 
 The spans of a trace may stand in any of the files, and log records that hold its messages in others.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,17 +27,24 @@ from replaydiff.importers.convert import Group, Spool, done, grouped, refused
 from replaydiff.importers.reading import Record
 from replaydiff.importers.spans.contents import Event, RawSpan
 from replaydiff.importers.spans.interpret import trace
+from replaydiff.importers.spans.otlp_values import (
+    attributes,
+    js_time,
+    read_id,
+    required,
+    start_time,
+    status_message,
+    time_of,
+    value_of,
+)
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject
 
 _T = TypeVar("_T")
-_EPOCH = datetime(1970, 1, 1)
 _ENVELOPES = ("resourceSpans", "resource_spans", "batches", "resourceLogs", "resource_logs")
 _SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans", "instrumentation_library_spans")
 _LOG_SCOPES = ("scopeLogs", "scope_logs")
-_HEX = re.compile(r"(0x)?([0-9a-fA-F]{16}|[0-9a-fA-F]{32})")
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{11}=|[A-Za-z0-9+/]{22}==")
-_NO_ID = re.compile(r"0*")
+_STARTS = ("start_time", "start_time_unix_nano", "startTimeUnixNano", "startTime")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,9 @@ def dialect(record: Json) -> str | None:
         return "javascript"
     if {"start_timestamp", "trace_id", "span_id"} <= record.keys():
         return "logfire"
+    is_span = "context" not in record and "attributes" in record and _get(record, *_STARTS) is not None
+    if is_span and all(_own_ids(record)):
+        return "plain"
     return None
 
 
@@ -107,7 +114,9 @@ def found(record: Json) -> Iterator[Found | Bad]:
         yield from _envelope(_inside(record))
     elif written == "listed":
         for span in _objects(record, "spans"):
-            yield _or_bad(span, _listed_span, record)
+            yield _or_bad(span, _plain_span, record)
+    elif written == "plain":
+        yield _plain_span(record, record)
     elif written == "console":
         yield _console(record)
     elif written == "javascript":
@@ -188,16 +197,18 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
     """
     status = _object(span, "status")
     return FoundSpan(
-        _required(_id(_get(span, "traceId", "trace_id")), "traceId"),
+        required(read_id(_get(span, "traceId", "trace_id")), "traceId"),
         RawSpan(
-            id=_required(_id(_get(span, "spanId", "span_id")), "spanId"),
-            parent=_id(_get(span, "parentSpanId", "parent_span_id")),
+            id=required(read_id(_get(span, "spanId", "span_id")), "spanId"),
+            parent=read_id(_get(span, "parentSpanId", "parent_span_id")),
             name=fields.text(span, "name") or "",
-            started_at=_started(_get(span, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"),
-            ended_at=_nanoseconds(_get(span, "endTimeUnixNano", "end_time_unix_nano"), "endTimeUnixNano"),
+            started_at=start_time(
+                _get(span, "startTimeUnixNano", "start_time_unix_nano"), "startTimeUnixNano"
+            ),
+            ended_at=time_of(_get(span, "endTimeUnixNano", "end_time_unix_nano"), "endTimeUnixNano"),
             scope=scope,
             failed=status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
-            message=_message(status.get("message")),
+            message=status_message(status.get("message")),
             attributes=attributes(span.get("attributes")),
             resource=resource,
             events=tuple(
@@ -210,13 +221,13 @@ def otlp_span(span: JsonObject, scope: str, resource: JsonObject) -> FoundSpan:
 
 def _log(log: JsonObject) -> FoundEvent | None:
     """A log record within a span, as an event of it; a body of fields joins its attributes."""
-    trace_id = _id(_get(log, "traceId", "trace_id"))
-    span_id = _id(_get(log, "spanId", "span_id"))
+    trace_id = read_id(_get(log, "traceId", "trace_id"))
+    span_id = read_id(_get(log, "spanId", "span_id"))
     own = attributes(log.get("attributes"))
     name = _get(log, "eventName", "event_name") or own.get("event.name")
     if trace_id is None or span_id is None or not isinstance(name, str):
         return None
-    body = _value(decode(log.get("body")))
+    body = value_of(decode(log.get("body")))
     own = {**own, **body} if isinstance(body, dict) else {**own, "content": body}
     return FoundEvent(trace_id, span_id, Event(name=name, attributes=own))
 
@@ -226,15 +237,15 @@ def _console(span: JsonObject) -> FoundSpan:
     status = _object(span, "status")
     resource = span.get("resource")
     return FoundSpan(
-        _required(_id(context.get("trace_id")), "context.trace_id"),
+        required(read_id(context.get("trace_id")), "context.trace_id"),
         RawSpan(
-            id=_required(_id(context.get("span_id")), "context.span_id"),
-            parent=_id(span.get("parent_id")),
+            id=required(read_id(context.get("span_id")), "context.span_id"),
+            parent=read_id(span.get("parent_id")),
             name=fields.text(span, "name") or "",
-            started_at=_started(span.get("start_time"), "start_time"),
+            started_at=start_time(span.get("start_time"), "start_time"),
             ended_at=fields.time(span, "end_time"),
             failed=status.get("status_code") == "ERROR",
-            message=_message(status.get("description")),
+            message=status_message(status.get("description")),
             attributes=fields.mapping(span, "attributes"),
             resource=fields.mapping(resource, "attributes") if isinstance(resource, dict) else {},
             events=_plain_events(span),
@@ -254,11 +265,11 @@ def _number_id(value: Json, digits: int) -> str | None:
     """An id as text: OpenTelemetry's SDKs keep ids as integers, which exporters write in hexadecimal."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:0{digits}x}" if value > 0 else None
-    return _id(value)
+    return read_id(value)
 
 
-def _listed_span(span: JsonObject, record: JsonObject) -> FoundSpan:
-    """Return a span of a list under `spans`: ids as numbers or text, times in nanoseconds or ISO 8601."""
+def _plain_span(span: JsonObject, record: JsonObject) -> FoundSpan:
+    """Return a span of a dump of somebody's own: ids as numbers or text, times in nanoseconds or ISO 8601."""
     trace_id, span_id = _own_ids(span)
     parent = _get(span, "parent_id", "parent_span_id", "parentSpanId", "parent")
     parent = _get(parent, "span_id", "spanId") if isinstance(parent, dict) else parent
@@ -266,21 +277,20 @@ def _listed_span(span: JsonObject, record: JsonObject) -> FoundSpan:
     status = status if isinstance(status, dict) else {"code": status}
     code = _get(status, "status_code", "code")
     return FoundSpan(
-        _required(trace_id or _number_id(_get(record, "trace_id", "traceId"), 32), "trace_id"),
+        required(trace_id or _number_id(_get(record, "trace_id", "traceId"), 32), "trace_id"),
         RawSpan(
-            id=_required(span_id, "span_id"),
+            id=required(span_id, "span_id"),
             parent=_number_id(parent, 16),
             name=fields.text(span, "name") or "",
-            started_at=_started(
-                _get(span, "start_time", "start_time_unix_nano", "startTimeUnixNano", "startTime"),
-                "start_time",
-            ),
-            ended_at=_nanoseconds(
+            started_at=start_time(_get(span, *_STARTS), "start_time"),
+            ended_at=time_of(
                 _get(span, "end_time", "end_time_unix_nano", "endTimeUnixNano", "endTime"), "end_time"
             ),
+            scope=str(_object(span, "scope").get("name") or ""),
             failed=code in (2, "2", "ERROR", "STATUS_CODE_ERROR", "StatusCode.ERROR"),
-            message=_message(_get(status, "description", "message")),
+            message=status_message(_get(status, "description", "message")),
             attributes=attributes(span.get("attributes")),
+            resource=attributes(_object(span, "resource").get("attributes")),
             events=_plain_events(span),
         ),
     )
@@ -293,16 +303,16 @@ def _javascript(span: JsonObject) -> FoundSpan:
     scope = _get(span, "instrumentationScope", "instrumentationLibrary")
     resource = _get(_object(span, "resource"), "attributes", "_attributes")
     return FoundSpan(
-        _required(_id(context.get("traceId")), "spanContext.traceId"),
+        required(read_id(context.get("traceId")), "spanContext.traceId"),
         RawSpan(
-            id=_required(_id(context.get("spanId")), "spanContext.spanId"),
-            parent=_id(parent.get("spanId") if isinstance(parent, dict) else span.get("parentSpanId")),
+            id=required(read_id(context.get("spanId")), "spanContext.spanId"),
+            parent=read_id(parent.get("spanId") if isinstance(parent, dict) else span.get("parentSpanId")),
             name=fields.text(span, "name") or "",
-            started_at=_started(span.get("startTime"), "startTime"),
-            ended_at=_pair(span.get("endTime"), "endTime"),
+            started_at=start_time(span.get("startTime"), "startTime"),
+            ended_at=js_time(span.get("endTime"), "endTime"),
             scope=str(scope.get("name") or "") if isinstance(scope, dict) else "",
             failed=status.get("code") == 2,
-            message=_message(status.get("message")),
+            message=status_message(status.get("message")),
             attributes=fields.mapping(span, "attributes"),
             resource=resource if isinstance(resource, dict) else {},
             events=_plain_events(span),
@@ -320,16 +330,16 @@ def _logfire(row: JsonObject) -> FoundSpan:
     if tags:
         own.setdefault("tag.tags", tags)
     return FoundSpan(
-        _required(_id(row.get("trace_id")), "trace_id"),
+        required(read_id(row.get("trace_id")), "trace_id"),
         RawSpan(
-            id=_required(_id(row.get("span_id")), "span_id"),
-            parent=_id(row.get("parent_span_id")),
+            id=required(read_id(row.get("span_id")), "span_id"),
+            parent=read_id(row.get("parent_span_id")),
             name=str(row.get("span_name") or ""),
-            started_at=_started(row.get("start_timestamp"), "start_timestamp"),
+            started_at=start_time(row.get("start_timestamp"), "start_timestamp"),
             ended_at=fields.time(row, "end_timestamp"),
             scope=str(row.get("otel_scope_name") or ""),
             failed=row.get("otel_status_code") == "ERROR",
-            message=_message(row.get("otel_status_message") or thrown),
+            message=status_message(row.get("otel_status_message") or thrown),
             attributes=own,
             resource={key: value for key, value in resource.items() if value},
             events=_plain_events({"events": decode(row.get("otel_events"))}),
@@ -339,121 +349,12 @@ def _logfire(row: JsonObject) -> FoundSpan:
 
 def _plain_events(span: JsonObject) -> tuple[Event, ...]:
     return tuple(
-        Event(name=str(_get(event, "name", "event_name") or ""), attributes=_object(event, "attributes"))
-        for event in _objects(span, "events")
+        Event(
+            name=str(_get(event, "name", "event_name") or ""),
+            attributes={**_object(event, "attributes"), **_object(event, "body")},
+        )
+        for event in _objects(span, "events", "span_events")
     )
-
-
-def attributes(listed: Json) -> JsonObject:
-    """Attributes as names and plain values, from a list of `{"key", "value": {"stringValue": …}}`.
-
-    Raises:
-        RecordError: it is no list of attributes, or one of them has no name.
-    """
-    if isinstance(listed, dict):
-        return listed
-    if listed is not None and not isinstance(listed, list):
-        raise RecordError(f"attributes must be a list, not {fields.kind(listed)}")
-    found: JsonObject = {}
-    for pair in listed or ():
-        name = pair.get("key") if isinstance(pair, dict) else None
-        if not isinstance(pair, dict) or not isinstance(name, str):
-            # It may have been the name of a tool, or its arguments: the span without it would look whole.
-            raise RecordError("an attribute must be an object whose key is text")
-        found[name] = _value(pair.get("value"))
-    return found
-
-
-def _value(value: Json) -> Json:
-    if not isinstance(value, dict):
-        return value
-    text = value.get("stringValue")
-    if isinstance(text, str | dict):
-        return text
-    for kind, inner in value.items():
-        word = kind.replace("_", "").lower()
-        if inner is None:
-            continue
-        if word == "intvalue":
-            return int(inner) if isinstance(inner, str) and re.fullmatch(r"-?\d{1,19}", inner) else inner
-        if word == "arrayvalue":
-            return [_value(one) for one in _listed(inner)]
-        if word == "kvlistvalue":
-            return attributes(_listed(inner))
-        if word in ("stringvalue", "boolvalue", "doublevalue", "bytesvalue"):
-            if isinstance(inner, list):
-                raise RecordError(f"{kind} of an attribute must be a plain value, not {fields.kind(inner)}")
-            return inner
-        raise RecordError(f"an attribute has a value of the type {kind!r}, which is not of OpenTelemetry")
-    return None
-
-
-def _listed(holder: Json) -> list[Json]:
-    values = holder.get("values", []) if isinstance(holder, dict) and holder.keys() <= {"values"} else None
-    if not isinstance(values, list):
-        raise RecordError("an attribute is a list or an object without values")
-    return values
-
-
-def _id(value: Json) -> str | None:
-    """An id in lower-case hexadecimal, where it was that, in upper case or in base64; else as it is."""
-    if not isinstance(value, str) or _NO_ID.fullmatch(value):
-        return None
-    written = _HEX.fullmatch(value)
-    if written is not None:
-        return None if _NO_ID.fullmatch(written[2]) else written[2].lower()
-    if _BASE64.fullmatch(value):
-        try:
-            return base64.b64decode(value, validate=True).hex()
-        except binascii.Error:
-            return value
-    return value
-
-
-def _required(value: str | None, name: str) -> str:
-    if value is None:
-        raise RecordError(f"the span has no {name}")
-    return value
-
-
-def _message(value: Json) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _started(value: Json, name: str) -> datetime:
-    found = _pair(value, name) if isinstance(value, list) else _nanoseconds(value, name)
-    if found is None:
-        raise RecordError(f"the span has no {name}")
-    return found
-
-
-def _nanoseconds(value: Json, name: str) -> datetime | None:
-    """Nanoseconds since 1970, as a number or as text; 0 where an end was never written."""
-    if value in (None, "", 0, "0"):
-        return None
-    if isinstance(value, str) and re.fullmatch(r"\d{17,20}", value):
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 10**17:
-        try:
-            return _EPOCH + timedelta(microseconds=value // 1000)
-        except OverflowError:
-            raise RecordError(f"{name} is not a time: {value}") from None
-    return fields.parse_time(value, name)
-
-
-def _pair(value: Json, name: str) -> datetime | None:
-    """`[seconds, nanoseconds]` of JavaScript."""
-    if not isinstance(value, list):
-        return _nanoseconds(value, name)
-    seconds, nanoseconds = (*value, None, None)[:2]
-    if not isinstance(seconds, int) or not isinstance(nanoseconds, int):
-        raise RecordError(f"{name} must be [seconds, nanoseconds]")
-    if seconds == 0:
-        return None
-    try:
-        return _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
-    except OverflowError:
-        raise RecordError(f"{name} is not a time: {value}") from None
 
 
 NAME = "otlp"
@@ -461,7 +362,7 @@ SUMMARY = "OpenTelemetry spans: OTLP/JSON of a collector, GenAI conventions of a
 RECOGNISED_BY = "records are spans of OpenTelemetry"
 
 _SPAN, _EVENT = "span", "event"
-_SURE = {"otlp": 0.95, "listed": 0.85, "console": 0.8, "javascript": 0.9, "logfire": 0.9}
+_SURE = {"otlp": 0.95, "listed": 0.85, "console": 0.8, "javascript": 0.9, "logfire": 0.9, "plain": 0.6}
 
 
 def recognises(record: Json) -> float:

@@ -158,7 +158,7 @@ def output_of(span: RawSpan) -> Json:
 
 def args(span: RawSpan) -> Json:
     """The arguments of a tool's run."""
-    return _out_of_wrapper(_first(span, _ARGS), "inputs", "input_str")
+    return _by_names(span, _out_of_wrapper(_first(span, _ARGS), "inputs", "input_str"))
 
 
 def result(span: RawSpan) -> Json:
@@ -371,7 +371,7 @@ def _openinference_message(entry: Json) -> JsonObject | None:
     message["content"] = own.get("content") or parts
     calls = own.get("tool_calls")
     message["tool_calls"] = [
-        call["tool_call"]
+        _openinference_call(call["tool_call"])
         for call in (calls if isinstance(calls, list) else ())
         if isinstance(call, dict) and isinstance(call.get("tool_call"), dict)
     ]
@@ -381,6 +381,14 @@ def _openinference_message(entry: Json) -> JsonObject | None:
             "arguments": own.get("function_call_arguments_json"),
         }
     return message
+
+
+def _openinference_call(call: Json) -> Json:
+    """A requested call; of one without arguments none are recorded."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or function.keys() != {"name"}:
+        return call
+    return {**call, "function": {**function, "arguments": "{}"}}
 
 
 def _vercel_prompt(span: RawSpan) -> Json:
@@ -420,6 +428,18 @@ def _out_of_wrapper(value: Json, key: str, other: str) -> Json:
     if isinstance(decoded, dict) and {key, other} <= decoded.keys() and says(decoded[key]):
         return decoded[key]
     return value
+
+
+def _by_names(span: RawSpan, value: Json) -> Json:
+    """Give positional arguments of a Python call the names that smolagents writes as `tool.parameters`."""
+    call = decode(value)
+    positional = call.get("args") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(positional, list) or not positional:
+        return value
+    names, named = decode(span.nested("tool.parameters")), call.get("kwargs")
+    if not isinstance(names, dict) or not isinstance(named, dict) or len(positional) > len(names):
+        return value
+    return {**call, "args": [], "kwargs": {**dict(zip(names, positional, strict=False)), **named}}
 
 
 _INPUT_READERS: tuple[Reader, ...] = (

@@ -253,6 +253,7 @@ _ONLY_OF_MODELS = (
 )
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "traceloop.entity.name")
 _TOOL_PREFIX = re.compile(r"^(execute_tool |running tool:? |tools/call |tool\.)")
+_HANDOFF = "handoff to "
 _CALL_IDS = ("gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id", "tool_call_id")
 
 
@@ -268,7 +269,10 @@ def kind(span: RawSpan) -> StepKind:
     for name in _NAMED:
         word = span.attributes.get(name)
         if isinstance(word, str) and word:
-            return _of_word(word)
+            found = _of_word(word)
+            # OpenInference's tool without a tool's name: the model called `transfer_to_…` for it.
+            is_handoff = span.name.startswith(_HANDOFF) and span.first(*_TOOL_NAMES) is None
+            return StepKind.OTHER if found is StepKind.TOOL and is_handoff else found
     if span.name == RAW_REQUEST:
         return StepKind.OTHER if raw_request(span, "choices", "output", "content") is None else StepKind.LLM
     braintrust = _braintrust_type(span)

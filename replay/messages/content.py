@@ -324,9 +324,10 @@ def read_result(part: Mapping[str, Any]) -> Message | None:
     kind = part_kind(part)
     if not isinstance(kind, str) or (kind == "retry-prompt" and part.get("tool_name") is None):
         return None
-    if kind.endswith("_call_output"):
+    if kind.endswith("_call_output") or kind == "tool_search_output":
         failed = part.get("status") == "failed"
-        return result_message(part.get("output"), _first(part, "call_id", "id"), part.get("name"), failed)
+        value = _first(part, "output", "tools")
+        return result_message(value, _first(part, "call_id", "id"), part.get("name"), failed)
     if kind not in _RESULT_TYPES and not kind.endswith("_tool_result"):
         return None
     call_id = _first(part, "tool_use_id", "tool_call_id", "toolCallId", "id")

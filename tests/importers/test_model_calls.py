@@ -167,3 +167,42 @@ def test_an_answer_that_the_messages_have_too_counts_once(tmp_path: Path) -> Non
     chat = [_user("q"), _says("a")]
     (trace,) = traces("openai", _file(tmp_path / "f.jsonl", [{"messages": chat, "response": "a"}]))
     assert (trace.input, trace.final_response, len(trace.messages)) == ("q", "a", 2)
+
+
+def test_a_result_whose_keys_come_back_in_another_order_is_the_same(tmp_path: Path) -> None:
+    asked = {"role": "user", "content": [{"type": "text", "text": "Weather?"}]}
+    search = {"type": "server_tool_use", "id": "s1", "name": "tool_search", "input": {"pattern": "w"}}
+    found = {"type": "tool_search_tool_search_result", "tool_references": [{"type": "r", "tool_name": "w"}]}
+    turned = {"tool_references": [{"tool_name": "w", "type": "r"}], "type": "tool_search_tool_search_result"}
+    call = {"type": "tool_use", "id": "c1", "name": "w", "input": {}}
+
+    def answer(content: Any) -> list[Any]:
+        return [search, {"type": "tool_search_tool_result", "tool_use_id": "s1", "content": content}, call]
+
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "18C"}]}
+    told = {"role": "assistant", "content": answer(turned)}
+    records = [
+        {"request": {"messages": messages}, "response": {"id": f"r{number}", "type": "message",
+         "role": "assistant", "content": content}}
+        for number, (messages, content) in enumerate([
+            ([asked], answer(found)), ([asked, told, result], [{"type": "text", "text": "It is 18C."}])])
+    ]  # fmt: skip
+    (made,) = traces("anthropic", _file(tmp_path / "log.jsonl", records))
+    assert [(one.name, one.result) for one in made.tool_calls] == [("tool_search", found), ("w", "18C")]
+
+
+def test_a_tool_search_of_the_client_has_its_result(tmp_path: Path) -> None:
+    search = {"type": "tool_search_call", "call_id": "s1", "execution": "client", "arguments": {"goal": "w"}}
+    tools = [{"type": "function", "name": "w", "parameters": {}}]
+    result = {"type": "tool_search_output", "call_id": "s1", "execution": "client", "tools": tools}
+    asked = {"type": "message", "role": "user", "content": "Weather?"}
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "18C"}]}
+    records = [
+        {
+            "request": {"input": given},
+            "response": {"id": f"r{number}", "object": "response", "output": [made]},
+        }
+        for number, (given, made) in enumerate([([asked], search), ([asked, search, result], answer)])
+    ]
+    (made,) = traces("openai", _file(tmp_path / "log.jsonl", records))
+    assert [(one.name, one.call_id, one.result) for one in made.tool_calls] == [("tool_search", "s1", tools)]

@@ -460,3 +460,107 @@ def test_a_list_of_spans_with_integer_ids_is_read(tmp_path: Path) -> None:
     ]
     with collected([str(file)]) as (one_file,):
         assert detect(one_file).NAME == "otlp"
+
+
+def plain(own: str, parent: str | None, start: int, name: str, **more: Any) -> dict[str, Any]:
+    """A span as an exporter of one's own writes it: its fields in snake case, and attributes as they are."""
+    return {
+        "trace_id": "ab" * 16,
+        "span_id": own * 16,
+        "parent_span_id": parent * 16 if parent else None,
+        "name": name,
+        "start_time": START + start * 1_000_000,
+        "end_time": START + (start + 1) * 1_000_000,
+        "status": {"code": "OK"},
+        **more,
+    }
+
+
+def plain_spans() -> list[dict[str, Any]]:
+    """An agent whose model's messages are in an event, and the tool that it called."""
+    details = {
+        "gen_ai.input.messages": json.loads(said("user", "Weather in Turin?")),
+        "gen_ai.output.messages": json.loads(asks("weather", {"city": "Turin"}, "c1")),
+    }
+    event = {"event_name": "gen_ai.client.inference.operation.details", "attributes": details}
+    return [
+        plain("3", "1", 4, "execute_tool weather", attributes={
+            **TOOL, "gen_ai.tool.name": "weather", "gen_ai.tool.call.id": "c1",
+            "gen_ai.tool.call.arguments": '{"city": "Turin"}', "gen_ai.tool.call.result": "18C"}),
+        plain("2", "1", 1, "chat m-1", attributes=CHAT, span_events=[event], scope={"name": SCOPE}),
+        plain("1", None, 0, "agent", attributes=AGENT),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", ["lines", "list", "spans"])
+def test_a_span_per_record_is_read_like_a_list_under_spans(shape: str, tmp_path: Path) -> None:
+    file = tmp_path / "spans.json"
+    spans = plain_spans()
+    lines = "".join(json.dumps(one) + "\n" for one in spans)
+    file.write_text(
+        lines if shape == "lines" else json.dumps({"spans": spans} if shape == "spans" else spans)
+    )
+    with collected([str(file)]) as (one_file,):
+        assert detect(one_file).NAME == "otlp"
+    (made,) = traces("otlp", file)
+    assert made.input == "Weather in Turin?"
+    assert [(call.name, call.args, call.result, call.call_id) for call in made.tool_calls] == [
+        ("weather", {"city": "Turin"}, "18C", "c1")
+    ]
+
+
+def openinference(kind: str, **attributes: str) -> dict[str, str]:
+    """Attributes of OpenInference; in names `__` stands for a dot."""
+    named = {key.replace("__", "."): found for key, found in attributes.items()}
+    return {"openinference.span.kind": kind, **named}
+
+
+def test_a_handoff_of_openai_agents_is_the_call_that_the_model_made(tmp_path: Path) -> None:
+    call = "message.tool_calls.0.tool_call"
+    output, later = f"llm.output_messages.0.{call}", f"llm.input_messages.1.{call}"
+    first = {f"{output}.id": "c1", f"{output}.function.name": "transfer_to_refunds"}
+    second = {
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "My money back!",
+        "llm.input_messages.1.message.role": "assistant",
+        f"{later}.id": "c1",
+        f"{later}.function.name": "transfer_to_refunds",
+        "llm.input_messages.2.message.role": "tool",
+        "llm.input_messages.2.message.tool_call_id": "c1",
+        "llm.input_messages.2.message.content": '{"assistant": "refunds"}',
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "It is on its way.",
+    }
+    file = write(
+        tmp_path,
+        line(
+            span("1", None, 0, 9, attributes=openinference("AGENT", input__value="My money back!")),
+            span("2", "1", 1, 2, attributes=openinference("LLM") | first),
+            span("3", "1", 3, 4, "handoff to refunds",
+                 attributes=openinference("TOOL", input__value="triage", output__value="refunds")),
+            span("4", "1", 5, 6, attributes=openinference("LLM") | second),
+        ),
+    )  # fmt: skip
+    found = items("otlp", file)
+    (made,) = [item for item in found if isinstance(item, Trace)]
+    assert [(one.name, one.args, one.result) for one in made.tool_calls] == [
+        ("transfer_to_refunds", {}, '{"assistant": "refunds"}')
+    ]
+    assert not [item for item in found if isinstance(item, Note)]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"args": [], "sanitize_inputs_outputs": False, "kwargs": {"query": "roses", "most": 3}},
+        {"args": ["roses"], "sanitize_inputs_outputs": True, "kwargs": {"most": 3}},
+        {"args": ["roses", 3], "kwargs": {}},
+    ],
+)
+def test_arguments_of_smolagents_have_the_names_of_the_tools_parameters(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    tool = openinference("TOOL", tool__name="search", input__value=json.dumps(given), output__value="none")
+    tool["tool.parameters"] = json.dumps({"query": {"type": "string"}, "most": {"type": "integer"}})
+    made = one(tmp_path, span("1", None, 0, 9, attributes=AGENT), span("2", "1", 1, 2, attributes=tool))
+    assert [(call.name, call.args) for call in made.tool_calls] == [("search", {"query": "roses", "most": 3})]
