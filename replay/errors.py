@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import shlex
 from collections.abc import Iterable
 from enum import IntEnum
@@ -221,11 +222,32 @@ SHORT_OF = frozenset(
 """What the system says where it could not now, and may be able to later."""
 
 
+_REMEDIES = {
+    errno.EROFS: "mount its file system for writing",
+    errno.EMFILE: "allow more open files (`ulimit -n`)",
+    errno.ENFILE: "close files of other programs",
+    errno.EIO: "check the disk",
+    errno.EACCES: "make its folder writable",
+    errno.EPERM: "make its folder writable",
+}
+
+
+def remedy(reason: str) -> str:
+    """Return what to do about something that could not be written, beginning a hint.
+
+    Args:
+        reason: what the system calls it, or a longer text that has this in it.
+    """
+    lower = reason.lower()
+    found = (step for number, step in _REMEDIES.items() if os.strerror(number).lower() in lower)
+    return next(found, "make room")
+
+
 def refused_by_system(error: OSError) -> ReplayError:
     """Return what an error of the system means for a command that did not expect it."""
     reason = f"the system refused: {error.strerror or error}" + (
         f" ({error.filename})" if error.filename else ""
     )
     if error.errno in SHORT_OF:
-        return NoSpaceError(reason, hint="make room, then run the same command again")
+        return NoSpaceError(reason, hint=f"{remedy(reason)}, then run the same command again")
     return ReplayError(reason)

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from replaydiff.replay.errors import SHORT_OF, InputError, NoSpaceError
+from replaydiff.replay.errors import SHORT_OF, InputError, NoSpaceError, remedy
 
 DATA_FOLDER = ".replay"
 """The folder of the store and of whatever else is kept between commands, beside replay.toml."""
@@ -127,7 +127,7 @@ def replacing(path: Path, example: str = "report.html", *, shared: bool = False)
     except OSError as error:
         reason = f"{path} cannot be written: {error.strerror}"
         if error.errno in SHORT_OF:
-            raise NoSpaceError(reason, hint="make room, or name another file") from None
+            raise NoSpaceError(reason, hint=f"{remedy(reason)}, or name another file") from None
         raise InputError(reason, hint="make its folder writable, or name another file") from None
 
 

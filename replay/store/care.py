@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.errors import InputError, StoreError
+from replaydiff.replay.errors import InputError, StoreError, remedy
 from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
@@ -175,7 +175,9 @@ def backup(path: Path, target: Path) -> int:
     check_target(target, "backup.duckdb")
     try:
         with replacing(target, example="backup.duckdb") as file:
-            copied = snapshot.copy(path)
+            # Beside the store if possible: a mounted bucket may hold no file that DuckDB can open.
+            is_writable = os.access(path.parent, os.W_OK)
+            copied = snapshot.copy(path, path.parent if is_writable else file.parent)
             try:
                 with interruptible(
                     duckdb.connect(str(copied), config={"enable_external_access": "false"})
@@ -189,7 +191,7 @@ def backup(path: Path, target: Path) -> int:
     except (OSError, duckdb.Error, snapshot.UnsettledError) as error:
         reason = str(error).splitlines()[0] if str(error) else "another process writes to it without a pause"
         raise StoreError(
-            f"the store {path} cannot be copied to {target}: {reason}", hint="try again, or make room"
+            f"the store {path} cannot be copied to {target}: {reason}", hint=f"try again, or {remedy(reason)}"
         ) from None
 
 

@@ -26,6 +26,7 @@ from replaydiff.replay.errors import (
     StoreMissingError,
     StoreVersionError,
     StoreWriteError,
+    remedy,
 )
 from replaydiff.replay.files import private_folder, writer_wait_s
 from replaydiff.replay.interruption import interruptible
@@ -139,7 +140,7 @@ def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> Duck
         return interruptible(known[1].cursor())
     for _ in range(_COPIES):
         try:
-            copied = snapshot.copy(path)
+            copied = snapshot.copy(path, path.parent)
         except (OSError, snapshot.UnsettledError):
             break
         try:
@@ -220,7 +221,7 @@ def explained(error: BaseException) -> StoreError | None:
     if unwritten := UNWRITTEN.search(text):
         return StoreWriteError(
             f"the store could not be written ({unwritten[0]}); what was committed before is kept",
-            hint="make room, or name another place with --db, and run the command again",
+            hint=f"{remedy(unwritten[0])}, or name another place with --db, and run the command again",
         )
     if _DAMAGED.search(text):
         return StoreDamagedError(
@@ -312,7 +313,7 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         kind = StoreWriteError if error.errno in SHORT_OF else StoreError
         raise kind(
-            f"the folder {folder} for the store cannot be made: {error.strerror}",
+            f"the folder {folder} for the store cannot be used: {error.strerror}",
             hint="name another place with --db",
         ) from None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from replaydiff.replay.errors import StoreWriteError
+from replaydiff.replay.errors import StoreWriteError, remedy
 from replaydiff.replay.files import locked, private_folder
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.attached import refuse_writing
@@ -54,7 +54,7 @@ def append(store: Path, table: str, rows: Iterable[Sequence[Any]]) -> None:
     except OSError as error:
         raise StoreWriteError(
             f"{path} cannot be written: {error.strerror}; what was saved before is kept",
-            hint="make room, then run the same command again",
+            hint=f"{remedy(str(error))}, then run the same command again",
         ) from error
 
 

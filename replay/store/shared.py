@@ -33,6 +33,7 @@ from replaydiff.replay.errors import (
     StoreDamagedError,
     StoreError,
     StoreVersionError,
+    remedy,
 )
 from replaydiff.replay.files import private_folder, write_whole
 from replaydiff.replay.store.attached import mark_of_origin
@@ -360,8 +361,10 @@ def _storage(folder: Path) -> Iterator[None]:
         raise
     except (duckdb.Error, ValueError) as error:
         reason = str(error).splitlines()[0]
-        if UNWRITTEN.search(reason):
-            raise NoSpaceError(f"there is no room in {folder}", hint="make room, then try again") from None
+        if unwritten := UNWRITTEN.search(reason):
+            raise NoSpaceError(
+                f"{folder} cannot be written ({unwritten[0]})", hint=f"{remedy(unwritten[0])}, then try again"
+            ) from None
         raise StoreError(
             f"a file of {folder} cannot be read or written: {reason}",
             hint="delete the folder of that run and publish it again",

@@ -32,14 +32,14 @@ class UnsettledError(Exception):
     """No moment without a checkpoint was found."""
 
 
-def copy(path: Path) -> Path:
-    """Copy a store and its log into a file beside it; remove it with `remove`.
+def copy(path: Path, folder: Path) -> Path:
+    """Copy a store and its log into a new file of a folder; remove it with `remove`.
 
     Raises:
         UnsettledError: the writer never left the file alone for as long as a copy takes.
         OSError: the copy cannot be written: no space, say.
     """
-    target = path.parent / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}.duckdb"
+    target = folder / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}.duckdb"
     try:
         for _ in range(_TRIES):
             before = _headers(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -18,6 +19,7 @@ from replaydiff.replay.errors import (
     ReplayError,
     UnknownNameError,
     refused_by_system,
+    remedy,
     worst_exit,
 )
 from replaydiff.replay.store.connection import open_store
@@ -95,6 +97,19 @@ def test_what_may_be_there_later_says_to_try_again(number: int, code: int) -> No
     assert error.exit_code == code
     assert isinstance(error, NoSpaceError) == (code == 75)
     assert str(error).startswith(f"the system refused: {os.strerror(number)} (f)")
+
+
+@pytest.mark.parametrize(
+    ("number", "step"),
+    [
+        (errno.ENOSPC, "make room"),
+        (errno.EROFS, "mount its file system for writing"),
+        (errno.EMFILE, "allow more open files"),
+        (errno.EACCES, "make its folder writable"),
+    ],
+)
+def test_what_to_do_depends_on_what_the_system_says(number: int, step: str) -> None:
+    assert remedy(f"IO Error: f: {os.strerror(number)}").startswith(step)
 
 
 HOLD = """

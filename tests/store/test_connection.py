@@ -148,9 +148,9 @@ def test_what_is_no_store_is_named_and_left_alone(tmp_path: Path, make, says: st
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match=r"cannot be made: .*; name another place with --db"):
+    with pytest.raises(StoreError, match=r"cannot be used: .*; name another place with --db"):
         open_store(tmp_path / "file" / "deeper" / "s.duckdb")
 
 

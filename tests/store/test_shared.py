@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +318,31 @@ def test_a_tool_call_of_every_json_value_survives(tmp_path: Path) -> None:
     project(tmp_path / "values").store_file().publish(tmp_path / "shared")
     there = project(tmp_path / "there", tmp_path / "shared")
     assert there.trace("order-0").tool_calls == project(tmp_path / "values").trace("order-0").tool_calls
+
+
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" || exit 99; shift; "$@"'
+"""Runs a command that finds a folder on a file system which takes no writes."""
+
+
+def test_a_store_on_a_read_only_file_system_is_read_and_backed_up(here: Path, tmp_path: Path) -> None:
+    def replay(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["sh", "-c", READ_ONLY, "sh", str(here / ".replay"), sys.executable, "-m", "replaydiff"]
+        done = subprocess.run(
+            ["unshare", "--mount", *command, *arguments],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 99 or "unshare" in done.stderr:
+            pytest.skip("this user may mount nothing")
+        return done
+
+    done = replay("store", "backup", str(tmp_path / "backup.duckdb"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.glob("*.duckdb")] == ["backup.duckdb"]
+    assert project(here, tmp_path / "backup.duckdb").diff(RUN).to_dict() == project(here).diff(RUN).to_dict()
+    refused = replay("store", "compact")
+    assert refused.returncode == 75
+    assert "Read-only file system" in refused.stderr
+    assert "mount its file system for writing" in refused.stderr

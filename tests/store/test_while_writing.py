@@ -142,7 +142,7 @@ def test_the_same_copy_serves_until_something_is_committed(
 ) -> None:
     path, copies = tmp_path / "s.duckdb", []
     copy = snapshot.copy
-    monkeypatch.setattr(snapshot, "copy", lambda path: copies.append(path) or copy(path))
+    monkeypatch.setattr(snapshot, "copy", lambda path, folder: copies.append(path) or copy(path, folder))
     with open_store(path) as con:
         write_traces(con, [trace("a")])
     with writer(path) as other:
