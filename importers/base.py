@@ -114,6 +114,16 @@ class Job:
         return sum(len(text) for _, text in self.records)
 
 
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """Files, or a part of one, that are still to be read, in another process; nothing of them is known."""
+
+    read: Callable[[], Iterable[Imported]]
+    """A partial of a function of a module, since other processes are given it."""
+    size: int
+    """Bytes that it reads: what comes of them is held in memory."""
+
+
 @dataclass(slots=True, kw_only=True)
 class InputFile:
     """A readable file of an import. `open(file)` works; reading moves `position`, which progress follows."""
@@ -215,7 +225,7 @@ class LiveImporter(Importer, Protocol):
 class JobImporter(Importer, Protocol):
     """A source whose records can be read in several processes at once."""
 
-    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job | AllReceived]:
+    def read_jobs(self, files: Sequence[InputFile]) -> Iterator[Imported | Job | FileJob | AllReceived]:
         """What `read_files` gives, in the same order, most of it still to be done."""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from replaydiff.importers.base import (
     EXCERPT_CHARACTERS,
     KEPT_CHARACTERS,
     AllReceived,
+    FileJob,
     Imported,
     InputFile,
     Job,
@@ -34,11 +35,16 @@ from replaydiff.importers.base import (
     Reject,
 )
 from replaydiff.importers.reading import Broken, JsonBlock, Record, parsed, pieces, records
+from replaydiff.importers.reading.record import GZIP_MAGIC
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json, Trace
 from replaydiff.replay.model.light import light_dataclass
 
 Convert = Callable[[Json, InputFile], Iterable[Imported]]
+FILES_BYTES = 1_000_000
+"""Small files are given to another process together, about this much at a time."""
+LARGEST_FILE_JOB = 32_000_000
+"""A larger file is read by the process that writes: what comes of a job is held in memory."""
 GROUPS_A_JOB = 64
 """Traces of several rows each that are given to another process at a time."""
 
@@ -46,23 +52,80 @@ GROUPS_A_JOB = 64
 def converted(source: str, files: Sequence[InputFile], convert: Convert) -> Iterator[Imported]:
     """What `convert` makes of each record of these files, with a reject for each record that it refuses."""
     for file in files:
-        yield from _each(source, file, convert, records(file))
+        yield from values_converted(source, file, convert, records(file))
 
 
-def done(found: Iterable[Imported | Job | AllReceived]) -> Iterator[Imported]:
+def done(found: Iterable[Imported | Job | FileJob | AllReceived]) -> Iterator[Imported]:
     """The items, and those of the jobs, each in its turn."""
     for one in found:
-        if isinstance(one, Job):
+        if isinstance(one, FileJob):
+            yield from one.read()
+        elif isinstance(one, Job):
             for place, text in one.records:
                 yield from received(one, one.convert(place, text))
         elif not isinstance(one, AllReceived):
             yield one
 
 
-def received(job: Job, made: Iterable[Any]) -> Iterator[Any]:
+ReadFile = Callable[[InputFile], Iterable[Imported]]
+
+
+def file_jobs(
+    files: Sequence[InputFile], reader: Callable[[Sequence[InputFile]], ReadFile]
+) -> Iterator[Imported | FileJob]:
+    """Yield jobs of files that are read each by itself; in between, what is in large or packed ones.
+
+    Args:
+        files: what to read, in this order.
+        reader: returns what reads some of the files: a function of a module, or a partial of one.
+    """
+    waiting: list[InputFile] = []
+    for file in files:
+        if not _fits(file):
+            yield from _files_job(waiting, reader)
+            waiting = []
+            yield from reader([file])(file)
+            continue
+        waiting.append(file)
+        if sum(one.size for one in waiting) >= FILES_BYTES:
+            yield from _files_job(waiting, reader)
+            waiting = []
+    yield from _files_job(waiting, reader)
+
+
+def _fits(file: InputFile) -> bool:
+    """Return whether what comes of a file can be held in memory; a packed one may hold any amount."""
+    if file.size > LARGEST_FILE_JOB:
+        return False
+    with open(file, "rb") as raw:  # noqa: PTH123 - an InputFile is a path
+        return raw.read(len(GZIP_MAGIC)) != GZIP_MAGIC
+
+
+def _files_job(
+    files: Sequence[InputFile], reader: Callable[[Sequence[InputFile]], ReadFile]
+) -> Iterator[FileJob]:
+    if files:
+        read = partial(_read_each, reader(files), [anywhere(file) for file in files])
+        yield FileJob(read, sum(file.size for file in files))
+        for file in files:
+            file.position = file.size
+
+
+def anywhere(file: InputFile) -> InputFile:
+    """Return a file as a process in another folder opens it."""
+    return replace(file, path=str(Path(file.path).absolute()))
+
+
+def _read_each(read: ReadFile, files: Sequence[InputFile]) -> Iterator[Imported]:
+    for file in files:
+        yield from read(file)
+
+
+def received(job: Job | FileJob, made: Iterable[Any]) -> Iterator[Any]:
     """Yield what came of a job, and give its importer what was kept."""
     for item in made:
         if isinstance(item, Kept):
+            assert isinstance(job, Job)  # noqa: S101 - files that are read alone keep nothing
             assert job.receive is not None  # noqa: S101 - as for every job that keeps
             job.receive(item.value)
         else:
@@ -83,17 +146,18 @@ def jobs(
                 line = partial(_line, source, file, convert)
                 yield Job(line, piece, options, typed_trace)
             else:
-                yield from _each(source, file, convert, (piece,))
+                yield from values_converted(source, file, convert, (piece,))
 
 
 def _line(source: str, file: InputFile, convert: Convert, number: Place, text: bytes) -> Iterator[Imported]:
     assert isinstance(number, int)  # noqa: S101 - as `jobs` gave it
-    return _each(source, file, convert, (parsed(number, text),))
+    return values_converted(source, file, convert, (parsed(number, text),))
 
 
-def _each(
+def values_converted(
     source: str, file: InputFile, convert: Convert, values: Iterable[Record | Broken]
 ) -> Iterator[Imported]:
+    """What `convert` makes of each of these values of a file, as `converted`."""
     for found in values:
         if isinstance(found, Broken):
             yield reject(source, file, found, alone=True)

@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from replaydiff.importers.base import Imported, Job, Kept, Note, Reject, Skipped
+from replaydiff.importers.base import FileJob, Imported, Job, Kept, Note, Reject, Skipped
 from replaydiff.replay.model import Trace, TraceState
 from replaydiff.replay.store.trace_codec import TraceColumns, TraceRow, encode_trace
 
@@ -89,11 +89,15 @@ def ready(items: Iterable[Imported], redaction: Redaction | None) -> Iterator[Ma
         yield _encoded(item if redaction is None else redaction.item(item), "")
 
 
-def converted(key: bytes, job: Job, redact: Redact | None = None) -> list[Made]:
-    """Return what becomes of a job's records: first their traces, in order, then all else, in order."""
+def converted(key: bytes, job: Job | FileJob, redact: Redact | None = None) -> list[Made]:
+    """Return what becomes of a job: first its traces, in order, then all else, in order."""
     rows: list[TraceRow] = []
     others: list[Made] = []
-    items = _items(key, job, range(len(job.records)), exact=redact is not None)
+    items: Iterable[Hashed]
+    if isinstance(job, FileJob):
+        items = ((item, "") for item in job.read())
+    else:
+        items = _items(key, job, range(len(job.records)), exact=redact is not None)
     for item, hashed in items if redact is None else redact(items):
         made = _encoded(item, hashed)
         if isinstance(made, TraceRow):

@@ -10,7 +10,7 @@ the other finds the pipe closed. What goes over it for a job:
 
 | from | what | when |
 |---|---|---|
-| the import | the key of record hashes, and the `Job` | |
+| the import | the key of record hashes, and the `Job` or `FileJob` | |
 | the process | `Met`: digests of the personal data in it, in order of meeting | with redaction |
 | the import | the numbers of their tokens, once the job before has its own | with redaction |
 | the process | what became of the job, or the exception that it raised | |
@@ -35,7 +35,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
-from replaydiff.importers.base import AllReceived, Imported, Job, Reject
+from replaydiff.importers.base import AllReceived, FileJob, Imported, Job, Reject
 from replaydiff.importers.convert import received
 from replaydiff.importers.known import KnownRecords, KnownTrace, Made, Redact, converted, ready
 from replaydiff.replay.cycles import newer_cycles_only
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from replaydiff.replay.settings import RedactSection
     from replaydiff.replay.store.import_records import Tokens
 
+_Running = tuple[int, Job | FileJob, Future[list["Made"]]]
+"""A job, and how large it is."""
 AHEAD_BYTES = 16_000_000
 """How much is given out for each process before its turn to be written: enough for the time that a commit
 takes. It bounds memory."""
@@ -61,7 +63,7 @@ def cores() -> int:
 
 
 def carried_out(
-    found: Iterable[Imported | Job | AllReceived],
+    found: Iterable[Imported | Job | FileJob | AllReceived],
     known: KnownRecords,
     redaction: Redaction | None,
     processes: int,
@@ -82,10 +84,12 @@ def carried_out(
         for one in found:
             for part in () if isinstance(one, AllReceived) else _parts(one, known, redaction):
                 yield from (
-                    received(part, converted(known.key, part, redact)) if isinstance(part, Job) else part
+                    received(part, converted(known.key, part, redact))
+                    if isinstance(part, Job | FileJob)
+                    else part
                 )
         return
-    waiting: deque[tuple[int, Job, Future[list[Made]]] | Sequence[Made]] = deque()
+    waiting: deque[_Running | Sequence[Made]] = deque()
     ahead = 0
     idle: SimpleQueue[Connection] | None = None
     turn = None if redaction is None else _Turn.first(redaction.tokens)
@@ -98,11 +102,11 @@ def carried_out(
                     ahead -= _size(waiting[0])
                     yield from _made(waiting.popleft())
                 for part in () if isinstance(one, AllReceived) else _parts(one, known, redaction):
-                    if isinstance(part, Job):
+                    if isinstance(part, Job | FileJob):
                         idle = idle or stack.enter_context(_started(processes, redaction))
                         turn = None if turn is None else turn.following()
                         # What receives belongs to this process.
-                        sent = replace(part, receive=None)
+                        sent = replace(part, receive=None) if isinstance(part, Job) else part
                         future = threads.submit(_run_job, idle, known.key, sent, turn)
                         waiting.append((part.size, part, future))
                     else:
@@ -117,11 +121,11 @@ def carried_out(
             threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _size(one: tuple[int, Job, Future[list[Made]]] | Sequence[Made]) -> int:
+def _size(one: _Running | Sequence[Made]) -> int:
     return one[0] if isinstance(one, tuple) else _READY_BYTES
 
 
-def _made(one: tuple[int, Job, Future[list[Made]]] | Sequence[Made]) -> Iterable[Made]:
+def _made(one: _Running | Sequence[Made]) -> Iterable[Made]:
     if isinstance(one, tuple):
         _, job, future = one
         return received(job, future.result())
@@ -129,12 +133,14 @@ def _made(one: tuple[int, Job, Future[list[Made]]] | Sequence[Made]) -> Iterable
 
 
 def _parts(
-    one: Imported | Job, known: KnownRecords, redaction: Redaction | None
-) -> Iterator[Job | Sequence[Made]]:
+    one: Imported | Job | FileJob, known: KnownRecords, redaction: Redaction | None
+) -> Iterator[Job | FileJob | Sequence[Made]]:
     """Yield what is ready to be written, and jobs of the records between those that are known."""
     if isinstance(one, Job):
         skipped = known.of(one)
         yield from _around(one, skipped) if skipped else (one,)
+    elif isinstance(one, FileJob):
+        yield one
     else:
         yield list(ready((one,), redaction))
 
@@ -185,7 +191,7 @@ class _Turn:
         return found
 
 
-def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job, turn: _Turn | None) -> list[Made]:
+def _run_job(idle: SimpleQueue[Connection], key: bytes, job: Job | FileJob, turn: _Turn | None) -> list[Made]:
     process = idle.get()
     try:
         process.send((key, job))
@@ -263,7 +269,7 @@ def _numbers(pipe: Connection, digests: Sequence[Digest]) -> list[int]:
     return numbers
 
 
-def _answer(key: bytes, job: Job, redact: Redact | None) -> list[Made] | Exception:
+def _answer(key: bytes, job: Job | FileJob, redact: Redact | None) -> list[Made] | Exception:
     try:
         return converted(key, job, redact)
     except Exception as error:  # noqa: BLE001 - it is raised where the job was given out

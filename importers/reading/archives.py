@@ -31,6 +31,8 @@ _UNPACK = (
     " maximum_object_size = $size)"
 )
 _LEAST_ROOM = 1 << 16
+PART_BYTES = 4_000_000
+"""Samples are read together until they have this much."""
 ReadMember = Callable[[zipfile.ZipInfo], Json]
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -44,8 +46,34 @@ def is_eval_log(path: Path) -> bool:
         return False
 
 
-def samples(file: InputFile) -> Iterator[Record | Broken]:
-    """Yield each sample with the evaluation it belongs to: `{"eval": …, "sample": …}`."""
+def sample_ranges(file: InputFile) -> list[tuple[range, int]]:
+    """Return the samples of an archive in parts, by their numbers, and the bytes of each part unpacked.
+
+    Nothing for what is no archive, or one without samples or that cannot be read.
+    """
+    parts: list[tuple[range, int]] = []
+    try:
+        with zipfile.ZipFile(os.fspath(file)) as archive:
+            sizes = [one.file_size for one in archive.infolist() if one.filename.startswith(_SAMPLES)]
+    except (zipfile.BadZipFile, OSError):
+        return parts
+    first = size = 0
+    for number, more in enumerate(sizes, start=1):
+        size += more
+        if size >= PART_BYTES or number == len(sizes):
+            parts.append((range(first + 1, number + 1), size))
+            first, size = number, 0
+    return parts
+
+
+def samples(file: InputFile, numbers: range | None = None) -> Iterator[Record | Broken]:
+    """Yield each sample with the evaluation it belongs to: `{"eval": …, "sample": …}`.
+
+    Args:
+        file: the archive.
+        numbers: of the samples that are wanted; None for all. An archive that cannot be read is reported with
+            the first.
+    """
     place = Path(os.fspath(file))
     try:
         with zipfile.ZipFile(place) as archive, _reader(place, archive) as read:
@@ -56,10 +84,12 @@ def samples(file: InputFile) -> Iterator[Record | Broken]:
             if not listed:
                 yield Record(1, {"eval": evaluated, "samples": []})
             for number, member in enumerate(listed, start=1):
-                yield _sample(read, member, number, evaluated)
-                file.position = file.size * number // len(listed)
+                if numbers is None or number in numbers:
+                    yield _sample(read, member, number, evaluated)
+                    file.position = file.size * number // len(listed)
     except (zipfile.BadZipFile, StopIteration, ValueError, OSError) as error:
-        yield Broken(1, f"the eval log cannot be read: {error}; fetch it again", "")
+        if numbers is None or 1 in numbers:
+            yield Broken(1, f"the eval log cannot be read: {error}; fetch it again", "")
 
 
 def _sample(read: ReadMember, member: zipfile.ZipInfo, number: int, evaluated: Json) -> Record | Broken:

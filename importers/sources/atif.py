@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import PurePath
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
-from replaydiff.importers.convert import converted
+from replaydiff.importers.convert import ReadFile, converted, done, file_jobs
 from replaydiff.importers.reading import Record, records
 from replaydiff.replay.messages import conversation, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
@@ -54,14 +54,32 @@ def _is_result(record: JsonObject) -> bool:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each trajectory."""
-    rewards = {
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
+    """The same, each file in one process."""
+    results = {
         str(PurePath(file.name).parent): found.value
         for file in files
         if PurePath(file.name).name == _RESULT
         for found in records(file)
         if isinstance(found, Record) and isinstance(found.value, dict)
     }
-    return converted(NAME, files, partial(_read, rewards))
+
+    def reader(own: Sequence[InputFile]) -> ReadFile:
+        trials = map(_trial, own)
+        return partial(_trajectories, {trial: results[trial] for trial in trials if trial in results})
+
+    return file_jobs(files, reader)
+
+
+def _trial(file: InputFile) -> str:
+    return str(PurePath(file.name).parent.parent)
+
+
+def _trajectories(results: Rewards, file: InputFile) -> Iterator[Imported]:
+    return converted(NAME, (file,), partial(_read, results))
 
 
 def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]:
@@ -81,7 +99,7 @@ def _read(rewards: Rewards, record: Json, file: InputFile) -> Iterator[Imported]
     if len(new) < len(own):
         yield Note(COPIED)
     # The agent lies in the trial's folder: TRIAL/agent/trajectory.json.
-    trial = rewards.get(str(PurePath(file.name).parent.parent), {})
+    trial = rewards.get(_trial(file), {})
     started_at = fields.time(next((one for one in new if one.get("timestamp")), {}), "timestamp")
     if started_at is None:
         yield Note("no time in the trajectory: the file's modification time was taken")

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_orphan, has_unread_calls
-from replaydiff.importers.convert import guarded, refused, reject
+from replaydiff.importers.convert import done, file_jobs, guarded, refused, reject
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.replay.messages import final_response, join_results, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Trace, Usage, total_usage
@@ -195,14 +195,22 @@ class _Session:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each turn; each file is a session."""
-    for file in files:
-        session = _Session(file)
-        for found in records(file):
-            if isinstance(found, Broken):
-                yield reject(NAME, file, found)
-            else:
-                yield from session.take(found)
-        yield from session.end()
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
+    """The same, each session in one process."""
+    return file_jobs(files, lambda _own: _session)
+
+
+def _session(file: InputFile) -> Iterator[Imported]:
+    session = _Session(file)
+    for found in records(file):
+        if isinstance(found, Broken):
+            yield reject(NAME, file, found)
+        else:
+            yield from session.take(found)
+    yield from session.end()
 
 
 def _text(value: Json) -> str | None:

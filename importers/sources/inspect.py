@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, RecordError, Skipped
+from replaydiff.importers.base import FileJob, Imported, InputFile, Note, RecordError, Skipped
 from replaydiff.importers.call_notes import ORPHANS, UNKNOWN_CALLS, has_unread_calls, orphan_results
-from replaydiff.importers.convert import converted, refused
+from replaydiff.importers.convert import anywhere, converted, done, file_jobs, refused, values_converted
 from replaydiff.importers.reading import Record
+from replaydiff.importers.reading.archives import sample_ranges, samples
 from replaydiff.replay.messages import conversation, count_requests, definitions, read_messages
 from replaydiff.replay.model import Json, JsonObject, Message, Score, Trace, Usage, total_usage
 
@@ -44,7 +46,26 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """Read one trace for each sample."""
-    return converted(NAME, files, _traces)
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
+    """The same, some samples of an archive in one process, or the whole of another file."""
+    for file in files:
+        parts = sample_ranges(file)
+        for number, (part, size) in enumerate(parts, start=1):
+            yield FileJob(partial(_part, anywhere(file), part), size)
+            file.position = file.size * number // len(parts)
+        if not parts:
+            yield from file_jobs([file], lambda _own: _whole)
+
+
+def _part(file: InputFile, numbers: range) -> Iterator[Imported]:
+    return values_converted(NAME, file, _traces, samples(file, numbers))
+
+
+def _whole(file: InputFile) -> Iterator[Imported]:
+    return converted(NAME, (file,), _traces)
 
 
 def _traces(record: Json, file: InputFile) -> Iterator[Imported]:
