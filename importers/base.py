@@ -49,6 +49,8 @@ BUILTIN = {
     "braintrust": "replaydiff.importers.sources.braintrust",
     "weave": "replaydiff.importers.sources.weave",
     "openai-agents": "replaydiff.importers.sources.openai_agents",
+    "adk": "replaydiff.importers.sources.adk",
+    "gemini-cli": "replaydiff.importers.sources.gemini_cli",
 }
 """Name → module."""
 

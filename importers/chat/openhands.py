@@ -28,6 +28,7 @@ _FINISH = "finish"
 """The tool whose argument is the agent's answer."""
 _EVENT = "event "
 """Beginning of the ids of calls that have none of their own."""
+_ROLES = {"user": "user", "system": "system"}
 _OBSERVATIONS = {"ObservationEvent": "observation", "AgentErrorEvent": "error"}
 _SILENT = (
     *("ConversationStateUpdateEvent", "CondensationRequest", "Condensation", "CondensationSummaryEvent"),
@@ -88,21 +89,26 @@ def _of_server(event: JsonObject, where: str) -> Iterator[JsonObject]:
         yield from _observation(event, called)
     elif not isinstance(action, str):
         raise RecordError(f"{where} has no action and no observation")
-    elif called and action != "message":
-        yield answer(arguments.get("thought") or None, [_native(called, where)])
+    elif action == "message" or (action == "system" and not called):
+        speaker = "system" if action == "system" else str(event.get("source"))
+        yield {
+            "role": _ROLES.get(speaker, "assistant"),
+            "content": arguments.get("content", event.get("message")),
+        }
+    elif called or (action not in _NO_CALLS and event.get("source") == "agent"):
+        yield answer(arguments.get("thought") or None, [_call(event, called, where)])
         if action == _FINISH:
             yield answer(arguments.get("final_thought"))
-    elif action == "system":
-        yield {"role": "system", "content": arguments.get("content")}
-    elif action == "message":
-        role = "user" if event.get("source") == "user" else "assistant"
-        yield {"role": role, "content": arguments.get("content", event.get("message"))}
-    elif action == _FINISH and event.get("source") == "agent":
-        yield answer(arguments.get("final_thought") or arguments.get("thought") or event.get("message"))
-    elif action not in _NO_CALLS and event.get("source") == "agent":
-        given: Json = {key: value for key, value in arguments.items() if key not in _BESIDE}
-        call = requested({"name": action, "arguments": given}, f"{_EVENT}{event.get('id')}", where)
-        yield answer(arguments.get("thought") or None, [call])
+
+
+def _call(event: JsonObject, called: JsonObject, where: str) -> JsonObject:
+    """The call of an action: as the model requested it, else the action itself."""
+    if called:
+        return _native(called, where)
+    if not isinstance(given := event.get("args"), dict):
+        raise RecordError(f"{where}.args must be an object, not {fields.kind(given)}")
+    arguments: JsonObject = {key: value for key, value in given.items() if key not in _BESIDE}
+    return requested({"name": event["action"], "arguments": arguments}, f"{_EVENT}{event.get('id')}", where)
 
 
 def _observation(event: JsonObject, called: JsonObject) -> Iterator[JsonObject]:

@@ -254,6 +254,40 @@ def openai_agents(made: Rounds) -> list[Record]:
     return [{"object": "trace", "id": "t1", "workflow_name": "shop"}, span(0, "agent", "main", 0, 0), *inner]
 
 
+def adk(made: Rounds) -> list[Record]:
+    def event(author: str, role: str, *parts: Record) -> Record:
+        return {"author": author, "timestamp": 1793527200.0, "content": {"role": role, "parts": list(parts)}}
+
+    events = [event("user", "user", {"text": "Two roses, please."})]
+    for turn in numbered(made):
+        asked = [{"functionCall": {"id": key, "name": one[0], "args": one[1]}} for key, one in turn]
+        found = [
+            {"functionResponse": {"id": key, "name": one[0], "response": one[2]}} for key, one in turn[::-1]
+        ]
+        events += [event("agent", "model", *asked), event("agent", "user", *found)]
+    events.append(event("agent", "model", {"text": "Done."}))
+    return [{"id": "s1", "appName": "shop", "userId": "u1", "events": events}]
+
+
+def gemini_cli(made: Rounds) -> list[Record]:
+    def message(kind: str, content: str, *calls: Record) -> Record:
+        return {
+            "id": "m",
+            "timestamp": "2026-11-01T10:00:00Z",
+            "type": kind,
+            "content": content,
+            "toolCalls": list(calls),
+        }
+
+    def call(key: str, one: Call) -> Record:
+        response = {"functionResponse": {"id": key, "name": one[0], "response": one[2]}}
+        return {"id": key, "name": one[0], "args": one[1], "result": [response], "status": "success"}
+
+    asked = [message("gemini", "", *(call(*one) for one in turn)) for turn in numbered(made)]
+    messages = [message("user", "Two roses, please."), *asked, message("gemini", "Done.")]
+    return [{"sessionId": "s1", "projectHash": "h", "messages": messages}]
+
+
 WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "inspect": inspect,
     "atif": atif,
@@ -262,6 +296,8 @@ WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "braintrust": braintrust,
     "weave": weave,
     "openai-agents": openai_agents,
+    "adk": adk,
+    "gemini-cli": gemini_cli,
 }
 
 

@@ -35,11 +35,14 @@ CHANGES: dict[str, Change] = {
     "as text": lambda key, value: {key: value if isinstance(value, str) else json.dumps(value)},
 }
 KNOWN = {
+    ("adk/sessions.jsonl", "args", "deleted"),
     ("langsmith/nested.json", "messages", "deleted"),
     ("langsmith/nested.json", "outputs", "deleted"),
+    ("openai/openhands.json", "tool_call_metadata", "deleted"),
     ("openai/responses.jsonl", "action", "deleted"),
 }
-"""The calls are gone from the record, and another trace of the file has equal ones, or the same words."""
+"""The calls are gone from the record, and another trace of the file has equal ones, or the same words; without
+its metadata an action of OpenHands is a call itself."""
 FILES = [file for file in SAMPLE_FILES if file.suffix in (".json", ".jsonl")]
 
 
