@@ -55,6 +55,7 @@ def check(
     """
     from replaydiff.cases.check.select import select_cases
     from replaydiff.replay.model import Lane
+    from replaydiff.replay.store.connection import kept_open
 
     options = {**options, "new": new_versions(options) or (WORKING_TREE,)}
     settings = _settings(settings_with(base, options), threshold)
@@ -65,7 +66,8 @@ def check(
         channel.message(choice.note)
     if choice.source is None:
         return None
-    start = running.start(store, settings, options, choice.source, lanes)
+    with kept_open(store):
+        start = running.start(store, settings, options, choice.source, lanes)
     ended = running.replay_and_judge(store, settings, judge, start, channel, lane=Lane.NEW)
     return _checked(store, settings, ended)
 

@@ -286,19 +286,21 @@ class Project:
             Interrupted: by a signal; `resume` continues.
         """
         from replaydiff.replay.api import running
+        from replaydiff.replay.store.connection import kept_open
 
         trust_by_use(self.settings)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
-        source = running.items_of(
-            self.store,
-            options,
-            self.channel,
-            sample=sample.name if isinstance(sample, Sample) else sample,
-            golden=self._golden(cases),
-        )
-        start = running.start(self.store, settings, options, source, lanes)
+        with kept_open(self.store):
+            source = running.items_of(
+                self.store,
+                options,
+                self.channel,
+                sample=sample.name if isinstance(sample, Sample) else sample,
+                golden=self._golden(cases),
+            )
+            start = running.start(self.store, settings, options, source, lanes)
         return Run(self, running.replay_and_judge(self.store, settings, judge, start, self.channel))
 
     arun = in_thread(run)
@@ -354,22 +356,24 @@ class Project:
         """
         from replaydiff.diff.gate import check_form
         from replaydiff.replay.api import running
+        from replaydiff.replay.store.connection import kept_open
 
         trust_by_use(self.settings)
         check_form(gate)
         settings = settings_with(self.settings, options)
         judge = running.judge_of(options, settings)
         lanes = running.lanes_of(options, settings)
-        source = running.items_to_compare(
-            self.store,
-            self.settings,
-            options,
-            self.channel,
-            sample=sample.name if isinstance(sample, Sample) else sample,
-            golden=self._golden(cases),
-            draw=draw or {},
-        )
-        start = running.start(self.store, settings, options, source, lanes)
+        with kept_open(self.store):
+            source = running.items_to_compare(
+                self.store,
+                self.settings,
+                options,
+                self.channel,
+                sample=sample.name if isinstance(sample, Sample) else sample,
+                golden=self._golden(cases),
+                draw=draw or {},
+            )
+            start = running.start(self.store, settings, options, source, lanes)
         ended = running.replay_and_judge(self.store, settings, judge, start, self.channel)
         run = Run(self, ended)
         return run, run.diff(metrics=metrics, gate=gate)

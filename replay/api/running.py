@@ -245,7 +245,7 @@ def start(
     Raises:
         SettingsError: it is to stop early, and cannot.
     """
-    from replaydiff.replay.engine.run import execute
+    from replaydiff.replay.engine.run import prepare
 
     continues, earlier = options.get("continues"), None
     if settings.run.until_known:
@@ -259,6 +259,16 @@ def start(
 
         return new_plan(items, earlier).to_json()
 
+    execute = prepare(
+        store,
+        source,
+        lanes,
+        settings,
+        mode=mode_of(options),
+        pair_by=options.get("pair_by"),
+        looks=looks if settings.run.until_known else None,
+    )
+
     def begin(hooks: Hooks) -> RunReport:
         notes = [found] if (found := too_few_items(settings, source, lanes)) else []
 
@@ -268,16 +278,7 @@ def start(
             while notes:
                 hooks.announce(notes.pop())
 
-        return execute(
-            store,
-            source,
-            lanes,
-            settings,
-            mode=mode_of(options),
-            pair_by=options.get("pair_by"),
-            looks=looks if settings.run.until_known else None,
-            hooks=replace(hooks, announce=announce),
-        )
+        return execute(replace(hooks, announce=announce))
 
     return begin
 

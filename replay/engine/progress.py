@@ -42,7 +42,7 @@ class RunProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What `execute` and `resume` leave."""
+    """What executing and resuming a run leave."""
 
     run: RunRecord
     statuses: dict[Lane, dict[Status, int]]

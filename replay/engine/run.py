@@ -1,6 +1,6 @@
 """A run from its first trial to its last, in one process or in several.
 
-`execute` begins a run, `resume` continues one that was interrupted, killed or stopped by its budget. Both
+`prepare` begins a run, `resume` continues one that was interrupted, killed or stopped by its budget. Both
 find out whether anything can run at all before they store anything: versions resolve, traces pair, agents
 start. Then trials are handed out block by block to as many tasks as may be in flight, and each one is in the
 journal before the next is begun in its place.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -109,7 +109,7 @@ class Hooks:
     """Takes a look at the first so many items of a run that may stop early; None where none may."""
 
 
-def execute(
+def prepare(
     store: Path,
     source: Source,
     lanes: Mapping[Lane, Version],
@@ -118,9 +118,12 @@ def execute(
     mode: Mode = Mode.ROLLOUT,
     pair_by: str | None = None,
     looks: Callable[[int], JsonObject] | None = None,
-    hooks: Hooks | None = None,
-) -> RunReport:
-    """Replay a source's items in their lanes with the options of `settings.run`.
+) -> Callable[[Hooks], RunReport]:
+    """Read what a new run of a source's items needs of the store, and return what executes it.
+
+    The returned function replays the items in their lanes with the options of `settings.run`. It raises
+    VersionError where a version does not start (nothing was stored then), StoreError, and Interrupted by a
+    signal: what had finished is kept, and `resume` goes on.
 
     Args:
         store: path of the store.
@@ -131,22 +134,17 @@ def execute(
         pair_by: the field that pairs the traces of observed lanes with items.
         looks: returns what to keep with the run for its number of items: when it looks at the answer
             (`looks`, in items), and all else that `Hooks.look` needs. None where it replays every item.
-        hooks: called while the run goes on.
 
     Raises:
-        VersionError: a version does not start. Nothing was stored.
-        InputError: there is nothing to replay, or an observed lane has no trace. Nothing was stored.
+        InputError: there is nothing to replay, or an observed lane has no trace.
         StoreError: the store cannot be used.
-        Interrupted: by a signal. What had finished is kept, and `resume` goes on.
     """
     drawn = len(source.ids())
-    # While it is open, opening it again costs nothing.
-    with open_store(store, read_only=True) if store.exists() else nullcontext():
-        source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
-        rules = with_results(rules_of(settings), store)
-        check_mode(mode, rules)
-        if settings.run.replay_model is not None:
-            rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
+    source, pairings = observed.pair_lanes(store, source, lanes, pair_by)
+    rules = with_results(rules_of(settings), store)
+    check_mode(mode, rules)
+    if settings.run.replay_model is not None:
+        rules = replace(rules, replay_model=recorded_run(store, settings.run.replay_model))
     run = RunRecord(
         id=f"{utc_now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         created_at=utc_now(),
@@ -178,7 +176,7 @@ def execute(
         create_run(con, run, _items(con, run, source, pairings, rules.renames))
         return reuse_old(con, run, settings.run.reuse_days) if settings.run.reuse_old else run
 
-    return _go(_Execution(store, run, settings, rules, hooks or Hooks()), write_down)
+    return lambda hooks: _go(_Execution(store, run, settings, rules, hooks), write_down)
 
 
 def _held_against(settings: Settings) -> JsonObject:

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -130,6 +130,18 @@ def open_store(
             raise of_store from None
         raise
     return con
+
+
+def kept_open(path: Path) -> AbstractContextManager[object]:
+    """Return a context in which the store stays open for reading, if there is one.
+
+    Opening a file takes DuckDB 15 ms of processor time, and opening it once more next to none. Nothing may
+    open the store for writing within.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    return open_store(path, read_only=True) if path.exists() else nullcontext()
 
 
 def _open_copy(path: Path, export_to: Path | None, busy: StoreBusyError) -> DuckDBPyConnection:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from replaydiff.replay.engine.items import from_golden, from_sample
-from replaydiff.replay.engine.run import execute
+from replaydiff.replay.engine.run import Hooks, prepare
 from replaydiff.replay.engine.versions import resolve
 from replaydiff.replay.errors import ReplayError
 from replaydiff.replay.model import Lane, Rule, Status, Trace, Trial, Usage
@@ -42,7 +42,7 @@ def run(project: Project, cases: Path | None, *specs: str, pair_by: str | None =
     with open_store(project.store, read_only=True) as con:
         source = from_golden(cases) if cases else from_sample(con, None)
     lanes = dict(zip((Lane.OLD, Lane.NEW), (resolve(spec, settings) for spec in specs), strict=False))
-    execute(project.store, source, lanes, settings, pair_by=pair_by)
+    prepare(project.store, source, lanes, settings, pair_by=pair_by)(Hooks())
     return project.trials()
 
 
