@@ -386,6 +386,21 @@ class _Answer:
     value: Json
 
 
+def check_next(place: str | None, following: str | None, path: str) -> None:
+    """Refuse a page that names itself as the next one: it would be requested without end.
+
+    Args:
+        place: cursor or token of this page.
+        following: that of the next page, as this one has it; empty or None on the last page.
+        path: what was requested.
+
+    Raises:
+        HttpError: both are the same.
+    """
+    if following and following == place:
+        raise HttpError(f"the server answers the same page of {path} again and again; please report it")
+
+
 def wait_of(headers: Mapping[str, str]) -> float:
     """Return the seconds that a server asks to wait; one second if it does not say."""
     found = _seconds(headers.get("retry-after"), epoch=False)

@@ -8,7 +8,15 @@ from email.utils import format_datetime
 
 import pytest
 
-from replaydiff.importers.http import ATTEMPTS, LONGEST_WAIT_S, HttpError, JsonClient, read_url, wait_of
+from replaydiff.importers.http import (
+    ATTEMPTS,
+    LONGEST_WAIT_S,
+    HttpError,
+    JsonClient,
+    check_next,
+    read_url,
+    wait_of,
+)
 from replaydiff.replay.errors import CredentialsError, SettingsError
 from tests.stand_ins.loopback import CUT, Loopback, serving
 
@@ -119,3 +127,10 @@ def test_an_address_with_a_key_in_it_is_refused_without_showing_it() -> None:
         read_url("ACME_URL", f"https://me:{KEY}@host")
     assert KEY not in str(failed.value)
     assert read_url("ACME_URL", " https://host/base/ ") == "https://host/base"
+
+
+def test_a_page_that_names_itself_as_the_next_one_is_refused() -> None:
+    for place, following in ((None, None), ("", ""), ("a", None), (None, "a"), ("a", "b")):
+        check_next(place, following, "/things")
+    with pytest.raises(HttpError, match="the same page of /things again and again"):
+        check_next("a", "a", "/things")

@@ -21,7 +21,15 @@ import msgspec
 
 from replaydiff.importers.base import ShowStatus
 from replaydiff.importers.convert import Spool
-from replaydiff.importers.http import ATTEMPTS, TIMEOUT_S, HttpError, JsonClient, Params, read_url
+from replaydiff.importers.http import (
+    ATTEMPTS,
+    TIMEOUT_S,
+    HttpError,
+    JsonClient,
+    Params,
+    check_next,
+    read_url,
+)
 from replaydiff.replay.errors import SettingsError
 from replaydiff.replay.langfuse_keys import LangfuseKeys
 from replaydiff.replay.model import Json, JsonObject
@@ -38,6 +46,8 @@ class Page:
     rows: list[Json]
     after: str | None
     """Where the next page begins: a cursor, or how many rows came before it; None on the last page."""
+    total: int | None = None
+    """How many rows all pages have, where pages are numbered."""
 
 
 def access() -> LangfuseKeys:
@@ -99,8 +109,7 @@ def cursor_page(
     rows, meta = _page(http.get(path, parameters, heavy_attempts=heavy_attempts), path)
     cursor = meta.get("cursor")
     following = cursor if isinstance(cursor, str) and cursor else None
-    if following is not None and following == after:
-        raise HttpError(f"Langfuse answers the same page of {path} again and again; please report it")
+    check_next(after, following, f"{PREFIX}{path}")
     return Page(rows, following)
 
 
@@ -116,9 +125,11 @@ def numbered_page(
     number = before // limit + 1
     parameters = {**params, "limit": limit, "page": number}
     rows, meta = _page(http.get(path, parameters, heavy_attempts=heavy_attempts), path)
-    pages = meta.get("totalPages")
+    pages, total = meta.get("totalPages"), meta.get("totalItems")
     more = number < pages if isinstance(pages, int) else len(rows) == limit
-    return Page(rows, str(before + limit) if more and rows else None)
+    return Page(
+        rows, str(before + limit) if more and rows else None, total if isinstance(total, int) else None
+    )
 
 
 def _page(answer: Json, path: str) -> tuple[list[Json], JsonObject]:
@@ -165,6 +176,8 @@ class Position:
     good: int = 0
     """Pages that went well since the last change of `limit`."""
     patience: int = PATIENCE
+    total: int | None = None
+    """The fewest rows of the window that its pages counted so far."""
     again: bool = False
     """The window was begun anew, since the server knew its own cursor no longer."""
     done: bool = False
@@ -252,7 +265,11 @@ def _next(
     place: Position, page: Page, window: TimeRange, span: TimeRange, limits: Sequence[int], whole: bool
 ) -> Position:
     limit, good = _limit(place, page, limits)
-    place = replace(place, limit=limit, good=good, pages=place.pages + 1)
+    if place.total is not None and page.total is not None and page.total < place.total:
+        # Rows were deleted meanwhile, and rows behind them moved to pages that were read before.
+        return replace(place, after=None, total=page.total, pages=0)
+    total = page.total if place.total is None else place.total
+    place = replace(place, limit=limit, good=good, pages=place.pages + 1, total=total)
     if page.after is not None:
         return replace(place, after=page.after)
     length = place.window
@@ -266,6 +283,7 @@ def _next(
         window=length,
         after=None,
         pages=0,
+        total=None,
         again=False,
         done=whole or window.start <= span.start,
     )

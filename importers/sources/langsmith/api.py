@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from replaydiff.importers.base import Query, ShowStatus
-from replaydiff.importers.http import HttpError, JsonClient, read_url
+from replaydiff.importers.http import HttpError, JsonClient, check_next, read_url
 from replaydiff.replay.errors import CredentialsError, InputError
 from replaydiff.replay.model import Json, JsonObject
 
@@ -158,11 +158,14 @@ class Api:
                     raise
                 self._is_old = True
             else:
-                return objects(answer.get("items")), str(answer.get("next_cursor") or DONE)
+                following = str(answer.get("next_cursor") or DONE)
+                check_next(cursor, following, "runs/query")
+                return objects(answer.get("items")), following
         answer = self._post("/api/v1/runs/query", _old(run_query), "limit", cursor)
         cursors = answer.get("cursors")
-        next_cursor = cursors.get("next") if isinstance(cursors, dict) else None
-        return objects(answer.get("runs")), str(next_cursor or DONE)
+        following = str((cursors.get("next") if isinstance(cursors, dict) else None) or DONE)
+        check_next(cursor, following, "runs/query")
+        return objects(answer.get("runs")), following
 
     def _post(self, path: str, body: JsonObject, size: str, cursor: str) -> JsonObject:
         whole: JsonObject = {**body, size: self._page_runs}

@@ -18,7 +18,7 @@ from typing import Any
 
 from replaydiff.importers.base import Imported, InputFile, Job, Query, RecordError, ShowStatus
 from replaydiff.importers.convert import Spool, converted, guarded, jobs
-from replaydiff.importers.http import HttpError, JsonClient, read_url
+from replaydiff.importers.http import HttpError, JsonClient, check_next, read_url
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.mlflow.records import (
     SCHEME,
@@ -166,9 +166,11 @@ class _ServerReader:
                 body["page_token"] = token
             answer = _object(self.client.post("/api/2.0/mlflow/experiments/search", body))
             found += [str(one["experiment_id"]) for one in _objects(answer, "experiments")]
-            token = str(answer.get("next_page_token") or "")
-            if not token:
+            following = str(answer.get("next_page_token") or "")
+            check_next(token, following, "experiments/search")
+            if not following:
                 return found
+            token = following
 
     def _page(self, experiment: str, token: str) -> tuple[list[JsonObject], str]:
         """Return a page of trace fields, and the token of the next page."""
@@ -192,7 +194,9 @@ class _ServerReader:
             params: dict[str, Any] = {"experiment_ids": [experiment], **search}
             answer = self.client.get("/api/2.0/mlflow/traces", params)
         page = _object(answer)
-        return _objects(page, "traces"), str(page.get("next_page_token") or _DONE)
+        following = str(page.get("next_page_token") or _DONE)
+        check_next(token, following, "traces/search")
+        return _objects(page, "traces"), following
 
     def _wanted(self, infos: Sequence[JsonObject]) -> list[tuple[str, JsonObject]]:
         found = []

@@ -25,7 +25,7 @@ import msgspec
 from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Note, Query, RecordError, ShowStatus, Skipped
 from replaydiff.importers.convert import Group, Rows, guarded, refused, spooled
-from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, read_url
+from replaydiff.importers.http import ATTEMPTS, HttpError, JsonClient, Params, check_next, read_url
 from replaydiff.importers.reading import Record
 from replaydiff.importers.sources.phoenix.records import Gathered, is_annotation, is_span, rows
 from replaydiff.importers.spans.contents import RawSpan
@@ -176,8 +176,9 @@ class _PageReader:
                 if error.status in _NOT_THERE:
                     raise InputError(self._no_project()) from None
                 raise
-            data, place = _listed(answer)
-            return data, place or _DONE
+            data, following = _listed(answer)
+            check_next(place, following, f"{self._path}/spans")
+            return data, following or _DONE
 
     def _no_project(self) -> str:
         """What to say where spans are not found: another project, an old server, or none of Phoenix."""
@@ -218,8 +219,9 @@ class _PageReader:
                 "limit": _MOST_ANNOTATIONS,
             }
             while True:
+                path = f"{self._path}/{what}_annotations"
                 try:
-                    found, place = _listed(self._client.get(f"{self._path}/{what}_annotations", params))
+                    found, place = _listed(self._client.get(path, params))
                 except HttpError as error:
                     if error.status in _NOT_THERE:
                         return
@@ -228,6 +230,7 @@ class _PageReader:
                     self._take(row)
                 if not place:
                     break
+                check_next(params.get("cursor"), place, path)
                 params["cursor"] = place
 
     def _is_cut(self, group: Group) -> bool:

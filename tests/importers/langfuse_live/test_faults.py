@@ -10,7 +10,7 @@ import pytest
 
 from tests.importers.langfuse_live.asking import OCTOBER, ask, on, stored
 from tests.stand_ins.langfuse_read import PUBLIC, SECRET, Query, reading
-from tests.stand_ins.langfuse_rows import Row, observations, score
+from tests.stand_ins.langfuse_rows import Row, observations, score, trace_of
 
 
 def _rows(number: int) -> list[Row]:
@@ -33,6 +33,30 @@ def test_every_trace_comes_in_through_a_server_that_fails_now_and_then(
         assert {one.fate for one in stand_in.asked} >= {"ok", "429", "502", "cut", "429 date"}
     assert done.out.startswith("120 traces from langfuse: 120 new, 0 updated, 0 unchanged; 120 tool calls\n")
     assert all(trace.scores == {"thumbs": int(key[1:]) % 2} for key, trace in stored(tmp_path).items())
+
+
+@pytest.mark.parametrize("generation", ["events", "old"])
+@pytest.mark.parametrize("table", ["traces", "scores"])
+@pytest.mark.slow
+def test_rows_deleted_between_two_pages_cost_no_others(generation: str, table: str, tmp_path: Path) -> None:
+    scores = [score(f"t{n}", "thumbs", n % 2, on(6) + timedelta(minutes=n)) for n in range(210)]
+    deleted = {f"t{n}" for n in range(5)}
+
+    def delete(_number: int, path: str, _query: Query) -> str | None:
+        if sum(one.path == path and one.fate == "ok" for one in stand_in.asked) == 1:
+            if table == "scores" and path.endswith("/scores"):
+                stand_in.scores = [row for row in stand_in.scores if trace_of(row) not in deleted]
+            if table == "traces" and path in ("/traces", "/v2/observations"):
+                stand_in.rows = [row for row in stand_in.rows if row["traceId"] not in deleted]
+        return None
+
+    with reading(rows=_rows(210), scores=scores, generation=generation, faults=delete) as stand_in:
+        ask(tmp_path, stand_in, "--from", "2026-10-05", "--to", "2026-10-06")
+    kept = {f"t{n}" for n in range(210)} - deleted
+    found = stored(tmp_path)
+    assert found.keys() >= kept
+    assert all(found[key].scores == {"thumbs": int(key[1:]) % 2} for key in kept)
+    assert all(len(found[key].tool_calls) == 1 for key in kept)
 
 
 @pytest.mark.parametrize(("generation", "heavy"), [("events", 300), ("old", 30)])
