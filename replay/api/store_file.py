@@ -208,17 +208,22 @@ def expire(folder: Path, before: str, *, really: bool) -> int:
 
     Raises:
         InputError: `before` is not a time.
-        StoreError: it is no shared folder.
+        StoreError: it is no shared folder, or an age is given and its clock is another one.
     """
     from replaydiff.replay.store import shared
 
+    if really and _AGE.fullmatch(before):
+        shared.check_clock(folder)
     return shared.expire(folder, _moment(before), really=really)
+
+
+_AGE = re.compile(r"(\d{1,5})d")
 
 
 def _moment(text: str) -> datetime:
     from replaydiff.replay.store.where import month_range
 
-    if age := re.fullmatch(r"(\d{1,5})d", text):
+    if age := _AGE.fullmatch(text):
         return utc_now() - timedelta(days=int(age[1]))
     if len(text) == len("2026-06"):
         return month_range(text)[0]

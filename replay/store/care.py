@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.errors import InputError, StoreError, remedy
+from replaydiff.replay.errors import InputError, StoreError, StoreWriteError, remedy
 from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
-from replaydiff.replay.store.connection import open_store, transaction
+from replaydiff.replay.store.connection import UNWRITTEN, open_store, transaction
 from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
 
@@ -154,7 +154,12 @@ def compact(path: Path) -> tuple[int, int]:
             os.replace(target, path)  # noqa: PTH105 - while the old one is still held
     except (duckdb.Error, OSError) as error:
         target.unlink(missing_ok=True)
-        raise StoreError(f"the store {path} could not be rewritten: {error}; it is as it was") from None
+        failed = f"the store {path} could not be rewritten"
+        if unwritten := UNWRITTEN.search(str(error)):
+            raise StoreWriteError(
+                f"{failed} ({unwritten[0]}); it is as it was", hint=f"{remedy(unwritten[0])}, then try again"
+            ) from None
+        raise StoreError(f"{failed}: {error}; it is as it was") from None
     return before, path.stat().st_size
 
 

@@ -401,6 +401,11 @@ def _refusal(path: Path, problem: str, locked: bool, read_only: bool) -> StoreEr
             hint=_RESTORE,
         )
     what = "read" if read_only else "opened for writing"
+    if unwritten := UNWRITTEN.search(problem):
+        return StoreWriteError(
+            f"the store {path} cannot be {what}: {unwritten[0]}",
+            hint=f"{remedy(unwritten[0])}, or name another place with --db",
+        )
     reason = _first_line(problem).replace(f' "{path}"', "")
     return StoreError(
         f"the store {path} cannot be {what}: {reason}", hint="check its permissions, or use --db"

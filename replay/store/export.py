@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from replaydiff.replay.errors import InputError
+from replaydiff.replay.errors import InputError, NoSpaceError, remedy
 from replaydiff.replay.model import Grade, RunRecord
 from replaydiff.replay.store import sql
+from replaydiff.replay.store.connection import UNWRITTEN
 from replaydiff.replay.store.driver import duckdb
 from replaydiff.replay.store.grades import GRADE_COLUMNS, grade_row
 from replaydiff.replay.store.memory import all_rows, by_position
@@ -192,6 +193,11 @@ def write_parquet(export: Export, path: Path, on_rows: OnRows) -> None:
             hint="export to JSON Lines (--format jsonl)",
         ) from None
     except duckdb.IOException as error:
+        if unwritten := UNWRITTEN.search(str(error)):
+            raise NoSpaceError(
+                f"the Parquet file cannot be written: {unwritten[0]}",
+                hint=f"{remedy(unwritten[0])}, or name another file",
+            ) from None
         raise InputError(f"the Parquet file cannot be written: {str(error).splitlines()[0]}") from None
 
 

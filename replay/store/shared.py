@@ -19,13 +19,15 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import (
     InputError,
     NoSpaceError,
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 LAYOUT = "replaydiff.json"
 _FORMAT = "replaydiff.shared/1"
 _COMPLETE = "complete.json"
+_CLOCKS_APART = timedelta(hours=1)
 _OF_RUN = "run_id = $run"
 _OF_ITEMS = "trace_id IN (SELECT trace_id FROM run_items WHERE run_id = $run)"
 _OF_SAMPLE = "{} IN (SELECT sample FROM runs WHERE run_id = $run)"
@@ -219,6 +222,28 @@ def expire(folder: Path, before: datetime, *, really: bool) -> int:
             (folder / "runs" / run.run_id / _COMPLETE).unlink(missing_ok=True)
             shutil.rmtree(folder / "runs" / run.run_id, onerror=_raise_unless_missing)
     return len(old)
+
+
+def check_clock(folder: Path) -> None:
+    """Compare this machine's clock with that of a shared folder: what an age deletes depends on it.
+
+    Raises:
+        StoreError: they differ by more than an hour, or it is no shared folder.
+    """
+    _check(folder)
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock-") as file:
+            there = datetime.fromtimestamp(Path(file.name).stat().st_mtime, UTC).replace(tzinfo=None)
+    except OSError:
+        # A full disk: to delete runs is what helps.
+        return
+    ahead = utc_now() - there
+    if abs(ahead) > _CLOCKS_APART:
+        raise StoreError(
+            f"the clock of this machine is {abs(ahead) / timedelta(hours=1):.0f} hours "
+            f"{'ahead of' if ahead > timedelta() else 'behind'} that of {folder}; nothing was deleted",
+            hint="set the clock, or give --before a date",
+        )
 
 
 def _raise_unless_missing(

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import duckdb
 import pytest
 
 import replaydiff.replay.store.shared
+from replaydiff.replay.api import store_file
 from replaydiff.replay.api.project import Project
+from replaydiff.replay.clock import utc_now
 from replaydiff.replay.errors import StoreError
 from replaydiff.replay.model import Item, Lane, RunRecord, Status, ToolCall, Trial, Version, VersionKind
 from replaydiff.replay.settings import Settings
@@ -346,3 +349,22 @@ def test_a_store_on_a_read_only_file_system_is_read_and_backed_up(here: Path, tm
     assert refused.returncode == 75
     assert "Read-only file system" in refused.stderr
     assert "mount its file system for writing" in refused.stderr
+
+
+@pytest.mark.parametrize(("days", "words"), [(400, "9600 hours ahead of"), (-400, "9600 hours behind")])
+def test_an_age_deletes_nothing_where_the_clocks_differ(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, words: str
+) -> None:
+    shared = tmp_path / "shared"
+    project(here).store_file().publish(shared)
+    now = utc_now() + timedelta(days=days, seconds=60)
+    for module in (replaydiff.replay.store.shared, store_file):
+        monkeypatch.setattr(module, "utc_now", lambda: now)
+    with pytest.raises(
+        StoreError, match=f"the clock of this machine is {words} that of .*nothing was deleted"
+    ):
+        store_file.expire(shared, "90d", really=True)
+    assert [path.name for path in (shared / "runs").iterdir()] == [RUN]
+    assert not list(shared.glob(".clock*"))
+    # A date depends on no clock.
+    assert store_file.expire(shared, "2026-11-21", really=True) == 1
