@@ -367,10 +367,10 @@ class Spool:
 
     def groups(self) -> Iterator[Group]:
         """The rows by key, keys in the order in which they first occurred."""
-        return (unpacked(place, text) for place, text in self.packed())
+        return (unpacked(place, text) for _, place, text in self.packed())
 
-    def packed(self) -> Iterator[tuple[tuple[int, int], bytes]]:
-        """The same for other processes: file and line of the first row, and what `unpacked` reads."""
+    def packed(self) -> Iterator[tuple[str, tuple[int, int], bytes]]:
+        """The same for other processes: key, file and line of the first row, and what `unpacked` reads."""
         ordered = self._con.execute(
             "SELECT rows.key, rows.sort, rows.file, rows.line, rows.value FROM rows"
             " JOIN (SELECT key, min(seq) AS first FROM rows GROUP BY key) AS firsts USING (key)"
@@ -379,7 +379,7 @@ class Spool:
         for key, found in groupby(ordered, key=lambda row: row[0]):
             own = list(found)
             text = msgspec.msgpack.encode((key, [(row[1], row[4]) for row in own]))
-            yield (own[0][2], own[0][3]), text
+            yield key, (own[0][2], own[0][3]), text
 
 
 def unpacked(place: tuple[int, int], text: bytes) -> Group:
@@ -397,7 +397,7 @@ def group_jobs(
     convert: Callable[[dict[int, InputFile], Group], Iterable[Imported]],
 ) -> Iterator[Job]:
     """Jobs of the groups in a spool; `convert` is given the files of their first rows, by number."""
-    groups = spool.packed()
+    groups = ((place, text) for _, place, text in spool.packed())
     while found := list(islice(groups, GROUPS_A_JOB)):
         own = {place[0]: files[place[0]] for place, _ in found}
         options = b"all" if any(file.all_environments for file in own.values()) else b""

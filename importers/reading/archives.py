@@ -10,14 +10,19 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from replaydiff.importers.base import InputFile
 from replaydiff.importers.reading.record import RECORD_BYTES, TOO_LARGE, Broken, Record, broken, why
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.messages import parse
 from replaydiff.replay.model import Json, JsonObject
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 ZIP_MAGIC = b"PK\x03\x04"
 HEADERS = ("header.json", "_journal/start.json")
@@ -31,7 +36,7 @@ _UNPACK = (
     " maximum_object_size = $size)"
 )
 _LEAST_ROOM = 1 << 16
-PART_BYTES = 4_000_000
+PART_BYTES = 8_000_000
 """Samples are read together until they have this much."""
 ReadMember = Callable[[zipfile.ZipInfo], Json]
 _READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -105,19 +110,25 @@ def _sample(read: ReadMember, member: zipfile.ZipInfo, number: int, evaluated: J
 @contextmanager
 def _reader(place: Path, archive: zipfile.ZipFile) -> Iterator[ReadMember]:
     """A function that reads one member, which raises ValueError where that is no JSON."""
-    import duckdb
+    with ExitStack() as stack:
 
-    with (
-        tempfile.TemporaryDirectory(prefix="replay-eval-") as folder,
-        interruptible(duckdb.connect(":memory:", config={"threads": 1})) as con,
-    ):
-        packed = Path(folder) / "member.json.zst"
+        @cache
+        def unpacker() -> tuple[DuckDBPyConnection, Path]:
+            """A database, which costs as much as some MB of samples, and where it finds a member."""
+            import duckdb
+
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="replay-eval-"))
+            con = duckdb.connect(":memory:", config={"threads": 1})
+            return stack.enter_context(interruptible(con)), Path(folder) / "member.json.zst"
 
         def read(member: zipfile.ZipInfo) -> Json:
             if member.compress_type in _READABLE:
                 return parse(archive.read(member))
             if member.compress_type != _ZSTANDARD:
                 raise ValueError(f"compressed by method {member.compress_type}, which cannot be read")
+            import duckdb
+
+            con, packed = unpacker()
             packed.write_bytes(_compressed(place, member))
             room = max(member.file_size + 1, _LEAST_ROOM)
             try:

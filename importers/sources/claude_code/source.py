@@ -21,9 +21,20 @@ from pathlib import Path
 from typing import Any
 
 from replaydiff.importers import fields
-from replaydiff.importers.base import Imported, InputFile, Note, Skipped
+from replaydiff.importers.base import FileJob, Imported, InputFile, Note, Skipped
 from replaydiff.importers.call_notes import UNKNOWN_CALLS, has_unread_calls
-from replaydiff.importers.convert import Group, Spool, guarded, refused, reject
+from replaydiff.importers.convert import (
+    FILES_BYTES,
+    LARGEST_FILE_JOB,
+    Group,
+    Spool,
+    anywhere,
+    done,
+    guarded,
+    refused,
+    reject,
+    unpacked,
+)
 from replaydiff.importers.reading import Broken, Record, records
 from replaydiff.importers.sources.claude_code.session import (
     BOOKKEEPING,
@@ -231,9 +242,18 @@ def recognises(record: Json) -> float:
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
     """One trace for each turn of each session; the lines of a session may stand in any of the files."""
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | FileJob]:
+    """The same, each session in one process.
+
+    Sessions that have answers in common may be copies of each other, and are compared in their order here.
+    """
     with tempfile.TemporaryDirectory(prefix="replay-claude-") as folder:
         spool = Spool(Path(folder) / "lines.sqlite")
-        answers: dict[str, str] = {}
+        holders: dict[str, str] = {}
+        common: set[str] = set()
         try:
             for number, file in enumerate(files):
                 for record in records(file):
@@ -241,11 +261,58 @@ def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
                         yield reject(NAME, file, record)
                     else:
                         yield from _spooled(spool, file, number, record)
-            for group in spool.groups():
-                source = Record(group.line, group.rows[0].value)
-                yield from guarded(NAME, files[group.file], source, partial(_traces, group, answers))
+                        common |= _in_common(record.value, holders)
+            answers: dict[str, str] = {}
+            waiting: list[_Packed] = []
+            for key, place, text in spool.packed():
+                file = files[place[0]]
+                if key in common or len(text) > LARGEST_FILE_JOB:
+                    yield from _job(waiting)
+                    waiting = []
+                    yield from _session(unpacked(place, text), answers, file)
+                    continue
+                waiting.append((place, text, anywhere(file)))
+                if sum(len(text) for _, text, _ in waiting) >= FILES_BYTES:
+                    yield from _job(waiting)
+                    waiting = []
+            yield from _job(waiting)
         finally:
             spool.close()
+
+
+def _in_common(line: Json, holders: dict[str, str]) -> set[str]:
+    """Return the sessions that have a message of this line; none where one alone has it.
+
+    Args:
+        line: of a file.
+        holders: id of each message so far → its first session; takes in this line's.
+    """
+    session = session_of(line) if isinstance(line, dict) else None
+    message_id = message_of(line).get("id") if isinstance(line, dict) else None
+    if session is None or not isinstance(message_id, str):
+        return set()
+    holder = holders.setdefault(message_id, session)
+    return set() if holder == session else {holder, session}
+
+
+_Packed = tuple[tuple[int, int], bytes, InputFile]
+"""Place and rows of a session as `Spool.packed` yields them, and the file of its first line."""
+
+
+def _job(sessions: Sequence[_Packed]) -> Iterator[FileJob]:
+    if sessions:
+        yield FileJob(partial(_alone, sessions), sum(len(text) for _, text, _ in sessions))
+
+
+def _alone(sessions: Sequence[_Packed]) -> Iterator[Imported]:
+    """The traces of sessions that have no answer in common with another."""
+    for place, text, file in sessions:
+        yield from _session(unpacked(place, text), {}, file)
+
+
+def _session(group: Group, answers: dict[str, str], file: InputFile) -> Iterator[Imported]:
+    first = Record(group.line, group.rows[0].value)
+    return guarded(NAME, file, first, partial(_traces, group, answers))
 
 
 def _spooled(spool: Spool, file: InputFile, number: int, record: Record) -> Iterator[Imported]:
