@@ -212,7 +212,7 @@ def _autogen_messages(record: JsonObject) -> Json:
 
 
 def _autogen_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
-    kind, content, where = message.get("type"), message.get("content"), f"messages[{number}]"
+    kind, content, where = str(message.get("type")), message.get("content"), f"messages[{number}]"
     if kind in _AUTOGEN_SILENT:
         return
     if kind in _AUTOGEN_CALLS or (kind == "AssistantMessage" and isinstance(content, list)):
@@ -235,12 +235,12 @@ def _autogen_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
         yield {"role": "system", "content": content}
     elif kind == "UserMessage" or (kind in _AUTOGEN and message.get("source") == "user"):
         yield {"role": "user", "content": content}
-    elif isinstance(kind, str) and kind in _AUTOGEN:
+    elif kind in _AUTOGEN:
         yield answer(content)
-    elif isinstance(kind, str) and kind.startswith("StructuredMessage"):
+    elif kind.startswith("StructuredMessage"):
         yield answer(json.dumps(content, ensure_ascii=False))
     else:
-        raise RecordError(f"{where}.type is not known: {str(kind)[:40]!r}")
+        raise RecordError(f"{where}.type is not known: {kind[:40]!r}")
 
 
 # LangGraph
@@ -304,8 +304,8 @@ def _letta(record: JsonObject) -> JsonObject:
 
 
 def _letta_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
-    kind, where = message.get("message_type"), f"messages[{number}]"
-    if isinstance(kind, str) and kind in _LETTA_TEXTS:
+    kind, where = str(message.get("message_type")), f"messages[{number}]"
+    if kind in _LETTA_TEXTS:
         yield {"role": _LETTA_TEXTS[kind], "content": message.get("content", message.get("message"))}
     elif kind in ("tool_call_message", "approval_request_message"):
         calls = one_or_more(message.get("tool_calls") or message.get("tool_call"))
@@ -318,7 +318,7 @@ def _letta_message(message: JsonObject, number: int) -> Iterator[JsonObject]:
         returns = objects(message.get("approvals") or [], f"{where}.approvals")
         yield from (_letta_result(one) for one in returns if "tool_return" in one)
     elif kind not in _LETTA_SILENT:
-        raise RecordError(f"{where}.message_type is not known: {str(kind)[:40]!r}")
+        raise RecordError(f"{where}.message_type is not known: {kind[:40]!r}")
 
 
 def _letta_result(returned: JsonObject) -> JsonObject:

@@ -137,7 +137,7 @@ def _native(called: JsonObject, where: str) -> JsonObject:
 
 
 def _of_sdk(event: JsonObject, where: str) -> Iterator[JsonObject]:
-    kind = event.get("kind")
+    kind = str(event.get("kind"))
     if kind == "SystemPromptEvent":
         yield {"role": "system", "content": fields.mapping(event, "system_prompt").get("text")}
     elif kind == "MessageEvent":
@@ -155,7 +155,7 @@ def _of_sdk(event: JsonObject, where: str) -> Iterator[JsonObject]:
     elif kind == "UserRejectObservation":
         yield _result(event, event.get("rejection_reason"), failed=True)
     elif kind not in _SILENT:
-        raise RecordError(f"{where}.kind is not known: {str(kind)[:40]!r}")
+        raise RecordError(f"{where}.kind is not known: {kind[:40]!r}")
 
 
 def _result(event: JsonObject, content: Json, *, failed: bool) -> JsonObject:
