@@ -57,6 +57,9 @@ def rewritten(record: JsonObject) -> Rewritten | None:
     Raises:
         RecordError: a message in it is of a type that is not known.
     """
+    if "role" in first_of(record.get("messages")):
+        # Most chat logs; no framework here writes roles under this key.
+        return None
     shape = next((shape for shape in _SHAPES if shape.recognises(record)), None)
     if shape is None:
         return None
