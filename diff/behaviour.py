@@ -16,7 +16,7 @@ texts differ between trials of one version on several items. It does not count i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
@@ -24,7 +24,7 @@ from replaydiff.diff.blocks import Patterns, regraded_lanes
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.graders import tool_calls
 from replaydiff.diff.reading import RunData
-from replaydiff.diff.result import Block, Kind
+from replaydiff.diff.result import Block, Kind, MetricDelta
 from replaydiff.diff.statistics import paired
 from replaydiff.replay.model import CORRECTION, Grade, Item, Lane, Trial
 from replaydiff.replay.settings import Settings, ToolSection
@@ -244,3 +244,22 @@ def share_changed(
     ]
     low, high = ends
     return estimate.mean, None if low is None or high is None else (low[0], high[1])
+
+
+def free_text_warnings(texts: Sequence[FreeText], deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
+    """Yield what arguments that are free text do to the metrics, and the rule that leaves them out.
+
+    Args:
+        texts: the arguments.
+        deltas: the metrics that are shown, by name.
+    """
+    calls = deltas.get(tool_calls.NAME)
+    for text in texts:
+        what = (
+            f"the argument {text.argument} of {text.tool} is free text: its wording differs between trials "
+            f"of one version on {text.items} items"
+        )
+        if calls is not None and calls.kind is Kind.QUALITY:
+            yield f"{what}, and {tool_calls.NAME} counts it; if wording does not matter, write {text.rule}"
+        else:
+            yield f"{what}, so agreement leaves it out (explicitly: {text.rule})"

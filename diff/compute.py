@@ -355,16 +355,18 @@ def _verdicts(
         known = {name: metric.by_pattern[number] for name, metric in found.items()}
         metrics = {name: metric for name, metric in known.items() if metric is not None}
         of_pattern.append(_verdict(run, block, metrics, case_threshold))
-    items = [
-        replace(of_pattern[number], item=block.item, lanes=block.lanes)
-        for number, block in zip(read.patterns.of, read.blocks, strict=True)
-    ]
+    places = [_place(verdict) for verdict in of_pattern]
+    numbers = sorted(enumerate(read.patterns.of), key=lambda one: places[one[1]])
+    return tuple(
+        replace(of_pattern[number], item=read.blocks[index].item, lanes=read.blocks[index].lanes)
+        for index, number in numbers
+    )
 
-    def place(item: ItemVerdict) -> tuple[int, float]:
-        largest = max((abs(m.delta) for m in item.metrics.values() if m.delta is not None), default=0.0)
-        return VERDICT_ORDER.index(item.verdict), -largest
 
-    return tuple(sorted(items, key=place))
+def _place(item: ItemVerdict) -> tuple[int, float]:
+    """Return what items are sorted by: the verdict, then the largest change."""
+    largest = max((abs(m.delta) for m in item.metrics.values() if m.delta is not None), default=0.0)
+    return VERDICT_ORDER.index(item.verdict), -largest
 
 
 def _verdict(
@@ -393,20 +395,6 @@ def _failed_grades(run: RunRecord, patterns: Patterns, names: Sequence[str]) -> 
         found = (grades[name] for block in trials for grades in block if name in grades)
         if sentence := failure_sentence(name, found, run.id):
             yield sentence
-
-
-def _free_text_warnings(inputs: _Inputs, deltas: Mapping[str, MetricDelta]) -> Iterator[str]:
-    """Arguments that are free text: what they do to the metrics, and the rule that leaves them out."""
-    calls = deltas.get(tool_calls.NAME)
-    for text in inputs.texts:
-        what = (
-            f"the argument {text.argument} of {text.tool} is free text: its wording differs between trials "
-            f"of one version on {text.items} items"
-        )
-        if calls is not None and calls.kind is Kind.QUALITY:
-            yield f"{what}, and {tool_calls.NAME} counts it; if wording does not matter, write {text.rule}"
-        else:
-            yield f"{what}, so agreement leaves it out (explicitly: {text.rule})"
 
 
 def _item_verdict(metrics: Mapping[str, ItemMetric]) -> Verdict:
@@ -468,7 +456,7 @@ def _warnings(
             f"{lost} recorded tool calls have no recorded result, so nothing can answer them in a replay; "
             "record results, or leave such traces out of the sample"
         )
-    yield from _free_text_warnings(inputs, deltas)
+    yield from behaviour.free_text_warnings(inputs.texts, deltas)
     if comparison.copied:
         yield (
             f"the {run.trials} trials of a lane are copies of one another, while the two lanes of the old "
