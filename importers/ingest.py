@@ -1,4 +1,4 @@
-"""The one write path of every importer: batches, redaction, rejects, counts.
+"""The one write path of every importer: batches, tokens of redaction, rejects, counts.
 
 A commit is of whole batches: their traces, their rejects and the tokens in them are there together or not at
 all. So an import that is killed, or meets a full disk, leaves whole batches, and the same import again
