@@ -39,8 +39,8 @@ PAGES = (
     "/traces?page=5000",
     "/traces?text=nothing",
     "/traces?where=tool_path+%3D+%27tool7%27",
-    "/runs/run-0500",
-    "/runs/run-0500/triage",
+    "/runs/RUN",
+    "/runs/RUN/triage",
     "/trends",
 )
 
@@ -62,14 +62,14 @@ def fill(folder: Path, traces: int, runs: int) -> None:
     (folder / "replay.toml").write_text("")
 
 
-def commands(folder: Path) -> None:
+def commands(folder: Path, chosen: str) -> None:
     for arguments in (
         ["sample", "--month", "2026-10", "--size", "50", "--name", "october"],
         ["traces"],
         ["traces", "--where", "tool_path = 'tool7' AND latency_ms IS NULL"],
         ["traces", "--month", "2026-10"],
-        ["diff", "run-0500"],
-        ["triage", "run-0500", "--list"],
+        ["diff", chosen],
+        ["triage", chosen, "--list"],
         ["trend"],
     ):
         cost = run([REPLAY, *arguments], cwd=folder)
@@ -80,7 +80,7 @@ def commands(folder: Path) -> None:
         )
 
 
-def pages(folder: Path) -> None:
+def pages(folder: Path, chosen: str) -> None:
     command = [REPLAY, "view", "--no-browser", "--plain-host", "--port", "0"]
     with Popen(command, cwd=folder, stdout=PIPE, text=True) as server:
         assert server.stdout is not None
@@ -96,7 +96,7 @@ def pages(folder: Path) -> None:
                 used = processor_ms(server.pid)
                 for _ in range(3):
                     began = time.perf_counter()
-                    opener.open(base + page).read()
+                    opener.open(base + page.replace("RUN", chosen)).read()
                     took.append((time.perf_counter() - began) * 1000)
                 used = processor_ms(server.pid) - used
                 print(
@@ -128,8 +128,10 @@ def main() -> None:
         # In a process of its own, whose memory does not count.
         run([sys.executable, __file__, str(traces), str(runs), folder])
         before = others()
-        commands(Path(folder))
-        pages(Path(folder))
+        # Copies are numbered from 0; one is the run that they are of.
+        chosen = f"run-{(runs - 1) // 2:04d}" if runs > 1 else "run"
+        commands(Path(folder), chosen)
+        pages(Path(folder), chosen)
         after = others()
         marked = " BUSY: other work shared the processors" if is_busy(before, after) else ""
         print(
