@@ -26,6 +26,8 @@ RECORDS = examples(75, 300)
 """Mutated records for each importer."""
 SECONDS = 120.0
 """What reading them may take; it takes one or two."""
+ONE_TRACE = ("openai-agents",)
+"""Importers whose sample is one trace of many records: any of them that cannot be read rejects all of it."""
 
 SAMPLES = cache(samples)
 
@@ -48,7 +50,7 @@ def test_mutated_records_give_traces_or_rejects_that_say_why(source: str, tmp_pa
     assert all(isinstance(one, Trace | Reject | Skipped | Note) for one in found)
     unforeseen = {one.reason for one in found if isinstance(one, Reject) and "please report" in one.reason}
     assert unforeseen == set()
-    assert any(isinstance(one, Trace) for one in found)
+    assert source in ONE_TRACE or any(isinstance(one, Trace) for one in found)
     for one in found:
         if isinstance(one, Trace):
             encode(one).encode()
