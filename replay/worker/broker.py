@@ -4,8 +4,8 @@ A connection's first line is `{"secret": …}`; whoever lacks it is shut out. Th
 
 in   {"config": true}                        out  {"config": what must be patched, or null}
 in   {"trial": 7 or null, "name", "args"}    out  the answer, as the tools channel gives it
-in   {"trial": 7, "ran": 3, …}               what a tool gave that ran; not answered
-in   {"trial": 7 or null, "refused": why}    the trial counts for nothing; not answered
+in   {"trial": 7, "ran": 3, …}               out  {} once the worker has what a tool gave that ran
+in   {"trial": 7 or null, "refused": why}    out  {} once the trial counts for nothing
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ class Broker:
                     return
                 connection.settimeout(None)
                 for line in lines:
-                    reply = self._answer(json.loads(line))
-                    if reply is not None:
-                        connection.sendall(reply)
+                    connection.sendall(self._answer(json.loads(line)))
             except (OSError, ValueError):
                 return
 
@@ -87,10 +85,10 @@ class Broker:
         except (ValueError, KeyError, TypeError):
             return False
 
-    def _answer(self, message: Any) -> bytes | None:
+    def _answer(self, message: Any) -> bytes:
         if "config" in message:
             return calls.encode({"config": self._config()})
         if "refused" in message:
             self._tools.refuse(message["refused"], message["trial"])
-            return None
+            return calls.encode({})
         return self._tools.pass_on(message)

@@ -183,9 +183,9 @@ class Elsewhere(Asking):
             ) from None
 
     def send(self, line: bytes) -> None:
-        """Send what is not answered; a trial that is over needs it no more."""
+        """Send what the worker passes on; a trial that is over needs it no more."""
         with contextlib.suppress(OSError):
-            self._connection.send(line)
+            self._connection.ask(line)
 
     def refuse(self, reason: str) -> Stopped:
         """Have the trial count for nothing; what is returned ends it."""
@@ -349,14 +349,14 @@ class Tools(Asking):
         with self._lock:
             self._channel.sendall(line)
 
-    def pass_on(self, message: dict[str, Any]) -> bytes | None:
-        """Send what another process sent, and return the answer where there is one."""
+    def pass_on(self, message: dict[str, Any]) -> bytes:
+        """Send what another process sent, and return the answer; `{}` to what the engine does not answer."""
         trial = message["trial"]
         if trial is None and len(self.running) == 1:
             trial = next(iter(self.running))
         if "ran" in message:
             self.report(message)
-            return None
+            return encode({})
         name = message["name"]
         self.forget_recordings(trial)
         if trial is None:

@@ -32,24 +32,17 @@ class Remote:
             raise ConnectionError("the worker is gone")
         return reply
 
-    def send(self, message: bytes) -> None:
-        """Send a line that is not answered.
-
-        Raises:
-            OSError: the worker cannot be reached.
-        """
-        with self._lock:
-            self._connect()
-            self._socket.sendall(message)
-
     def config(self) -> Any:
         """What must be patched (see `patch.Patches.config`); None while the worker does not know it yet."""
         return json.loads(self.ask(b'{"config": true}\n'))["config"]
 
     def refuse(self, trial: int | None, reason: str) -> None:
-        """Have a trial count for nothing; where the worker cannot be reached, it is over anyway."""
+        """Have a trial count for nothing; where the worker cannot be reached, it is over anyway.
+
+        It returns once the worker knows it: else the trial might end before.
+        """
         try:
-            self.send(json.dumps({"trial": trial, "refused": reason}).encode() + b"\n")
+            self.ask(json.dumps({"trial": trial, "refused": reason}).encode() + b"\n")
         except OSError:
             return
 
