@@ -9,6 +9,7 @@ end user may have written it. So both have a time limit, and a text on which it 
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import threading
@@ -359,7 +360,9 @@ class Redactor:
         except (msgspec.DecodeError, RecursionError):
             return self.text(text)
         redacted = self.value(value)
-        return text if redacted == value else msgspec.json.encode(redacted).decode()
+        # Of a key that is repeated the value has the last one only.
+        is_clean = redacted == value and not _repeats_a_key(text)
+        return text if is_clean else msgspec.json.encode(redacted).decode()
 
     def _response(self, content_type: str, text: str) -> str:
         return redacted_stream(text, self) if content_type.startswith(STREAM) else self.json_text(text)
@@ -417,3 +420,19 @@ def _without_overlap(found: list[PersonalText], more: Iterable[PersonalText]) ->
             result.pop()
         result.append((piece, late))
     return [piece for piece, _ in result]
+
+
+def _repeats_a_key(text: str) -> bool:
+    """Whether an object in JSON text has a key more than once, or Python's own parser cannot tell."""
+    try:
+        json.loads(text, object_pairs_hook=_unrepeated)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _unrepeated(pairs: list[tuple[str, Json]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found

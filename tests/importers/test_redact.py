@@ -371,6 +371,12 @@ def test_switched_on_later_the_same_file_replaces_what_was_stored(folder: Path) 
     assert "bob@example.com" not in everything(folder)
 
 
+def test_json_text_is_redacted_where_its_value_shows_less_than_it_does(redact: Redactor) -> None:
+    repeated = '{"to": "bob@example.com", "n": {"x": "\\u0062ob@example.com", "x": 1}, "to": "desk"}'
+    assert redact.json_text(repeated) == '{"to":"desk","n":{"x":1}}'
+    assert redact.json_text('{"to": "desk",  "n": 1.50}') == '{"to": "desk",  "n": 1.50}'
+
+
 def test_rejects_are_redacted_too(folder: Path) -> None:
     write(folder / "replay.toml", ON)
     bad = {"trace_id": "x", "started_at": "no time of bob@example.com", "input": "I am bob@example.com"}
