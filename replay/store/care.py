@@ -9,12 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from replaydiff.replay.errors import InputError, StoreError, StoreWriteError, remedy
+from replaydiff.replay.errors import StoreError, StoreWriteError, remedy
 from replaydiff.replay.files import check_target, replacing
 from replaydiff.replay.interruption import interruptible
 from replaydiff.replay.store import pending, snapshot, sql
 from replaydiff.replay.store.connection import UNWRITTEN, open_store, transaction
 from replaydiff.replay.store.driver import duckdb
+from replaydiff.replay.store.import_records import merge_tokens
 from replaydiff.replay.store.memory import MEMORY_MB, in_batches
 
 if TYPE_CHECKING:
@@ -95,17 +96,13 @@ def merge(con: DuckDBPyConnection, other: DuckDBPyConnection) -> dict[str, int]:
     the judge by what it was asked.
 
     Raises:
-        InputError: both hold redacted traces: one token would stand for two addresses.
+        InputError: both hold redacted traces, and one token would stand for two values.
     """
-    if _count(con, "SELECT count(*) FROM redactions") and _count(other, "SELECT count(*) FROM redactions"):
-        raise InputError(
-            "both stores hold redacted traces, and [EMAIL_1] stands for different addresses in them",
-            hint="import the traces again into one store",
-        )
     here = {table: _keys(con, table, key) for table, key in _KEYS.items()}
     here["decisions"] = {tuple(row) for rows in in_batches(con, "SELECT * FROM decisions") for row in rows}
     taken: dict[str, int] = {}
     with transaction(con):
+        merge_tokens(con, other)
         for table in _MERGED:
             columns = _columns(con, table)
             owner, key = _OWNER.get(table, (table, _KEYS.get(table)))

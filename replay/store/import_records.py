@@ -20,6 +20,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from replaydiff.replay.clock import utc_now
+from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import JsonObject
 from replaydiff.replay.store import sql
 from replaydiff.replay.store.sql import clean_text, encode
@@ -202,3 +203,40 @@ class Tokens:
         with self._lock:
             new, self._new = self._new, []
         sql.insert(con, "redactions", _TOKEN_COLUMNS, new)
+
+
+def merge_tokens(con: DuckDBPyConnection, other: DuckDBPyConnection) -> None:
+    """Take in the tokens of another store, whose redacted traces are taken in.
+
+    Where there are none here, the key is taken, too: record hashes that were keyed with the one that was here
+    match nothing any more, and their records are converted again.
+
+    Raises:
+        InputError: one token would stand for two values.
+    """
+    theirs, ours = _tokens(other), _tokens(con)
+    if not theirs:
+        return
+    if not ours:
+        con.execute("DELETE FROM redaction_key")
+        sql.insert(con, "redaction_key", {"key": "BLOB"}, [(_key(other),)])
+    elif _key(con) != _key(other) or any(
+        theirs.get(token, digest) != digest for token, digest in ours.items()
+    ):
+        raise InputError(
+            "both stores hold redacted traces, and [EMAIL_1] stands for different addresses in them",
+            hint="import the traces again into one store",
+        )
+    new = [(*token, digest) for token, digest in theirs.items() if token not in ours]
+    sql.insert(con, "redactions", _TOKEN_COLUMNS, new)
+
+
+def _tokens(con: DuckDBPyConnection) -> dict[tuple[str, int], bytes]:
+    """Return the tokens of a store: kind and number → digest."""
+    rows = con.execute("SELECT kind, number, digest FROM redactions").fetchall()
+    return {(kind, number): bytes(digest) for kind, number, digest in rows}
+
+
+def _key(con: DuckDBPyConnection) -> bytes:
+    [(key,)] = con.execute("SELECT key FROM redaction_key").fetchall()
+    return bytes(key)

@@ -18,6 +18,7 @@ from replaydiff.replay.model import Action, Decision, GradeState, Lane, SampleIt
 from replaydiff.replay.store import pending
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.grades import KeptVote, add_decision, decisions, read_votes, write_votes
+from replaydiff.replay.store.import_records import Tokens
 from replaydiff.replay.store.runs import EXPERIMENT
 from replaydiff.replay.store.samples import write_sample
 from replaydiff.replay.store.sql import encode
@@ -74,6 +75,36 @@ def test_merge_takes_what_is_new_and_leaves_what_is_here(
     assert set(again.values()) == {0}
     assert _run(here, "merge", str(here)) == 2
     assert "is this store itself" in capsys.readouterr().err
+
+
+def _redacted(path: Path, *addresses: str) -> Path:
+    """A store with a trace for each address, as an import with redaction leaves it."""
+    with open_store(path) as con:
+        tokens = Tokens(con)
+        write_traces(con, [_trace(f"of-{one}", answer=tokens.of("EMAIL", one)) for one in addresses])
+        tokens.save(con)
+    return path
+
+
+def test_merge_takes_the_tokens_of_redacted_traces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = _store(tmp_path / "here.duckdb", _trace("a"))
+    there = _redacted(tmp_path / "there.duckdb", "ann@example.com", "bob@example.com")
+    assert _json(here, capsys, "merge", str(there))["taken"]["traces"] == 2
+    # What is imported here or there later has tokens of its own, and what is known has the same.
+    _redacted(there, "bob@example.com", "eve@example.com")
+    assert _json(here, capsys, "merge", str(there))["taken"]["traces"] == 1
+    with open_store(here) as con:
+        tokens = Tokens(con)
+        given = [tokens.of("EMAIL", f"{name}@example.com") for name in ("ann", "bob", "eve", "joe")]
+        assert given == ["[EMAIL_1]", "[EMAIL_2]", "[EMAIL_3]", "[EMAIL_4]"]
+        tokens.save(con)
+    _redacted(there, "zoe@example.com")
+    other = _redacted(tmp_path / "other.duckdb", "ann@example.com")
+    for elsewhere in (there, other):
+        assert _run(here, "merge", str(elsewhere)) == 2
+        assert "[EMAIL_1] stands for different addresses" in capsys.readouterr().err
 
 
 def test_merge_takes_the_votes_that_were_paid_for_elsewhere(
