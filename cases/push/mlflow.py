@@ -16,7 +16,7 @@ record's id, so a second pull shows only what differs since.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -28,11 +28,11 @@ from replaydiff.cases.push import mlflow_runs
 from replaydiff.cases.push.mlflow_runs import PushTarget
 from replaydiff.cases.push.pull import DatasetChange, PulledItem, changes
 from replaydiff.cases.push.records import ARCHIVED, ITEMS, DatasetItem, Pushed, content_hash, is_edited
-from replaydiff.cases.push.writes import REFUSED, write
+from replaydiff.cases.push.writes import keeping_what_was_sent, write_rows
 from replaydiff.diff.result import DiffResult
 from replaydiff.importers.http import HttpError, JsonClient, read_url
 from replaydiff.importers.sources.mlflow.source import KEYS, URI, tracking_headers, tracking_uri
-from replaydiff.replay.errors import CredentialsError, InputError, SettingsError
+from replaydiff.replay.errors import InputError, SettingsError
 from replaydiff.replay.messages import canonical_args, parse
 from replaydiff.replay.model import Case, Json, JsonObject
 
@@ -84,7 +84,7 @@ def push(
         InputError: there are several datasets of this name.
     """
     pushed = Pushed()
-    try:
+    with keeping_what_was_sent(pushed):
         target = _target(client, dataset)
         held = [_Held.read(row) for row in _records(client, target.dataset_id)]
         _push_rows(client, target.dataset_id, held, rows, pushed)
@@ -96,10 +96,6 @@ def push(
                 for verdict, row in zip(result.items, rows, strict=True)
             }
             mlflow_runs.push(client, target, result, expected, pushed)
-    except (HttpError, CredentialsError) as stop:
-        if not pushed.sent and not pushed.unchanged:
-            raise
-        pushed.stopped = str(stop)
     return pushed
 
 
@@ -349,36 +345,14 @@ def _push_rows(
             if before and before is not there:
                 # Another input is another record.
                 replaced[row.id] = before.record_id
-    sent = _send(client, _path(dataset_id), changed, pushed)
+    sent = write_rows(client, _path(dataset_id), changed, _upsert, _BATCH, pushed)
     obsolete: list[Json] = [replaced[row] for row in sent if row in replaced]
     if obsolete:
         client.delete(_path(dataset_id), {"dataset_record_ids": obsolete})
 
 
-def _send(
-    client: JsonClient, path: str, changed: Sequence[tuple[DatasetItem, JsonObject]], pushed: Pushed
-) -> list[str]:
-    """Send records, and return the ids of the rows that were taken."""
-    sent: list[str] = []
-    for start in range(0, len(changed), _BATCH):
-        batch = changed[start : start + _BATCH]
-        try:
-            client.post(path, _upsert([record for _, record in batch]))
-            sent += [row.id for row, _ in batch]
-        except HttpError as error:
-            if error.status not in REFUSED:
-                raise
-            # One of them spoils the batch: each alone says which.
-            for row, record in batch:
-                if write(client, path, _upsert([record]), row.label, pushed) is not None:
-                    sent.append(row.id)
-    if sent:
-        pushed.sent[ITEMS] += len(sent)
-    return sent
-
-
-def _upsert(records: Sequence[JsonObject]) -> JsonObject:
-    return {"records": msgspec.json.encode(records).decode()}
+def _upsert(records: Mapping[str, JsonObject]) -> JsonObject:
+    return {"records": msgspec.json.encode(list(records.values())).decode()}
 
 
 def _is_same(there: _Held, wanted: JsonObject, tags: JsonObject, *, is_own: bool) -> bool:

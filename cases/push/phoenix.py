@@ -30,11 +30,10 @@ from replaydiff.cases.push.records import (
     started_at,
     trial_values,
 )
-from replaydiff.cases.push.writes import REFUSED, write
+from replaydiff.cases.push.writes import keeping_what_was_sent, write, write_rows
 from replaydiff.diff.result import DiffResult, GradedTrial, ItemVerdict
 from replaydiff.importers.http import HttpError, JsonClient
 from replaydiff.importers.sources.phoenix.source import KEYS, server_headers, server_url
-from replaydiff.replay.errors import CredentialsError
 from replaydiff.replay.messages import read_text
 from replaydiff.replay.model import Case, Json, JsonObject, Lane, Status
 
@@ -101,7 +100,7 @@ def push(
         HttpError: nothing at all could be sent.
     """
     pushed = Pushed()
-    try:
+    with keeping_what_was_sent(pushed):
         held = _read_dataset(client, dataset)
         rows = [_adopting(row, held) for row in rows]
         _push_rows(client, held, rows, pushed)
@@ -111,10 +110,6 @@ def push(
             held = _read_dataset(client, dataset)
             for lane in result.run.lanes:
                 _push_lane(client, held, result, lane, pushed)
-    except (HttpError, CredentialsError) as stop:
-        if not pushed.sent and not pushed.unchanged:
-            raise
-        pushed.stopped = str(stop)
     return pushed
 
 
@@ -227,7 +222,7 @@ def _adopting(row: DatasetItem, held: _Dataset) -> DatasetItem:
 def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], pushed: Pushed) -> None:
     missing = held.id is not None and any(row.id not in held.examples for row in rows)
     removed = _earlier_ids(client, held) if missing else set()
-    changed: list[DatasetItem] = []
+    changed: list[tuple[DatasetItem, JsonObject]] = []
     for row in rows:
         example = held.examples.get(row.id)
         if example is None and row.id in removed:
@@ -240,20 +235,8 @@ def _push_rows(client: JsonClient, held: _Dataset, rows: Sequence[DatasetItem], 
         ):
             pushed.left_edited.append(row.label)
         else:
-            changed.append(row)
-    for start in range(0, len(changed), _BATCH):
-        batch = changed[start : start + _BATCH]
-        try:
-            client.post(_UPLOAD, _upload(held.name, "append", {row.id: _raw(row) for row in batch}))
-            pushed.sent[ITEMS] += len(batch)
-        except HttpError as error:
-            if error.status not in REFUSED:
-                raise
-            # One of them spoils the batch: each alone says which.
-            for row in batch:
-                body = _upload(held.name, "append", {row.id: _raw(row)})
-                if write(client, _UPLOAD, body, row.label, pushed) is not None:
-                    pushed.sent[ITEMS] += 1
+            changed.append((row, _raw(row)))
+    write_rows(client, _UPLOAD, changed, lambda raw: _upload(held.name, "append", raw), _BATCH, pushed)
 
 
 def _upload(name: str, action: str, rows: Mapping[str, JsonObject]) -> JsonObject:

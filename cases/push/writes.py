@@ -1,9 +1,13 @@
-"""What pushes over plain HTTP share: one write at a time, of which the server may refuse some."""
+"""What pushes over plain HTTP share: writes of which the server may refuse some, and an early end."""
 
 from __future__ import annotations
 
-from replaydiff.cases.push.records import Pushed
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from replaydiff.cases.push.records import ITEMS, DatasetItem, Pushed
 from replaydiff.importers.http import HttpError, JsonClient
+from replaydiff.replay.errors import CredentialsError
 from replaydiff.replay.model import Json, JsonObject
 
 REFUSED = frozenset((400, 404, 409, 413, 422))
@@ -35,3 +39,62 @@ def write(
         pushed.refused.append((label, str(error)))
         return None
     return {} if answer is None else answer
+
+
+def write_rows(
+    client: JsonClient,
+    path: str,
+    rows: Sequence[tuple[DatasetItem, JsonObject]],
+    body: Callable[[Mapping[str, JsonObject]], JsonObject],
+    batch: int,
+    pushed: Pushed,
+) -> list[str]:
+    """Write rows of a dataset, several in one request; those that are refused are named.
+
+    Args:
+        client: to the server.
+        path: of the requests.
+        rows: each with its record.
+        body: makes a request from item id → record.
+        batch: the most rows of a request.
+        pushed: where what was sent and refused is counted.
+
+    Returns:
+        The ids of the items that were written.
+
+    Raises:
+        CredentialsError: the key is refused.
+        HttpError: the server does not answer.
+    """
+    sent: list[str] = []
+    for start in range(0, len(rows), batch):
+        together = rows[start : start + batch]
+        try:
+            client.post(path, body({row.id: record for row, record in together}))
+            sent += [row.id for row, _ in together]
+            pushed.sent[ITEMS] += len(together)
+        except HttpError as error:
+            if error.status not in REFUSED:
+                raise
+            # One of them spoils the batch: each alone says which.
+            for row, record in together:
+                if write(client, path, body({row.id: record}), row.label, pushed) is not None:
+                    sent.append(row.id)
+                    pushed.sent[ITEMS] += 1
+    return sent
+
+
+@contextmanager
+def keeping_what_was_sent(pushed: Pushed) -> Iterator[None]:
+    """Note why a push ended early, where a part of it was taken.
+
+    Raises:
+        CredentialsError: the key is refused, and nothing was sent.
+        HttpError: the server does not answer, and nothing was sent.
+    """
+    try:
+        yield
+    except (HttpError, CredentialsError) as stop:
+        if not pushed.sent and not pushed.unchanged:
+            raise
+        pushed.stopped = str(stop)
