@@ -51,6 +51,7 @@ BUILTIN = {
     "openai-agents": "replaydiff.importers.sources.openai_agents",
     "adk": "replaydiff.importers.sources.adk",
     "gemini-cli": "replaydiff.importers.sources.gemini_cli",
+    "opik": "replaydiff.importers.sources.opik",
 }
 """Name → module."""
 

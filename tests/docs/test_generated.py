@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from replaydiff.importers.base import BUILTIN
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -29,6 +31,10 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", page.read_text())
     missing = [target for target in targets if not (page.parent / target).exists()]
     assert not missing
+
+
+def test_the_readme_counts_the_formats_of_traces() -> None:
+    assert f"| {len(BUILTIN)} formats |" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 PRIVATE = re.compile(

@@ -254,6 +254,29 @@ def openai_agents(made: Rounds) -> list[Record]:
     return [{"object": "trace", "id": "t1", "workflow_name": "shop"}, span(0, "agent", "main", 0, 0), *inner]
 
 
+def opik(made: Rounds) -> list[Record]:
+    def row(number: int, kind: str, name: str, given: Any, output: Any) -> Record:
+        return {
+            "id": f"s{number}",
+            "project_name": "shop",
+            "trace_id": "t1",
+            "parent_span_id": "s0" if number else None,
+            "name": name,
+            "type": kind,
+            "start_time": f"2026-11-01 10:00:{number:02d}+00:00",
+            "end_time": f"2026-11-01 10:00:{number:02d}.500000+00:00",
+            "input": {"messages": given} if kind == "llm" else given,
+            "output": {"choices": [{"message": output}]} if kind == "llm" else {"output": output},
+        }
+
+    asked = {"question": "Two roses, please."}
+    inner = [row(number, *part) for number, part in enumerate(spans(made), start=1)]
+    rows = [row(0, "general", "agent", asked, "Done."), *inner]
+    trace = {"id": "t1", "project_name": "shop", "name": "agent", "start_time": TIME, "end_time": TIME}
+    trace |= {"input": asked, "output": {"output": "Done."}, "span_count": len(rows)}
+    return [trace, *rows]
+
+
 def adk(made: Rounds) -> list[Record]:
     def event(author: str, role: str, *parts: Record) -> Record:
         return {"author": author, "timestamp": 1793527200.0, "content": {"role": role, "parts": list(parts)}}
@@ -296,6 +319,7 @@ WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "braintrust": braintrust,
     "weave": weave,
     "openai-agents": openai_agents,
+    "opik": opik,
     "adk": adk,
     "gemini-cli": gemini_cli,
 }
@@ -596,3 +620,18 @@ def test_unknown_fields_of_calls_of_the_own_format_are_noted(tmp_path: Path) -> 
     (note, _) = items("jsonl", write(tmp_path, [record]))
     assert isinstance(note, Note)
     assert "'argz'" in note.text
+
+
+def test_a_trace_of_opik_without_its_spans_is_rejected(tmp_path: Path) -> None:
+    trace, *rows = opik(ROUNDS)
+    named = {key: value for key, value in trace.items() if key != "span_count"}
+    for records, reason in (
+        ([trace, *rows[1:]], "6 of its 7 spans are in these files"),
+        ([named], "none of its spans is in these files"),
+        ([{"trace": named, "spans": []}], "none of its spans is in these files"),
+    ):
+        (reject,) = items("opik", write(tmp_path, records))
+        assert isinstance(reject, Reject)
+        assert reject.reason == f"{reason}: import the trace together with all of its spans"
+    (whole,) = traces("opik", write(tmp_path, [{"trace": {**trace, "span_count": 0}, "spans": []}]))
+    assert (whole.input, whole.final_response, whole.tool_calls) == ("Two roses, please.", "Done.", ())

@@ -37,6 +37,7 @@ _APART = (
     "openai-agents",
     "adk",
     "gemini-cli",
+    "opik",
 )
 SOURCES = [name for name in BUILTIN if name not in _APART]
 

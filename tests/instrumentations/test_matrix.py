@@ -56,6 +56,7 @@ _MODES = {
     "openllmetry_clients": _CLIENTS,
     "langsmith_runs": _CLIENTS,
     "mlflow_autolog": ["chat"],
+    "opik_traces": [*_CLIENTS, "langchain"],
     "langchain_agents": [
         "openinference-openai",
         "openinference-anthropic-stream",
@@ -84,9 +85,10 @@ _MODES = {
     "vercel_sdk": ["otel", "otel-stream", "legacy"],
 }
 """Writer → its modes: library and API, streamed or not."""
-_SOURCES = {"langsmith_runs": "langsmith", "mlflow_autolog": "mlflow"}
+_SOURCES = {"langsmith_runs": "langsmith", "mlflow_autolog": "mlflow", "opik_traces": "opik"}
 _ENVIRONMENTS = {
     "mlflow_autolog": "mlflow",
+    "opik_traces": "opik",
     "strands_agents": "strands-traces",
     "crewai_agents": "crewai-traces",
     "vercel_sdk": "vercel",
