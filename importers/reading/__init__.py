@@ -3,7 +3,7 @@
 | layout | what it looks like | memory |
 |---|---|---|
 | lines | one JSON value a line (JSONL, NDJSON) | one line |
-| array | `[{…}, {…}]`, pretty-printed or not | one element |
+| array | `[{…}, {…}]`, pretty-printed or not; also several, one after another | one element |
 | texts | JSON values one after another, over any number of lines; one object alone | one value |
 | rows | CSV with a header, by the name `.csv` or by a header in quotes | one row |
 | Parquet | by its first bytes | a row group |

@@ -129,7 +129,7 @@ _decoder = json.JSONDecoder()
 
 
 def texts(file: InputFile, *, elements: bool) -> Iterator[Record | Broken]:
-    """Values one after another; with `elements` those within the file's one array."""
+    """Values one after another; with `elements` those within the file's arrays, and what is between these."""
     with opened(file) as stream:
         buffer = _Buffer(stream)
         indent: str | None = None
@@ -138,8 +138,14 @@ def texts(file: InputFile, *, elements: bool) -> Iterator[Record | Broken]:
             buffer.move(buffer.place + 1)
         while True:
             start = buffer.skip_space()
-            if not start or (elements and start == "]"):
+            if not start:
                 return
+            if elements and start == "]":
+                # Exports that were put together, or a list on each line, are one array after another.
+                buffer.move(buffer.place + 1)
+                if buffer.skip_space() == "[":
+                    buffer.move(buffer.place + 1)
+                continue
             line = buffer.line
             if indent is None:
                 indent = _indent(buffer)

@@ -34,6 +34,9 @@ LAYOUTS = {
     "array, compact": json.dumps(ROWS),
     "array, one a line": "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
     "array, pretty": json.dumps(ROWS, indent=2),
+    "arrays, one after another": json.dumps(ROWS[:1], indent=2) + json.dumps(ROWS[1:3]) + json.dumps(ROWS[3:]),
+    "arrays, one a line": "[]\n" + "\n".join(json.dumps([row]) for row in ROWS) + "\n",
+    "array, then texts": json.dumps(ROWS[:2]) + "\n" + "\n".join(map(json.dumps, ROWS[2:])),
     "texts, pretty": "\n".join(json.dumps(row, indent=2) for row in ROWS),
     "texts without anything between": "".join(json.dumps(row) for row in ROWS),
     "not ASCII": "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS),
@@ -76,6 +79,15 @@ def test_a_broken_element_of_a_pretty_array_is_told_by_its_line(tmp_path: Path) 
     assert (first, last) == (Record(2, {"a": 1}), Record(8, {"a": 3}))
     assert isinstance(broken, Broken)
     assert (broken.line, broken.reason) == (5, "not JSON: Expecting ':' delimiter (line 6)")
+
+
+def test_what_follows_an_array_is_read_or_reported(tmp_path: Path) -> None:
+    file = tmp_path / "f.json"
+    file.write_text('[{"a": 1}]\n]\n[{"a": 2}]\n[{"a": 3}, {"a"\n')
+    *read, broken = _read(file)
+    assert read == [Record(1, {"a": 1}), Record(3, {"a": 2}), Record(4, {"a": 3})]
+    assert isinstance(broken, Broken)
+    assert broken.line == 4
 
 
 def test_a_cut_gzip_file_gives_what_is_readable_and_says_where_it_ends(tmp_path: Path) -> None:
