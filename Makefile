@@ -109,6 +109,7 @@ instrumentations_packages := openai anthropic langsmith litellm langchain langch
 strands-traces_packages := 'strands-agents[otel,openai]' opentelemetry-exporter-otlp-proto-http
 crewai-traces_packages := crewai openinference-instrumentation-crewai openinference-instrumentation-openai \
   opentelemetry-sdk opentelemetry-exporter-otlp-proto-http
+datadog_packages := ddtrace openai anthropic langchain langchain-openai
 opik_packages := opik openai anthropic langchain langchain-openai
 vercel_node_packages := ai @ai-sdk/otel @ai-sdk/openai-compatible @opentelemetry/sdk-trace-node @opentelemetry/otlp-transformer zod
 
@@ -117,7 +118,7 @@ vercel_node_packages := ai @ai-sdk/otel @ai-sdk/openai-compatible @opentelemetry
 	npm install --silent --no-audit --no-fund --prefix $(@D) $(vercel_node_packages)
 	touch $@
 
-instrumentations: setup $(patsubst %,.venv-frameworks/%/.ready,instrumentations mlflow opik strands-traces crewai-traces vercel) ## Compare traces of genuine instrumentations with what happened
+instrumentations: setup $(patsubst %,.venv-frameworks/%/.ready,instrumentations mlflow opik datadog strands-traces crewai-traces vercel) ## Compare traces of genuine instrumentations with what happened
 	$(BIN)/pytest -n 2 tests/instrumentations
 
 examples: setup ## Run the pages of the examples with the genuine frameworks

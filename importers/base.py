@@ -52,6 +52,7 @@ BUILTIN = {
     "adk": "replaydiff.importers.sources.adk",
     "gemini-cli": "replaydiff.importers.sources.gemini_cli",
     "opik": "replaydiff.importers.sources.opik",
+    "datadog": "replaydiff.importers.sources.datadog",
 }
 """Name → module."""
 

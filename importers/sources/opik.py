@@ -15,7 +15,7 @@ from replaydiff.importers import fields
 from replaydiff.importers.base import Imported, InputFile, Job, RecordError, Skipped
 from replaydiff.importers.convert import Group, Spool, done, grouped
 from replaydiff.importers.reading import Record
-from replaydiff.importers.spans.interpret import argument, with_notes
+from replaydiff.importers.spans.interpret import argument, missing_spans, with_notes
 from replaydiff.importers.spans.trace import About, Span, of_spans
 from replaydiff.replay.messages import definitions
 from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
@@ -97,6 +97,7 @@ def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
     if trace is not None:
         _check_complete(trace, len(rows))
         spans.insert(0, _root(trace))
+    yield from missing_spans(spans)
     yield from with_notes(of_spans(group.key, NAME, spans, _about(trace or {}, rows)), spans)
 
 

@@ -82,7 +82,10 @@ def dialect(record: Json) -> str | None:
     if any(isinstance(_inside(record).get(key), list) for key in _ENVELOPES):
         return "otlp"
     listed = record.get("spans")
-    if isinstance(listed, list) and any(isinstance(one, dict) and _own_ids(one)[1] for one in listed):
+    # Datadog lists spans of its own kind, which start at `start_ns`.
+    if isinstance(listed, list) and any(
+        isinstance(one, dict) and _own_ids(one)[1] and "start_ns" not in one for one in listed
+    ):
         return "listed"
     context = record.get("context")
     if (

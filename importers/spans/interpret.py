@@ -57,6 +57,17 @@ def with_notes(trace: Trace | None, spans: Sequence[Span]) -> Iterator[Imported]
     yield trace if trace.input else replace(trace, input=arguments(spans))
 
 
+def missing_spans(spans: Sequence[Span]) -> Iterator[Note]:
+    """Yield a note where a span's parent is not among them: an export was cut, and calls may be missing."""
+    known = {span.id for span in spans}
+    if any(span.parent is not None and span.parent not in known for span in spans):
+        yield Note(MISSING)
+
+
+MISSING = (
+    "spans are missing (the parent of one is not in these files), so tool calls may be missing too: "
+    "export all spans of a trace"
+)
 NO_AGENT = "traces without a model call, a tool or an agent in them"
 EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"
 

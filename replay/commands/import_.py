@@ -155,8 +155,8 @@ def import_(
     """Bring production traces into the store.
 
     SOURCE is jsonl (this project's own trace format); langfuse, otlp, phoenix, langsmith or mlflow
-    (exports; most also over their API); braintrust, weave, opik or openai-agents (exports); openai,
-    anthropic, bedrock or litellm (logs of model calls, joined to runs; openai also reads what agent
+    (exports; most also over their API); braintrust, weave, opik, datadog or openai-agents (exports);
+    openai, anthropic, bedrock or litellm (logs of model calls, joined to runs; openai also reads what agent
     frameworks save); claude-code, codex, gemini-cli or adk (session files); atif, inspect or tau2
     (trajectories and benchmark results); or auto, which detects the format from the first records. PATH is
     a file, a folder that is searched for .json, .jsonl, .ndjson, .csv, .parquet and .eval, or - for

@@ -277,6 +277,47 @@ def opik(made: Rounds) -> list[Record]:
     return [trace, *rows]
 
 
+def datadog(made: Rounds) -> list[Record]:
+    def message(one: Record) -> Record:
+        if one["role"] == "tool":
+            result = {"name": "", "result": one["content"], "tool_id": one["tool_call_id"]}
+            return {"role": "tool", "content": "", "tool_results": [result]}
+        calls = [
+            {
+                "name": call["function"]["name"],
+                "arguments": json.loads(call["function"]["arguments"]),
+                "tool_id": call["id"],
+                "type": "function",
+            }
+            for call in one.get("tool_calls", ())
+        ]
+        return {"role": one["role"], "content": one["content"] or "", "tool_calls": calls}
+
+    def span(number: int, kind: str, name: str, given: Any, output: Any) -> Record:
+        is_model = kind == "llm"
+        return {
+            "trace_id": "t1",
+            "span_id": f"{number + 1}",
+            "parent_id": "1" if number else "undefined",
+            "name": name,
+            "start_ns": (1793527200 + number) * 10**9,
+            "duration": 5 * 10**8,
+            "status": "ok",
+            "meta": {
+                "span": {"kind": kind},
+                "input": {"messages": list(map(message, given))}
+                if is_model
+                else {"value": json.dumps(given)},
+                "output": {"messages": [message(output)]} if is_model else {"value": output},
+            },
+        }
+
+    asked = {"question": "Two roses, please."}
+    rows = [span(0, "agent", "agent", asked, "Done.")]
+    rows += [span(number, *part) for number, part in enumerate(spans(made), start=1)]
+    return [{"event_type": "span", "_dd.stage": "raw", "spans": [row]} for row in rows]
+
+
 def adk(made: Rounds) -> list[Record]:
     def event(author: str, role: str, *parts: Record) -> Record:
         return {"author": author, "timestamp": 1793527200.0, "content": {"role": role, "parts": list(parts)}}
@@ -320,6 +361,7 @@ WRITERS: dict[str, Callable[[Rounds], list[Record]]] = {
     "weave": weave,
     "openai-agents": openai_agents,
     "opik": opik,
+    "datadog": datadog,
     "adk": adk,
     "gemini-cli": gemini_cli,
 }
@@ -620,18 +662,3 @@ def test_unknown_fields_of_calls_of_the_own_format_are_noted(tmp_path: Path) -> 
     (note, _) = items("jsonl", write(tmp_path, [record]))
     assert isinstance(note, Note)
     assert "'argz'" in note.text
-
-
-def test_a_trace_of_opik_without_its_spans_is_rejected(tmp_path: Path) -> None:
-    trace, *rows = opik(ROUNDS)
-    named = {key: value for key, value in trace.items() if key != "span_count"}
-    for records, reason in (
-        ([trace, *rows[1:]], "6 of its 7 spans are in these files"),
-        ([named], "none of its spans is in these files"),
-        ([{"trace": named, "spans": []}], "none of its spans is in these files"),
-    ):
-        (reject,) = items("opik", write(tmp_path, records))
-        assert isinstance(reject, Reject)
-        assert reject.reason == f"{reason}: import the trace together with all of its spans"
-    (whole,) = traces("opik", write(tmp_path, [{"trace": {**trace, "span_count": 0}, "spans": []}]))
-    assert (whole.input, whole.final_response, whole.tool_calls) == ("Two roses, please.", "Done.", ())

@@ -38,6 +38,7 @@ _APART = (
     "adk",
     "gemini-cli",
     "opik",
+    "datadog",
 )
 SOURCES = [name for name in BUILTIN if name not in _APART]
 

@@ -34,7 +34,9 @@ LAYOUTS = {
     "array, compact": json.dumps(ROWS),
     "array, one a line": "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
     "array, pretty": json.dumps(ROWS, indent=2),
-    "arrays, one after another": json.dumps(ROWS[:1], indent=2) + json.dumps(ROWS[1:3]) + json.dumps(ROWS[3:]),
+    "arrays, one after another": json.dumps(ROWS[:1], indent=2)
+    + json.dumps(ROWS[1:3])
+    + json.dumps(ROWS[3:]),
     "arrays, one a line": "[]\n" + "\n".join(json.dumps([row]) for row in ROWS) + "\n",
     "array, then texts": json.dumps(ROWS[:2]) + "\n" + "\n".join(map(json.dumps, ROWS[2:])),
     "texts, pretty": "\n".join(json.dumps(row, indent=2) for row in ROWS),

@@ -57,6 +57,7 @@ _MODES = {
     "langsmith_runs": _CLIENTS,
     "mlflow_autolog": ["chat"],
     "opik_traces": [*_CLIENTS, "langchain"],
+    "datadog_spans": [*_CLIENTS, "langchain"],
     "langchain_agents": [
         "openinference-openai",
         "openinference-anthropic-stream",
@@ -85,10 +86,16 @@ _MODES = {
     "vercel_sdk": ["otel", "otel-stream", "legacy"],
 }
 """Writer → its modes: library and API, streamed or not."""
-_SOURCES = {"langsmith_runs": "langsmith", "mlflow_autolog": "mlflow", "opik_traces": "opik"}
+_SOURCES = {
+    "langsmith_runs": "langsmith",
+    "mlflow_autolog": "mlflow",
+    "opik_traces": "opik",
+    "datadog_spans": "datadog",
+}
 _ENVIRONMENTS = {
     "mlflow_autolog": "mlflow",
     "opik_traces": "opik",
+    "datadog_spans": "datadog",
     "strands_agents": "strands-traces",
     "crewai_agents": "crewai-traces",
     "vercel_sdk": "vercel",

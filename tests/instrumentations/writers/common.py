@@ -194,6 +194,23 @@ LOOPS: dict[str, Callable[..., str]] = {
 }
 
 
+def langchain_agent(model: Any) -> Any:
+    """An agent of LangChain's on this model, which is told of a tool that failed."""
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import wrap_tool_call
+    from langchain_core.messages import ToolMessage
+
+    @wrap_tool_call
+    def forgiving(request: Any, handler: Any) -> Any:
+        try:
+            return handler(request)
+        except ValueError as error:
+            call = request.tool_call
+            return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
+
+    return create_agent(model, list(TOOLS.values()), system_prompt="Be kind.", middleware=[forgiving])
+
+
 def openai_client(url: str) -> Any:
     """A genuine client of OpenAI's that asks the stand-in."""
     import openai

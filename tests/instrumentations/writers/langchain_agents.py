@@ -1,9 +1,6 @@
 """LangChain's agents under OpenInference, OpenLLMetry or LangSmith's own tracer."""
 
-from common import TOOLS, arguments, each, spans_to
-from langchain.agents import create_agent
-from langchain.agents.middleware import wrap_tool_call
-from langchain_core.messages import ToolMessage
+from common import arguments, each, langchain_agent, spans_to
 
 url, path, mode = arguments()
 library, kind = mode.split("-")[:2]
@@ -38,15 +35,5 @@ else:
         streaming=mode.endswith("stream"),
     )
 
-
-@wrap_tool_call
-def told(request, handler):
-    try:
-        return handler(request)
-    except ValueError as error:
-        call = request.tool_call
-        return ToolMessage(f"Error: {error}", tool_call_id=call["id"], name=call["name"], status="error")
-
-
-agent = create_agent(model, list(TOOLS.values()), system_prompt="Be kind.", middleware=[told])
+agent = langchain_agent(model)
 each(lambda text: agent.invoke({"messages": [{"role": "user", "content": text}]}))

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from common import LOOPS, TOOLS, anthropic_client, arguments, each, openai_client
+from common import LOOPS, TOOLS, anthropic_client, arguments, each, langchain_agent, openai_client
 
 PROJECT = {"id": "0190babc-62a0-71d2-832a-0feffa4676eb", "name": "shop"}
 KEPT: dict[str, dict] = {"traces": {}, "spans": {}}
@@ -65,27 +65,11 @@ os.environ |= {
 import opik  # noqa: E402 - it reads the variables
 
 if kind == "langchain":
-    from langchain.agents import create_agent
-    from langchain.agents.middleware import wrap_tool_call
-    from langchain_core.messages import ToolMessage
-    from langchain_core.tools import tool
     from langchain_openai import ChatOpenAI
     from opik.integrations.langchain import OpikTracer
 
-    @wrap_tool_call
-    def forgiving(request, handler):
-        try:
-            return handler(request)
-        except ValueError as error:
-            text, call_id = f"Error: {error}", request.tool_call["id"]
-            return ToolMessage(content=text, tool_call_id=call_id, status="error")
-
-    model = ChatOpenAI(model="gpt-5.2-mini", base_url=f"{url}/v1", api_key="none", max_retries=0)
-    agent = create_agent(
-        model,
-        [tool(one) for one in TOOLS.values()],
-        system_prompt="Be kind.",
-        middleware=[forgiving],
+    agent = langchain_agent(
+        ChatOpenAI(model="gpt-5.2-mini", base_url=f"{url}/v1", api_key="none", max_retries=0)
     )
     tracer = OpikTracer()
 

@@ -1,0 +1,299 @@
+"""Spans of Datadog LLM Observability: pages of its export API, and what SDKs and the HTTP intake are sent.
+
+The export API flattens what is under `meta` in a span as it was sent; both are read as the former. Calls and
+results are beside a message's content, as `tool_calls` and `tool_results`. Costs are not read: Datadog adds
+them later, in units of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from replaydiff.importers import fields
+from replaydiff.importers.base import Imported, InputFile, Job, Note, RecordError, Skipped
+from replaydiff.importers.convert import Group, Spool, done, grouped
+from replaydiff.importers.reading import Record
+from replaydiff.importers.spans.interpret import argument, missing_spans, with_notes
+from replaydiff.importers.spans.trace import About, Span, of_spans
+from replaydiff.replay.messages import decode, definitions
+from replaydiff.replay.model import Json, JsonObject, Score, StepKind, Usage
+
+NAME = "datadog"
+SUMMARY = "spans of Datadog LLM Observability: pages of its export API, payloads of its SDKs"
+RECOGNISED_BY = "records have span_id, start_ns and meta or span_kind"
+
+_SPAN = "span"
+_KINDS = {
+    "llm": StepKind.LLM,
+    "tool": StepKind.TOOL,
+    "agent": StepKind.AGENT,
+    "workflow": StepKind.OTHER,
+    "task": StepKind.OTHER,
+    "retrieval": StepKind.OTHER,
+    "embedding": StepKind.OTHER,
+    "experiment": StepKind.OTHER,
+}
+_NO_PARENT = ("undefined", "0")
+_SHARED = ("ml_app", "session_id", "tags")
+"""What the HTTP intake is sent once for several spans."""
+_TOOL_CALL = {"name", "args", "id", "type"}
+"""Keys of a call as LangChain gives it to a tool."""
+_DROPPED = "[This value has been dropped because"
+"""Beginning of what the SDK sends in place of an input or output that is too large."""
+_OF_SDK = ("ddtrace.version", "language", "error", "error_type", "decorator", "source", "integration")
+"""Tags that say nothing of the run."""
+EXPERIMENT = "experiments of Datadog"
+DROPPED = "inputs and outputs that Datadog's SDK dropped, because their span was too large, are not known"
+
+
+def recognises(record: Json) -> float:
+    """By the fields of a span: of a payload, of a page, or the record itself."""
+    row = next(iter(_rows(record)), None)
+    known = isinstance(row, dict) and {"span_id", "trace_id", "start_ns"} <= row.keys()
+    return 0.97 if known and isinstance(row, dict) and ("meta" in row or "span_kind" in row) else 0.0
+
+
+def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
+    """Read one trace for each trace id in the files."""
+    return done(read_jobs(files))
+
+
+def read_jobs(files: Sequence[InputFile]) -> Iterator[Imported | Job]:
+    """The same, made of the spans in other processes."""
+    return grouped(NAME, files, _keep, _trace, unpack=_rows, numbered=False)
+
+
+def _rows(record: Json) -> Iterator[Json]:
+    """The spans in a record: a payload of the SDK or the intake, a page of the API, or a span."""
+    if isinstance(record, list):
+        for one in record:
+            yield from _rows(one)
+        return
+    if not isinstance(record, dict) or "span_id" in record:
+        yield record
+        return
+    data, spans, attributes = record.get("data"), record.get("spans"), record.get("attributes")
+    if isinstance(data, list | dict):
+        yield from _rows(data)
+    elif isinstance(spans, list):
+        scope = {"scope": record["_dd.scope"]} if "_dd.scope" in record else {}
+        yield from ({**scope, **one} if isinstance(one, dict) else one for one in spans)
+    elif isinstance(attributes, dict) and record.get("type") == _SPAN:
+        listed = attributes.get("spans")
+        shared = {key: attributes[key] for key in _SHARED if key in attributes}
+        rows = listed if isinstance(listed, list) else [attributes]
+        yield from ({**shared, **one} if isinstance(one, dict) else one for one in rows)
+    else:
+        yield record
+
+
+def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterator[Imported]:
+    row = record.value
+    if not isinstance(row, dict):
+        raise RecordError(f"a span must be an object, not {fields.kind(row)}")
+    trace_id, span_id = fields.text(row, "trace_id"), fields.text(row, "span_id")
+    if trace_id is None or span_id is None or "start_ns" not in row:
+        raise RecordError("no span of Datadog: looked for trace_id, span_id and start_ns")
+    spool.add(trace_id, _SPAN, span_id, row, file=number, line=record.line)
+    yield from ()
+
+
+def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
+    rows = [_flat(row) for row in group.of(_SPAN) if isinstance(row, dict)]
+    rows.sort(key=lambda row: fields.number(row, "start_ns") or 0.0)
+    known = {str(row["span_id"]) for row in rows}
+    root = next((row for row in rows if _parent(row) not in known), rows[0])
+    tags = _tags(root)
+    offline = root.get("scope") == "experiments" or _kind(root) == "experiment" or "experiment_id" in tags
+    if offline and not file.all_environments:
+        yield Skipped(EXPERIMENT)
+        return
+    if any(_is_dropped(fields.mapping(row, key)) for row in rows for key in ("input", "output")):
+        yield Note(DROPPED)
+    spans = [_span(row, is_root=row is root) for row in rows]
+    yield from missing_spans(spans)
+    yield from with_notes(of_spans(group.key, NAME, spans, _about(root, tags, rows)), spans)
+
+
+def _flat(row: JsonObject) -> JsonObject:
+    """A span as the export API writes it: with what is in `meta` beside the other fields."""
+    meta = fields.mapping(row, "meta")
+    nested = fields.mapping(meta, "span")
+    kind = nested.get("kind") or meta.get("kind") or meta.get("span.kind")
+    # Older SDKs write the error in fields of its own.
+    error = {key: meta[f"error.{key}"] for key in ("message", "type") if f"error.{key}" in meta}
+    return {"span_kind": kind, **({"error": error} if error else {}), **row, **meta}
+
+
+def _kind(row: JsonObject) -> str:
+    found = fields.text(row, "span_kind")
+    if found not in _KINDS:
+        raise RecordError(f"the kind of the span must be one of {', '.join(_KINDS)}, not {str(found)[:40]!r}")
+    return found
+
+
+def _parent(row: JsonObject) -> str | None:
+    found = fields.text(row, "parent_id")
+    return None if found in _NO_PARENT else found
+
+
+def _span(row: JsonObject, *, is_root: bool) -> Span:
+    kind = _KINDS[_kind(row)]
+    if kind is StepKind.OTHER and is_root:
+        kind = StepKind.AGENT
+    name = fields.text(row, "name")
+    if kind is StepKind.TOOL and name is None:
+        raise RecordError("a tool span has no name")
+    started = fields.time(row, "start_ns")
+    if started is None:
+        raise RecordError("start_ns is empty")
+    given, call_id = _content(fields.mapping(row, "input")), None
+    if kind is StepKind.TOOL:
+        given, call_id = _arguments(given)
+    is_agent = kind in (StepKind.AGENT, StepKind.OTHER)
+    return Span(
+        id=str(row["span_id"]),
+        parent=_parent(row),
+        kind=kind,
+        name=name or _kind(row),
+        started_at=started,
+        ended_at=_ended(row),
+        input=argument(decode(given)) if is_agent else given,
+        output=_content(fields.mapping(row, "output")),
+        call_id=call_id,
+        model=fields.text(row, "model_name") if kind is StepKind.LLM else None,
+        usage=_usage(row),
+        error=_error(row),
+    )
+
+
+def _arguments(given: Json) -> tuple[Json, str | None]:
+    """The arguments of a tool, and the id of its call where LangChain gave it the whole call."""
+    call = decode(given)
+    if not isinstance(call, dict) or call.keys() != _TOOL_CALL or call["type"] != "tool_call":
+        return given, None
+    return call["args"], fields.text(call, "id")
+
+
+def _ended(row: JsonObject) -> datetime | None:
+    started, duration = fields.number(row, "start_ns"), fields.number(row, "duration")
+    return None if started is None or duration is None else fields.parse_time(started + duration, "duration")
+
+
+def _is_dropped(held: JsonObject) -> bool:
+    return str(held.get("value")).startswith(_DROPPED)
+
+
+def _content(held: JsonObject) -> Json:
+    """What went in or came out: messages, or a value."""
+    if not held or _is_dropped(held):
+        return None
+    messages = decode(held.get("messages"))
+    if isinstance(messages, list):
+        return [one for message in messages for one in _messages(message)]
+    return held.get("value", held)
+
+
+def _messages(message: Json) -> Iterator[Json]:
+    """A message with its calls' ids where chat messages have them, after the results that it brings."""
+    if not isinstance(message, dict):
+        yield message
+        return
+    if message.get("role") == "reasoning":
+        return
+    results, calls = message.get("tool_results"), message.get("tool_calls")
+    if isinstance(results, list):
+        message = {key: value for key, value in message.items() if key != "tool_results"}
+        for one in results:
+            yield _result(one)
+    if isinstance(calls, list):
+        message = {**message, "tool_calls": [_call(one) for one in calls]}
+    # The SDK writes an empty message for a model call that failed, and where all of it is results.
+    if message.get("content") or calls or not message.keys() <= {"role", "content", "id"}:
+        yield message
+
+
+def _call(call: Json) -> Json:
+    return {**call, "id": call["tool_id"]} if isinstance(call, dict) and "tool_id" in call else call
+
+
+def _result(one: Json) -> Json:
+    if not isinstance(one, dict):
+        return {"role": "tool", "content": one}
+    name = fields.text(one, "name")
+    named = {"name": name} if name else {}
+    return {"role": "tool", "tool_call_id": one.get("tool_id"), "content": one.get("result"), **named}
+
+
+def _usage(row: JsonObject) -> Usage | None:
+    """Tokens of a model call; the SDK counts what came from a cache among its input tokens."""
+    metrics = fields.mapping(row, "metrics")
+    found = Usage(
+        input_tokens=fields.count(metrics, "input_tokens", "prompt_tokens"),
+        output_tokens=fields.count(metrics, "output_tokens", "completion_tokens"),
+        cache_read_tokens=fields.count(metrics, "cache_read_input_tokens"),
+        cache_write_tokens=fields.count(metrics, "cache_write_input_tokens"),
+    )
+    return found if found != Usage() else None
+
+
+def _error(row: JsonObject) -> str | None:
+    # The HTTP intake takes `error: 1` beside the error of `meta`, which `_flat` has put in its place.
+    error = row.get("error")
+    held = error if isinstance(error, dict) else {}
+    message = fields.text(held, "message") or fields.text(held, "type")
+    failed = row.get("status") == "error" or error in (1, True)
+    if message is None and failed:
+        return _tags(row).get("error_type") or "the span has status error"
+    return message
+
+
+def _tags(row: JsonObject) -> dict[str, str]:
+    """Tags that have a name and a value, by name."""
+    pairs = (tag.partition(":") for tag in fields.tags(row))
+    return {name: value for name, _, value in pairs if value}
+
+
+def _about(root: JsonObject, tags: dict[str, str], rows: Sequence[JsonObject]) -> About:
+    metadata = {key: value for key, value in fields.mapping(root, "metadata").items() if key != "_dd"}
+    app = fields.text(root, "ml_app") or tags.pop("ml_app", None)
+    if app:
+        metadata["ml_app"] = app
+    if tools := definitions.definitions(*map(_offered, rows)):
+        metadata[definitions.KEY] = tools
+    session, user, environment, release = (
+        tags.pop(key, None) for key in ("session_id", "user_id", "env", "version")
+    )
+    sessions = (fields.text(row, "session_id") for row in (root, *rows))
+    return About(
+        session_id=next(filter(None, sessions), session),
+        user_id=user,
+        environment=environment,
+        release=release,
+        tags=tuple(f"{name}:{value}" for name, value in tags.items() if name not in _OF_SDK),
+        scores=_scores((*rows, root)),
+        metadata=metadata,
+    )
+
+
+def _offered(row: JsonObject) -> Json:
+    """The tools that a model call was offered, with their schema where others have it."""
+    return [
+        {**one, "parameters": one.get("schema")} if isinstance(one, dict) else one
+        for one in fields.sequence(row, "tool_definitions")
+    ]
+
+
+def _scores(rows: Sequence[JsonObject]) -> dict[str, Score]:
+    """Evaluations by name; those of the root come last and count."""
+    found: dict[str, Score] = {}
+    for row in rows:
+        for name, one in fields.mapping(row, "evaluation").items():
+            value = one.get("value") if isinstance(one, dict) else None
+            if isinstance(value, bool | str):
+                found[name] = value
+            elif isinstance(value, int | float) and math.isfinite(number := fields.as_float(value)):
+                found[name] = number
+    return found
