@@ -33,7 +33,7 @@ from replaydiff.importers.reading.tables import PARQUET_MAGIC
 from replaydiff.replay.errors import InputError
 from replaydiff.replay.model import Json
 
-SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".eval")
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv", ".parquet", ".eval", ".traj")
 """What is taken from a folder, each also with `.gz`. A file that is named itself may have any name."""
 STDIN = "-"
 _HEAD_BYTES = 64 * 1024
@@ -243,7 +243,8 @@ def detect(file: InputFile) -> Importer:
     if not certainties:
         raise InputError(
             f"{file.name}: no importer knows these records ({_keys(first[0])}); say which source it is: "
-            f"{', '.join(candidate.NAME for candidate in candidates)}"
+            f"{', '.join(candidate.NAME for candidate in candidates)}",
+            hint="if it is none of them, write one trace a line as jsonl (docs/importing.md)",
         )
     guesses = [
         Guess(candidate, sum(column) / len(certainties))

@@ -22,7 +22,16 @@ from typing import NamedTuple
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
 from replaydiff.importers.chat import openhands
-from replaydiff.importers.chat.rewriting import answer, first_of, objects, one_or_more, requested, times
+from replaydiff.importers.chat.rewriting import (
+    answer,
+    first_of,
+    model_name,
+    objects,
+    one_or_more,
+    requested,
+    times,
+    within,
+)
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject
 
@@ -264,11 +273,22 @@ def _langgraph(record: JsonObject) -> JsonObject:
     thread = fields.text(config, "thread_id") or fields.text(record, "thread_id")
     return {
         "messages": state.get("messages"),
+        **_langchain_model(state.get("messages")),
         "created_at": record.get("created_at", record.get("ts")),
         "id": thread or record.get("id"),
         "session_id": thread,
         "metadata": fields.mapping(record, "metadata"),
     }
+
+
+def _langchain_model(messages: Json) -> JsonObject:
+    """The model that wrote the last answer, where its message says so, in any of LangChain's three dumps."""
+    found: list[Json] = []
+    for message in reversed(messages if isinstance(messages, list) else []):
+        for holder in (message, within(message, "kwargs"), within(message, "data")):
+            answered = within(holder, "response_metadata")
+            found += [within(answered, "model_name"), within(answered, "model")]
+    return model_name(*found)
 
 
 # Letta
@@ -349,6 +369,7 @@ def _swe_agent(record: JsonObject) -> JsonObject:
         raise RecordError("the actions of this trajectory are text, and not tool calls of the model")
     return {
         "id": record.get("instance_id"),
+        **model_name(within(decode(record.get("replay_config")), "agent", "model", "name")),
         "messages": [_swe_agent_message(one) for one in kept],
         "environment": record.get("environment"),
         "cost_usd": stats.get("instance_cost"),

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
-from replaydiff.importers.chat.rewriting import answer, first_of, objects, requested, times
+from replaydiff.importers.chat.rewriting import (
+    answer,
+    first_of,
+    model_name,
+    objects,
+    requested,
+    times,
+    within,
+)
 from replaydiff.replay.model import Json, JsonObject
 
 _LISTS = ("messages", "trajectory", "history", "events")
@@ -61,6 +69,7 @@ def chat_log(record: JsonObject) -> JsonObject:
     return {
         **times(events, "timestamp"),
         "id": record.get("instance_id", record.get("conversation_id")),
+        **_model(record, events),
         "messages": [
             message
             for number, event in enumerate(events)
@@ -70,6 +79,17 @@ def chat_log(record: JsonObject) -> JsonObject:
         "cost_usd": metrics.get("accumulated_cost"),
         "usage": total if isinstance(total, dict) else None,
     }
+
+
+def _model(record: JsonObject, events: list[JsonObject]) -> JsonObject:
+    """The model of the last response in the events, else that of the evaluation's settings."""
+    responded = [
+        within(event, "model_name")
+        if event.get("kind") == "LLMCompletionLogEvent"
+        else within(event, _METADATA, "model_response", "model")
+        for event in reversed(events)
+    ]
+    return model_name(*responded, within(record, "metadata", "llm_config", "model"))
 
 
 def searched(record: JsonObject) -> JsonObject:

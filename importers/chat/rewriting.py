@@ -67,6 +67,19 @@ def requested(call: JsonObject, call_id: Json, where: str) -> JsonObject:
     return {"name": name, "args": call["arguments"], "id": call_id}
 
 
+def within(value: Json, *keys: str) -> Json:
+    """Return what is under these keys, each within the one before; None where one of them is no object."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def model_name(*found: Json) -> JsonObject:
+    """Return the first of these that is a model's name as a field of a chat log; empty where none is."""
+    known = (one for one in found if isinstance(one, str) and one not in ("", "unknown"))
+    return next(({"model": one} for one in known), {})
+
+
 def times(messages: Sequence[JsonObject], key: str) -> JsonObject:
     """Return when the first and the last of these messages were written, as fields of a chat log."""
     dated = [_Dated(time, one[key]) for one in messages if (time := fields.time(one, key)) is not None]

@@ -159,8 +159,8 @@ def import_(
     openai, anthropic, bedrock or litellm (logs of model calls, joined to runs; openai also reads what agent
     frameworks save); claude-code, codex, gemini-cli or adk (session files); atif, inspect or tau2
     (trajectories and benchmark results); or auto, which detects the format from the first records. PATH is
-    a file, a folder that is searched for .json, .jsonl, .ndjson, .csv, .parquet and .eval, or - for
-    standard input. Without PATH the traces are fetched over the source's API, with the keys of the
+    a file, a folder that is searched for .json, .jsonl, .ndjson, .csv, .parquet, .eval and .traj, or -
+    for standard input. Without PATH the traces are fetched over the source's API, with the keys of the
     environment.
 
     A record that cannot be imported is rejected and the rest is imported; the exit code is then 3, --rejects

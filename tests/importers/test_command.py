@@ -137,7 +137,8 @@ def test_auto_names_its_two_best_guesses_where_it_is_not_sure(tmp_path: Path) ->
     assert code == 2
     assert err == (
         "error: g.jsonl: no importer knows these records (they have alpha, beta); "
-        f"say which source it is: {', '.join(BUILTIN)}\n"
+        f"say which source it is: {', '.join(BUILTIN)}; "
+        "if it is none of them, write one trace a line as jsonl (docs/importing.md)\n"
     )
 
 

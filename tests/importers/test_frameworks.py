@@ -231,6 +231,51 @@ def test_pages_that_begin_with_the_newest_message_are_turned(tmp_path: Path) -> 
     assert [_call(call) for call in trace.tool_calls] == [one for turn in ROUNDS for one in turn]
 
 
+def _with_model(name: str) -> Any:
+    """A conversation whose record names the model, where its framework writes it."""
+    record = WRITERS[name.partition(",")[0]](ROUNDS)
+    if name == "langgraph":
+        record["values"]["messages"][-1]["response_metadata"] = {"model_name": "gpt-x", "model": "other"}
+    elif name == "langgraph, dumpd":
+        answer = record["values"]["messages"].pop()
+        kwargs = {**answer, "response_metadata": {"model": "gpt-x"}}
+        kind = ["langchain", "schema", "messages", "AIMessage"]
+        record["values"]["messages"].append({"lc": 1, "type": "constructor", "id": kind, "kwargs": kwargs})
+    elif name == "swe_agent":
+        record["replay_config"] = json.dumps({"agent": {"model": {"name": "gpt-x"}}})
+    elif name == "openhands":
+        for event in record:
+            if "tool_call_metadata" in event:
+                event["tool_call_metadata"]["model_response"]["model"] = "gpt-x"
+    elif name == "openhands_without_native_calls":
+        record["metadata"] = {"llm_config": {"model": "gpt-x"}}
+    else:
+        record.insert(1, _event(9, "environment", kind="LLMCompletionLogEvent", model_name="gpt-x"))
+    return record
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("langgraph", "langgraph, dumpd", "swe_agent"),
+        *("openhands", "openhands_without_native_calls", "openhands_sdk"),
+    ],
+)
+def test_the_model_is_that_of_the_record(name: str, tmp_path: Path) -> None:
+    (trace,) = [one for one in _imported(tmp_path, _with_model(name)) if isinstance(one, Trace)]
+    assert trace.model == "gpt-x"
+    (unnamed,) = [
+        one for one in _imported(tmp_path, WRITERS[name.partition(",")[0]](ROUNDS)) if isinstance(one, Trace)
+    ]
+    assert unnamed.model is None
+
+
+def test_a_folder_of_trajectories_is_read(tmp_path: Path) -> None:
+    (tmp_path / "shop-1.traj").write_text(json.dumps(swe_agent(ROUNDS)))
+    (trace,) = [one for one in items("openai", tmp_path) if isinstance(one, Trace)]
+    assert len(trace.tool_calls) == 3
+
+
 def test_sessions_of_sub_agents_and_without_a_prompt_are_left_out(tmp_path: Path) -> None:
     file = tmp_path / "session.json"
     header = {"sessionId": "s", "projectHash": "h", "messages": []}
