@@ -8,6 +8,7 @@
 | `{messages: [{message_type, …}]}`, a list of these | Letta |
 | `{trajectory, history, info}` | SWE-agent |
 | lists of events | OpenHands, see `chat.openhands` |
+| `{conversations}` of `function`, `{query, answers, tools}` | ToolBench, xLAM: see `chat.datasets` |
 
 A message of a type that is not listed here rejects its record, so that no call in it is lost.
 """
@@ -21,7 +22,7 @@ from typing import NamedTuple
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
-from replaydiff.importers.chat import openhands
+from replaydiff.importers.chat import datasets, openhands
 from replaydiff.importers.chat.rewriting import (
     answer,
     first_of,
@@ -45,6 +46,8 @@ class Shape(NamedTuple):
     """The record with `messages` of the chat API, and fields of a chat log; raises RecordError."""
     searched: Callable[[JsonObject], JsonObject] = lambda record: record
     """What of a record to search for tool calls that were not read."""
+    conversation: tuple[str, ...] = ()
+    """Plain fields that are the conversation, and no metadata."""
 
 
 class Rewritten(NamedTuple):
@@ -75,7 +78,7 @@ def rewritten(record: JsonObject) -> Rewritten | None:
     plain = {
         key: value
         for key, value in record.items()
-        if key not in _OF_ENVELOPE and isinstance(value, str | int | float)
+        if key not in (*_OF_ENVELOPE, *shape.conversation) and isinstance(value, str | int | float)
     }
     return Rewritten({**plain, **shape.chat_log(record)}, shape.searched(record))
 
@@ -402,6 +405,9 @@ def _swe_agent_message(message: JsonObject) -> JsonObject:
 
 
 _SHAPES = (
+    # A conversation of ToolBench looks like one of ShareGPT.
+    Shape(datasets.is_toolbench, datasets.toolbench),
+    Shape(datasets.is_xlam, datasets.xlam, conversation=("query", "answers", "tools")),
     Shape(_is_sharegpt, _sharegpt),
     Shape(_is_autogen, _autogen),
     Shape(_is_langgraph, _langgraph),

@@ -26,7 +26,7 @@ RECORDS = examples(75, 300)
 """Mutated records for each importer."""
 SECONDS = 120.0
 """What reading them may take; it takes one or two."""
-ONE_TRACE = ("openai-agents",)
+ONE_TRACE = ("openai-agents", "braintrust")
 """Importers whose sample is one trace of many records: any of them that cannot be read rejects all of it."""
 
 SAMPLES = cache(samples)

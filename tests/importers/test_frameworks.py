@@ -130,6 +130,19 @@ def openhands_sdk(made: Rounds) -> Any:
     return [*events, said("agent", "assistant", DONE)]
 
 
+def toolbench(made: Rounds) -> Any:
+    def turn(speaker: str, text: str) -> Record:
+        return {"from": speaker, "value": text}
+
+    def asked(name: str, args: Record) -> Record:
+        return turn("assistant", f"\nThought: Hm.\nAction: {name}\nAction Input: {json.dumps(args)}")
+
+    turns = [turn("system", "You can use many tools."), turn("user", ASKED)]
+    for name, args, result in (one for asked_at_once in made for one in asked_at_once):
+        turns += [asked(name, args), turn("function", result)]
+    return [{"id": "Step 1", "conversations": [*turns, turn("assistant", DONE)]}]
+
+
 WRITERS: dict[str, Callable[[Rounds], Any]] = {
     writer.__name__: writer
     for writer in (
@@ -141,6 +154,7 @@ WRITERS: dict[str, Callable[[Rounds], Any]] = {
         openhands,
         openhands_without_native_calls,
         openhands_sdk,
+        toolbench,
     )
 }
 
@@ -185,10 +199,31 @@ def test_no_note_where_all_is_read(name: str, tmp_path: Path) -> None:
     assert notes <= {"no time in the record: the file's modification time was taken"}
 
 
+def test_questions_of_xlam_have_their_calls(tmp_path: Path) -> None:
+    calls = [{"name": "find", "arguments": {"plant": "rose"}}, {"name": "price", "arguments": {}}]
+    row = {"id": 5, "query": ASKED, "answers": json.dumps(calls), "tools": "[]"}
+    (trace,) = [one for one in _imported(tmp_path, [row]) if isinstance(one, Trace)]
+    assert [_call(call) for call in trace.tool_calls] == [
+        ("find", {"plant": "rose"}, None),
+        ("price", {}, None),
+    ]
+    assert (trace.trace_id, trace.input, trace.final_response) == ("5", ASKED, None)
+    row["answers"] = "none"
+    assert _reason(tmp_path, [row]) == "answers must be a list, not text"
+    row["answers"] = '[{"name": "find"}]'
+    assert _reason(tmp_path, [row]) == "a tool call in answers[0] has no name or no arguments"
+
+
 UNKNOWN: list[tuple[str, tuple[Any, ...], str]] = [
     ("sharegpt", (0, "conversations", 1, "from"), "conversations[1].from is not known: 'new'"),
     ("autogen", (1, "type"), "messages[1].type is not known: 'new'"),
     ("letta", (1, "message_type"), "messages[1].message_type is not known: 'new'"),
+    ("toolbench", (0, "conversations", 1, "from"), "conversations[1].from is not known: 'new'"),
+    (
+        "toolbench",
+        (0, "conversations", 4, "value"),
+        "conversations[4].value has an Action without a name and an Action Input",
+    ),
     ("openhands_sdk", (1, "kind"), "messages[1].kind is not known: 'new'"),
 ]
 
@@ -201,7 +236,7 @@ def test_a_message_of_an_unknown_type_rejects_its_record(
     holder = record
     for key in path[:-1]:
         holder = holder[key]
-    holder[path[-1]] = "new"
+    holder[path[-1]] = "Action: new" if path[-1] == "value" else "new"
     assert _reason(tmp_path, record) == reason
 
 
