@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from replaydiff.importers import http
-from replaydiff.importers.base import Skipped
+from replaydiff.importers.base import Reject, Skipped
+from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.sources.langsmith import api
 from replaydiff.replay.cli import main
 from replaydiff.replay.model import Trace
@@ -273,6 +274,27 @@ def test_older_runs_of_tools_and_models_are_understood(tmp_path: Path) -> None:
     file.write_text(json.dumps([first[0], first[2]]))
     (found,) = traces("langsmith", file)
     assert found.input == '{"a":"Boil","b":"water"}'
+
+
+def test_runs_are_put_together_of_what_an_sdk_posts(tmp_path: Path) -> None:
+    runs = trace(1, START)
+    late = ("end_time", "outputs", "status", "error", "events")
+    begun = [{key: value for key, value in run.items() if key not in late} for run in runs]
+    # An update repeats what names the run, as null where it is not known.
+    ended = [{key: run.get(key) for key in ("id", "trace_id", "dotted_order", *late)} for run in runs]
+    ended = [{**one, "inputs": None} for one in ended]
+    whole, parts = tmp_path / "runs.jsonl", tmp_path / "batches.jsonl"
+    whole.write_text("".join(json.dumps(run) + "\n" for run in runs))
+    batches = [{"patch": ended[1:]}, {"post": begun}, {"post": [], "patch": ended[:1]}]
+    parts.write_text("".join(json.dumps(batch) + "\n" for batch in batches))
+    assert len(traces("langsmith", whole)[0].tool_calls) > 0
+    assert traces("langsmith", parts) == traces("langsmith", whole)
+    with collected([str(parts)]) as (file,):
+        assert detect(file).NAME == "langsmith"
+    parts.write_text(json.dumps({"post": begun[1:], "patch": ended}))
+    (reject,) = items("langsmith", parts)
+    assert isinstance(reject, Reject)
+    assert reject.reason == f"the beginning of run {runs[0]['id']} is not in these files"
 
 
 def test_a_pause_for_a_person_is_no_error(tmp_path: Path) -> None:

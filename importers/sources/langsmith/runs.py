@@ -14,9 +14,11 @@ where the other fields do not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from replaydiff.importers import fields
 from replaydiff.importers.base import RecordError
@@ -24,8 +26,10 @@ from replaydiff.importers.convert import Spool
 from replaydiff.replay.messages import decode
 from replaydiff.replay.model import Json, JsonObject, Usage
 
-RUN, FEEDBACK = "run", "feedback"
+RUN, UPDATE, FEEDBACK = "run", "update", "feedback"
 """Sorts of rows."""
+BEGUN, UPDATED = "post", "patch"
+"""Keys of a batch that an SDK posts: runs that begin or are whole, and what is known of runs later."""
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 _STAMP = len("20261101T100000000000Z")
 _PENDING = ("GraphInterrupt(", "NodeInterrupt(", "ParentCommand(")
@@ -116,13 +120,16 @@ def is_feedback(record: JsonObject) -> bool:
 
 
 def rows(record: Json) -> Iterator[JsonObject]:
-    """The runs and feedbacks in a record: itself, those of a page, those nested in `child_runs`.
+    """The runs and feedbacks in a record: itself, those of a page or a batch, those nested in `child_runs`.
 
     Raises:
         RecordError: it is none of these.
     """
     if not isinstance(record, dict):
         raise RecordError(f"a record must be an object, not {fields.kind(record)}")
+    if not is_run(record) and isinstance(record.get(BEGUN, record.get(UPDATED)), list):
+        yield from _of_batch(record)
+        return
     listed = next((value for key in _LISTS if isinstance(value := record.get(key), list)), None)
     if listed is not None and not is_run(record):
         for row in listed:
@@ -138,6 +145,36 @@ def rows(record: Json) -> Iterator[JsonObject]:
         raise RecordError("neither a run (run_type, id) nor a feedback (key, run_id) of LangSmith")
 
 
+def _of_batch(record: JsonObject) -> Iterator[JsonObject]:
+    for row in fields.sequence(record, BEGUN):
+        yield from rows(row)
+    for row in fields.sequence(record, UPDATED):
+        if not isinstance(row, dict) or trace_of(row) is None or _own_id(row) is None:
+            raise RecordError("an update of a run has no id or no trace_id")
+        yield {UPDATED: row}
+
+
+def whole_runs(runs: Sequence[Json], updates: Sequence[Json]) -> Iterator[LangsmithRun]:
+    """Return runs with what was posted of them later.
+
+    Args:
+        runs: the rows of runs.
+        updates: the rows of updates, in the order in which they came.
+
+    Raises:
+        RecordError: a run cannot be read, or an update's run is not among them.
+    """
+    begun = {_own_id(row): row for row in runs if isinstance(row, dict)}
+    for update in updates:
+        assert isinstance(update, dict)  # noqa: S101 - as `add_row` kept it
+        own_id = _own_id(update)
+        if own_id not in begun and "start_time" not in update:
+            raise RecordError(f"the beginning of run {own_id} is not in these files")
+        known = {key: value for key, value in update.items() if value is not None}
+        begun[own_id] = {**begun.get(own_id, {}), **known}
+    return map(read_run, begun.values())
+
+
 def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> None:
     """Keep a row with the others of its trace; of two of one id the one that ended, or came, later counts.
 
@@ -149,6 +186,12 @@ def add_row(spool: Spool, row: JsonObject, *, file: int = 0, line: int = 0) -> N
         key = fields.text(row, "trace_id") or fields.text(row, "run_id") or ""
         own_id = fields.text(row, "id") or f"{key} {row['key']}"
         spool.add(key, FEEDBACK, own_id, row, updated=str(row.get("modified_at") or ""), file=file, line=line)
+        return
+    update = row.get(UPDATED)
+    if isinstance(update, dict):
+        # Several may come of one run.
+        own_id = msgspec.json.encode(update).decode()
+        spool.add(str(trace_of(update)), UPDATE, own_id, update, file=file, line=line)
         return
     run = read_run(row)
     ended = run.ended_at.isoformat() if run.ended_at else ""
@@ -173,7 +216,7 @@ def read_run(row: JsonObject) -> LangsmithRun:
     Raises:
         RecordError: it has no id or no start, or a field is of the wrong type.
     """
-    run_id = fields.text(row, "id") or fields.text(row, "run_id")
+    run_id = _own_id(row)
     trace_id = trace_of(row)
     started_at = fields.time(row, "start_time")
     if run_id is None or trace_id is None:
@@ -208,6 +251,10 @@ def read_run(row: JsonObject) -> LangsmithRun:
         example_id=fields.text(row, "reference_example_id"),
         unknown={key: decode(row[key]) for key in row.keys() - _COLUMNS},
     )
+
+
+def _own_id(row: JsonObject) -> str | None:
+    return fields.text(row, "id") or fields.text(row, "run_id")
 
 
 def began(run: LangsmithRun) -> datetime:

@@ -35,12 +35,15 @@ from replaydiff.importers.sources.langsmith.api import (
 from replaydiff.importers.sources.langsmith.runs import (
     FEEDBACK,
     RUN,
+    UPDATE,
+    UPDATED,
     LangsmithRun,
     add_row,
     began,
     is_feedback,
     read_run,
     rows,
+    whole_runs,
 )
 from replaydiff.importers.sources.langsmith.trace import made
 from replaydiff.replay.model import Json, JsonObject
@@ -224,6 +227,8 @@ def recognises(record: Json) -> float:
         row = next(rows(record), {})
     except RecordError:
         return 0.0
+    updated = row.get(UPDATED)
+    row = updated if isinstance(updated, dict) else row
     if is_feedback(row):
         return 0.7
     return 0.95 if "dotted_order" in row else 0.75 if "run_type" in row else 0.0
@@ -246,10 +251,10 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:
-    if not group.of(RUN):
+    runs = list(whole_runs(group.of(RUN), group.of(UPDATE)))
+    if not runs:
         yield Skipped("feedback on runs that are not in these files")
         return
-    runs = [read_run(row) for row in group.of(RUN) if isinstance(row, dict)]
     feedback = [row for row in group.of(FEEDBACK) if isinstance(row, dict)]
     yield from made(group.key, runs, feedback, NAME, all_environments=file.all_environments)
 
