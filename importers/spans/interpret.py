@@ -68,7 +68,7 @@ MISSING = (
     "spans are missing (the parent of one is not in these files), so tool calls may be missing too: "
     "export all spans of a trace"
 )
-NO_AGENT = "traces without a model call, a tool or an agent in them"
+NO_AGENT = "traces in which no span is marked as a model call, a tool or an agent"
 EVALUATIONS = "traces of evaluators, which judge answers and give none to a user"
 
 LITELLM_ALONE = (

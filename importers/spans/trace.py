@@ -107,7 +107,7 @@ def of_spans(trace_id: str, source: str, spans: Sequence[Span], about: About) ->
     tree = _Tree(_agent_part(spans))
     if all(span.kind is StepKind.OTHER for span in tree.spans):
         return None
-    tree = _Tree(_without_double_calls(tree))
+    tree = _with_agents_in_tools(_Tree(_without_double_calls(tree)))
     for span in tree.model_calls:
         span.given, span.produced = _given(span), _produced(span)
     calls = _tool_calls(tree)
@@ -290,6 +290,52 @@ def _same_run(span: Span, holder: Span) -> bool:
         return False
     inner, outer = run_args(span.input), run_args(holder.input)
     return not inner or not outer or canonical_args(inner) == canonical_args(outer)
+
+
+def _with_agents_in_tools(tree: _Tree) -> _Tree:
+    """Return the spans with each agent below the tool that ran it, where it was recorded beside that tool.
+
+    OpenLLMetry puts an agent of openai-agents that is called as a tool below the workflow. It ran in the time
+    of the tool and its answer is the tool's result. Agents in parallel and handoffs have no such tool.
+    """
+    agents = [span for span in tree.spans if span.kind is StepKind.AGENT and not span.in_tool]
+    tools = [
+        span
+        for span in tree.spans
+        if span.kind is StepKind.TOOL and span.depth and not _is_empty(span.output)
+    ]
+    if len(agents) < 2:
+        return tree
+    model_calls = {span.id for span in tree.model_calls}
+    for agent in agents:
+        around = [tool for tool in tools if _is_within(agent, tool)]
+        if not around:
+            continue
+        inner = {span.id: span for span in tree.below(agent)}
+        answer = _answer(agent, [span for span in inner.values() if span.id in model_calls])
+        holders = [
+            tool for tool in around if answer and tool.id not in inner and read_text(tool.output) == answer
+        ]
+        if holders:
+            # Of tools within each other, the inner one ran the agent.
+            agent.parent = max(holders, key=lambda tool: tool.started_at).id
+            # Made anew each time, so that no tool is put below itself.
+            tree = _Tree(tree.spans)
+    return tree
+
+
+def _is_within(inner: Span, outer: Span) -> bool:
+    if inner.ended_at is None or outer.ended_at is None:
+        return False
+    return outer.started_at <= inner.started_at and inner.ended_at <= outer.ended_at
+
+
+def _answer(agent: Span, calls: Sequence[Span]) -> str | None:
+    """Return what an agent answered: by its own span, else by the last of its model calls."""
+    if text := read_text(agent.output):
+        return text
+    last = max((span for span in calls if not span.in_tool), key=lambda span: span.started_at, default=None)
+    return None if last is None else final_response(_produced(last))
 
 
 def _given(span: Span) -> tuple[Message, ...]:

@@ -170,6 +170,55 @@ def test_a_web_applications_root_and_a_retriever_do_not_speak_for_the_agent(tmp_
     )
 
 
+def _agents_beside_a_tool(result: str, *, agent_end: int = 45) -> list[dict[str, Any]]:
+    """An agent that calls a tool `research`, and another agent below the workflow, which calls `search`."""
+    return [
+        span("1", None, 0, 100, "Workflow", attributes={"traceloop.span.kind": "workflow"}),
+        span("2", "1", 1, 90, "boss", attributes=AGENT),
+        span("3", "2", 2, 9, attributes={**CHAT, "gen_ai.output.messages": asks("research", {"of": "x"}, "c1")}),
+        span(
+            "4", "2", 10, 50, attributes={**TOOL, "gen_ai.tool.name": "research",
+            "gen_ai.tool.call.arguments": '{"of": "x"}', "gen_ai.tool.call.result": result},
+        ),
+        span("5", "1", 11, agent_end, "researcher", attributes=AGENT),
+        span("6", "5", 12, 20, attributes={**CHAT, "gen_ai.output.messages": asks("search", {"q": "x"}, "c2")}),
+        span(
+            "7", "5", 21, 30, attributes={**TOOL, "gen_ai.tool.name": "search",
+            "gen_ai.tool.call.arguments": '{"q": "x"}', "gen_ai.tool.call.result": "hit"},
+        ),
+        span("8", "5", 31, 44, attributes={**CHAT, "gen_ai.output.messages": said("assistant", "x is 7")}),
+        span("9", "2", 60, 89, attributes={**CHAT, "gen_ai.output.messages": said("assistant", "It is 7.")}),
+    ]  # fmt: skip
+
+
+def test_an_agent_recorded_beside_the_tool_that_ran_it_is_a_step_of_that_tool(tmp_path: Path) -> None:
+    trace = one(tmp_path, *_agents_beside_a_tool("x is 7"))
+    assert [call.name for call in trace.tool_calls] == ["research"]
+    assert trace.final_response == "It is 7."
+
+
+@pytest.mark.parametrize(("result", "agent_end"), [("something else", 45), ("x is 7", 55), ("", 45)])
+def test_an_agent_that_no_tool_ran_makes_calls_of_the_trace(
+    tmp_path: Path, result: str, agent_end: int
+) -> None:
+    trace = one(tmp_path, *_agents_beside_a_tool(result, agent_end=agent_end))
+    assert [call.name for call in trace.tool_calls] == ["research", "search"]
+
+
+def test_tools_and_agents_of_one_moment_do_not_hold_each_other(tmp_path: Path) -> None:
+    spans = [
+        span("1", None, 0, 9, "Workflow", attributes={"traceloop.span.kind": "workflow"}),
+        *(span(own, "1", 1, 1, attributes={**AGENT, "output": "ok"}) for own in "23"),
+        *(
+            span(own, parent, 1, 1, attributes={
+                **TOOL, "gen_ai.tool.name": f"t{own}",
+                "gen_ai.tool.call.arguments": "{}", "gen_ai.tool.call.result": "ok"})
+            for own, parent in ("42", "53")
+        ),
+    ]  # fmt: skip
+    assert one(tmp_path, *spans).tool_calls
+
+
 def test_the_answer_is_the_agents_and_not_that_of_a_sub_agent_that_ran_as_a_tool(tmp_path: Path) -> None:
     made = one(
         tmp_path,
@@ -360,7 +409,7 @@ def test_missing_contents_are_told_with_the_setting_that_turns_them_on(
 def test_what_is_no_trace_of_an_agent_is_left_out_and_counted(tmp_path: Path) -> None:
     web = span("1", None, 0, 9, "GET /", attributes={"http.route": "/"})
     assert items("otlp", write(tmp_path, line(web))) == [
-        Skipped("traces without a model call, a tool or an agent in them")
+        Skipped("traces in which no span is marked as a model call, a tool or an agent")
     ]
     log = {
         "traceId": "ab" * 16,

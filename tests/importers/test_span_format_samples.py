@@ -68,7 +68,7 @@ def test_otlp_of_util_genai(name: str) -> None:
 
 def test_the_example_of_the_protocol_has_no_agent_in_it() -> None:
     (found,) = items("otlp", FOLDER / "otel" / "opentelemetry-proto-example-trace.json")
-    assert found == Skipped("traces without a model call, a tool or an agent in them")
+    assert found == Skipped("traces in which no span is marked as a model call, a tool or an agent")
 
 
 @pytest.mark.parametrize(
