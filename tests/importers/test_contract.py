@@ -25,7 +25,7 @@ from tests.stand_ins.stores import open_for_writing
 
 IN_PROCESSES = " in processes"
 # A trace of a coding agent is many records: test_claude_code.py and test_codex.py hold them to the same.
-# The others are read by the loops of others: test_calls_of_formats.py has their records.
+# The others are read by the loops of others: formats.py has their records.
 _APART = (
     "claude-code",
     "codex",

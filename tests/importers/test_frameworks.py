@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from replaydiff.importers.base import Imported, Note, Reject, Skipped, find_importer
 from replaydiff.importers.collect import collected, detect
 from replaydiff.replay.model import Trace
+from tests.importers.formats import ROUNDS, Call, Rounds, numbered, rounds
 from tests.importers.reading import items
-from tests.importers.test_calls_of_formats import ROUNDS, Call, Rounds, numbered, rounds
 
 Record = dict[str, Any]
 TIME = "2026-11-01T10:00:00Z"

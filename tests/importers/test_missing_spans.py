@@ -9,8 +9,8 @@ from replaydiff.importers.base import Note, Reject
 from replaydiff.importers.sources.datadog import DROPPED
 from replaydiff.importers.spans.interpret import MISSING
 from replaydiff.replay.model import Trace, Witness
+from tests.importers.formats import ROUNDS, datadog, opik, write
 from tests.importers.reading import items, traces
-from tests.importers.test_calls_of_formats import ROUNDS, datadog, opik, write
 
 
 def test_a_trace_of_opik_without_its_spans_is_rejected(tmp_path: Path) -> None:
