@@ -8,6 +8,7 @@ others. The SDK's decorator records a result that is no object as `{"output": RE
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -30,18 +31,30 @@ _ONLY_OF_SPANS = ("parent_span_id", "type")
 _PROJECTS = ("project_id", "project_name")
 _OFFLINE = ("experiment", "playground", "optimization", "evaluator")
 """Sources of traces that are no production traffic."""
+_PROJECT_KEYS = {"id", "name"}
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+PROJECT = "descriptions of Opik's projects (project.json)"
 EXPERIMENT = "traces of Opik's experiments, playground, optimizer and evaluators"
 
 
 def recognises(record: Json) -> float:
     """By the fields of a trace or a span: of an export, of a page, or the row itself."""
     row = next(iter(_rows(record)), None)
+    if _is_project(row):
+        return 0.6
     if not isinstance(row, dict) or "start_time" not in row or "run_type" in row:
         return 0.0
     if "trace_id" in row:
         return 0.97 if row.get("type") in _KINDS and any(key in row for key in _ONLY_OF_SPANS) else 0.0
     of_opik = {"id", "start_time"} <= row.keys() and any(key in row for key in _PROJECTS)
     return 0.95 if of_opik and ("input" in row or "output" in row) else 0.0
+
+
+def _is_project(row: Json) -> bool:
+    """Return whether it is what `opik export` writes into `project.json`."""
+    return (
+        isinstance(row, dict) and row.keys() == _PROJECT_KEYS and _UUID.fullmatch(str(row["id"])) is not None
+    )
 
 
 def read_files(files: Sequence[InputFile]) -> Iterator[Imported]:
@@ -73,6 +86,9 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
     row = record.value
     if not isinstance(row, dict):
         raise RecordError(f"a trace or span must be an object, not {fields.kind(row)}")
+    if _is_project(row):
+        yield Skipped(PROJECT)
+        return
     own_id, trace_id = fields.text(row, "id"), fields.text(row, "trace_id")
     if own_id is None or "start_time" not in row:
         raise RecordError("no trace or span of Opik: looked for id and start_time")
@@ -82,7 +98,6 @@ def _keep(spool: Spool, number: int, _file: InputFile, record: Record) -> Iterat
     state = fields.text(row, "last_updated_at") or fields.text(row, "end_time") or ""
     sort = _SPAN if is_span else _TRACE
     spool.add(trace_id or own_id, sort, own_id, row, updated=state, file=number, line=record.line)
-    yield from ()
 
 
 def _trace(group: Group, _value: Json, file: InputFile) -> Iterator[Imported]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from replaydiff.importers.base import Note, Reject
+from replaydiff.importers.base import Note, Reject, Skipped
+from replaydiff.importers.collect import collected, detect
 from replaydiff.importers.sources.datadog import DROPPED
+from replaydiff.importers.sources.opik import PROJECT
 from replaydiff.importers.spans.interpret import MISSING
 from replaydiff.replay.model import Trace, Witness
 from tests.importers.formats import ROUNDS, datadog, opik, write
@@ -26,6 +28,19 @@ def test_a_trace_of_opik_without_its_spans_is_rejected(tmp_path: Path) -> None:
         assert reject.reason == f"{reason}: import the trace together with all of its spans"
     (whole,) = traces("opik", write(tmp_path, [{"trace": {**trace, "span_count": 0}, "spans": []}]))
     assert (whole.input, whole.final_response, whole.tool_calls) == ("Two roses, please.", "Done.", ())
+
+
+def test_a_folder_that_opik_exported_is_read_whole(tmp_path: Path) -> None:
+    trace, *rows = opik(ROUNDS)
+    (tmp_path / "trace_t1.json").write_text(json.dumps({"trace": trace, "spans": rows}))
+    project = tmp_path / "project.json"
+    project.write_text(json.dumps({"id": "0190babc-62a0-71d2-832a-0feffa4676eb", "name": "shop"}))
+    with collected([str(project)]) as (file,):
+        assert detect(file).NAME == "opik"
+    skipped, made = items("opik", tmp_path)
+    assert skipped == Skipped(PROJECT)
+    assert isinstance(made, Trace)
+    assert len(made.tool_calls) == 3
 
 
 def test_spans_of_opik_without_their_parent_are_noted(tmp_path: Path) -> None:
