@@ -55,10 +55,10 @@ COMMIT_TRACES = 6 * BATCH_TRACES
 COMMIT_CHARACTERS = 6 * BATCH_CHARACTERS
 """Each batch is one commit, until so many traces are written. Later commits are as large as this: DuckDB
 writes this many rows straight into its file, fewer into its log first, at almost twice the processor time."""
-DATABASE_BYTES = 400_000_000
-"""What the database may hold in memory meanwhile: with more it takes more, the larger the store grows …"""
+DATABASE_BYTES = 300_000_000
 DATABASE_BYTES_A_CHARACTER = 16
-"""… but a batch of one huge trace needs this much for each character."""
+"""What the database may hold in memory meanwhile, beside as much as its largest row needs for each character.
+With more it takes more, the larger the store grows."""
 ONE_PROCESS_BYTES = 8_000_000
 """Files that are smaller altogether are read before another process has begun."""
 _PROGRESS_EVERY = 250
@@ -348,13 +348,12 @@ class _ImportBatch:
 
     def write(self) -> None:
         """Write what waits, and commit where that is enough."""
-        room = max(DATABASE_BYTES, self._characters * DATABASE_BYTES_A_CHARACTER)
-        self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
         report = self._report
         seen = self._seen.among(self._traces)
         first = [held for key, held in self._traces.items() if key not in seen]
         known = [held for held in first if isinstance(held, KnownTrace)]
         self._pack()
+        self._give_room()
         rows, places = self._rows, [held for held in first if isinstance(held, int)]
         if self._uncommitted == 0:
             self._transaction.enter_context(transaction(self._con))
@@ -386,6 +385,12 @@ class _ImportBatch:
         report.count([sum(each) for each in zip((0, 0, 0, 0), *counts, strict=True)])
         self._seen.add(self._traces)
         self._rows, self._traces, self._rejects, self._characters = TraceColumns.of(), {}, [], 0
+
+    def _give_room(self) -> None:
+        """Let the database hold as much in memory as writing what waits needs."""
+        sizes = (*self._rows.characters, *(len(reject.record or "") for reject in self._rejects))
+        room = DATABASE_BYTES + max(sizes, default=0) * DATABASE_BYTES_A_CHARACTER
+        self._con.execute(f"SET memory_limit = '{room // 1_000_000}MB'")
 
     def _write_again(self, held: Sequence[int | KnownTrace]) -> None:
         """Replace traces that an earlier batch of this import had; they are counted once."""

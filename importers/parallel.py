@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 _Running = tuple[int, Job | FileJob, Future[list["Made"]]]
 """A job, and how large it is."""
-AHEAD_BYTES = 16_000_000
-"""How much is given out for each process before its turn to be written: enough for the time that a commit
-takes. It bounds memory."""
+AHEAD_BYTES = 32_000_000
+"""How much is given out for each process before its turn to be written: enough for most of the time that a
+commit takes. It bounds memory."""
 _READY_BYTES = 1_000_000
 """What is ready counts for this much: some records that the store knows hold the text of their whole job."""
 

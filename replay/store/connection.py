@@ -59,6 +59,8 @@ _DAMAGED = re.compile(
     re.IGNORECASE,
 )
 """What DuckDB says of a file that is cut off or was written to by something else."""
+_MEMORY = re.compile(r"failed to (allocate|pin) .* used\)")
+"""What DuckDB says where its memory limit is reached, also inside a FATAL error of a commit."""
 _RESTORE = "restore it from a copy, or move it away and import again (golden sets are files of their own)"
 _WITHOUT_LOG = "restore both files from a copy, or move the .wal file away to do without those writes"
 _LOG_START = b"\x64\x00\x62"
@@ -240,7 +242,7 @@ def explained(error: BaseException) -> StoreError | None:
             f"the store is damaged: {_first_line(text)}",
             hint=_RESTORE,
         )
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if isinstance(error, duckdb.OutOfMemoryException) or _MEMORY.search(text):
         return StoreMemoryError(
             f"the store needs more memory than it has: {_first_line(text)}",
             hint="`replay doctor` finds out whether it is damaged; otherwise request less at once",

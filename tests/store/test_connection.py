@@ -13,9 +13,15 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from replaydiff.replay.errors import StoreBusyError, StoreError, StoreMissingError, StoreVersionError
+from replaydiff.replay.errors import (
+    StoreBusyError,
+    StoreError,
+    StoreMemoryError,
+    StoreMissingError,
+    StoreVersionError,
+)
 from replaydiff.replay.store import connection
-from replaydiff.replay.store.connection import SCHEMA_FOLDER, migrations, open_store
+from replaydiff.replay.store.connection import SCHEMA_FOLDER, migrations, open_store, transaction
 from replaydiff.replay.store.traces import count_traces, write_traces
 from replaydiff.replay.version import VERSION
 from tests.store.build import trace
@@ -297,3 +303,18 @@ def test_an_error_of_the_driver_alone_is_explained() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "StoreDamagedError False\n"
+
+
+def test_a_commit_that_meets_the_memory_limit_is_explained(tmp_path: Path) -> None:
+    def write_until_it_ends(con: duckdb.DuckDBPyConnection) -> None:
+        for _ in range(6):
+            with transaction(con):
+                con.execute(
+                    "INSERT INTO wide SELECT repeat(md5(i::VARCHAR), 2000) FROM range(300) numbers(i)"
+                )
+
+    with open_store(tmp_path / "s.duckdb") as con:
+        con.execute("CREATE TABLE wide (text VARCHAR)")
+        con.execute("SET memory_limit = '60MB'")
+        with pytest.raises(StoreMemoryError, match=r"needs more memory than it has: .*Failed to commit"):
+            write_until_it_ends(con)
