@@ -27,7 +27,8 @@ from replaydiff.replay.model import (
     ToolCall,
 )
 from replaydiff.replay.renames import Renames
-from replaydiff.replay.tape import Tape, explain_form, result_as
+from replaydiff.replay.result_form import explain_form, result_as
+from replaydiff.replay.tape import Tape
 
 NOT_SEEN = "the agent reports this call, but it passed no patch point: it ran for real, or not at all"
 

@@ -201,9 +201,9 @@ def _keys() -> Iterator[Finding]:
 
 def _store(path: Path, load: Callable[[], Settings]) -> Iterator[Finding]:
     from replaydiff.replay.api.importing import unclear_tools
+    from replaydiff.replay.result_form import unclear_results
     from replaydiff.replay.store.connection import open_store, verify
     from replaydiff.replay.store.traces import count_traces
-    from replaydiff.replay.tape import unclear_results
 
     if not path.exists():
         yield Finding("store", State.NOTE, f"none yet at {path}; `replay import` creates it")

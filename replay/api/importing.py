@@ -311,7 +311,7 @@ def unclear_tools(store: Path, settings: Settings) -> list[str]:
 
 def unclear_sentence(names: Sequence[str]) -> str:
     """Return what a person should know of such tools."""
-    from replaydiff.replay.tape import unclear_results
+    from replaydiff.replay.result_form import unclear_results
 
     return unclear_results(names)
 

@@ -22,12 +22,12 @@ from replaydiff.replay.engine.probe import list_names
 from replaydiff.replay.engine.redaction import RunRedactor
 from replaydiff.replay.errors import SettingsError, VersionError
 from replaydiff.replay.model import Lane, Mode, RunRecord, Version, VersionKind
+from replaydiff.replay.result_form import unclear_results
 from replaydiff.replay.settings import Settings
 from replaydiff.replay.settings.toml import toml_key
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.runs import set_run_settings
 from replaydiff.replay.store.traces import result_forms
-from replaydiff.replay.tape import unclear_results
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

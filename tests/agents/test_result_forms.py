@@ -11,10 +11,10 @@ import pytest
 from replaydiff.replay.agents.attempt import Attempt
 from replaydiff.replay.agents.base import ANY_TOOL, Rules
 from replaydiff.replay.model import Item, Json, Status, ToolCall
+from replaydiff.replay.result_form import result_as
 from replaydiff.replay.settings import ToolSection
 from replaydiff.replay.store.connection import open_store
 from replaydiff.replay.store.traces import ResultForms, result_forms, write_traces
-from replaydiff.replay.tape import result_as
 from tests.agents.running import item, recorded, run_one
 from tests.store.build import trace
 
