@@ -8,26 +8,13 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from replaydiff.replay.api.agent_code import CodeFindings, CodeReader, CodeReference, Service, source_files
+from replaydiff.replay.effects import Effect, effect_by_name
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-Effect: TypeAlias = Literal["read", "write"]
-READS = _words(
-    "get search list find lookup look read fetch check query show describe count view load retrieve"
-)
-WRITES = _words(
-    "create cancel refund send update delete remove add set issue transfer pay book post put submit close "
-    "approve write charge schedule place escalate reset change edit apply insert upsert notify email"
-)
 _MOST_TRACE_LINES = 200
 
 
@@ -90,13 +77,6 @@ def propose(folder: Path) -> SetupProposal:
     return _proposal(found, "." if root == folder else "src", traces, recorded)
 
 
-def effect_of(name: str) -> Effect | None:
-    """Return what the first word of a tool's name says that it does; None where it does not say."""
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name.rpartition(".")[2].rpartition("__")[2] or name)
-    first = words[0].lower() if words else ""
-    return "read" if first in READS else "write" if first in WRITES else None
-
-
 def _proposal(found: CodeFindings, path: str, traces: list[str], recorded: list[str]) -> SetupProposal:
     tools, place, unsure = _tools(found)
     taken = set(tools or ())
@@ -108,7 +88,7 @@ def _proposal(found: CodeFindings, path: str, traces: list[str], recorded: list[
     elif len(entrypoints) > 1 and entrypoints[1].score >= entrypoints[0].score - 1:
         unsure.append(f"the entrypoint could also be {entrypoints[1].value} ({entrypoints[1].place})")
     names = [name for name in found.names if name.isidentifier() or name in recorded]
-    effects = {name: effect_of(name) for name in names}
+    effects = {name: effect_by_name(name) for name in names}
     doubtful = [name for name, effect in effects.items() if effect is None]
     if doubtful:
         unsure.append(f"whether {', '.join(doubtful)} read or write: set `effect` of each")

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replaydiff.replay import settings as settings_module
-from replaydiff.replay.api.proposal import SetupProposal, effect_of, propose
+from replaydiff.replay.api.proposal import SetupProposal, propose
 from replaydiff.replay.api.setup import install_source, write_agent_files, write_setup
 from replaydiff.replay.cli import cli
 from replaydiff.replay.errors import ReplayError
@@ -378,15 +378,6 @@ def test_questions_on_a_terminal_correct_the_proposal(
     assert without.tools == ()
     write_setup(tmp_path / "bare", without)
     assert tomllib.loads((tmp_path / "bare" / "replay.toml").read_text())["agent"]["tools"] == []
-
-
-@pytest.mark.parametrize(
-    ("name", "effect"),
-    [("get_order", "read"), ("searchOrders", "read"), ("orders.list_all", "read"), ("cancel_order", "write"),
-     ("sendEmail", "write"), ("mcp__shop__refund", "write"), ("getaway", None), ("triage", None), ("", None), ("_", None)],
-)  # fmt: skip
-def test_effects_are_read_from_the_first_word(name: str, effect: str | None) -> None:
-    assert effect_of(name) == effect
 
 
 @pytest.mark.parametrize("before", [None, "", "# Rules", "# Rules\n\nBe kind.\n", "# Rules\r\n"])

@@ -1,0 +1,244 @@
+"""What a tool does, read or write: as set, as the recordings show, or as its name says.
+
+The effect of a tool is the first of these that is there:
+
+    set          `effect` in [tools.NAME]
+    recordings   equal calls of another tool returned something else after it:
+                 list_tasks() -> [],   add_task(title="x") -> "ok",   list_tasks() -> ["x"]
+    name         the first word of its name: get_order reads, cancel_order writes
+    unknown      nothing says it; whoever asks treats it as a write
+
+Recordings prove a write and never a read. A tool is blamed for a change between two equal calls where it is
+the only call between them that may write, or, where all of them read by name or setting, the only one at all.
+A tool whose equal calls differ with nothing between them (a clock, a counter, a pager) is *unsteady*: it
+proves nothing about other tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from replaydiff.replay.renames import Renames
+from replaydiff.replay.settings import ToolSection
+from replaydiff.replay.store.memory import all_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Effect: TypeAlias = Literal["read", "write"]
+Basis: TypeAlias = Literal["set", "recordings", "name", "unknown"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+READS = _words(
+    "get search list find lookup look read fetch check query show describe count view load retrieve"
+)
+WRITES = _words(
+    "create cancel refund send update delete remove add set issue transfer pay book post put submit close "
+    "approve write charge schedule place escalate reset change edit apply insert upsert notify email"
+)
+_NOT_READS = _words("next and or then out in")
+"""Words that make the name of a read say less: `get_next`, `find_or_create`, `check_out`."""
+RECENT_TRACES = 20_000
+"""The newest traces that are searched for changes."""
+FARTHEST = 50
+"""The most calls between two equal calls that are compared."""
+UNSTEADY_SHARE = 0.05
+"""The share of unexplained changes from which a tool is no witness against tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How often a tool's equal calls differed after another tool."""
+
+    reader: str
+    writer: str
+    """The only tool between that may have written; empty where there was no call between."""
+    changed: int
+    """Traces in which the later result was another one."""
+    traces: int
+    """Traces that have two such calls."""
+
+    def __str__(self) -> str:
+        return (
+            f"after {self.writer}, {self.reader} with equal arguments changed in "
+            f"{self.changed} of {self.traces} traces"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolEffect:
+    """What one tool does, and how that is known."""
+
+    name: str
+    effect: Effect | None
+    """None where nothing says it: treat it as a write."""
+    basis: Basis
+    evidence: str
+    """A sentence without a full stop, for a person."""
+    contradiction: str | None = None
+    """What the recordings show against `effect = "read"` in the settings."""
+    steady: bool = True
+    """Whether its equal calls returned the same wherever no call was between them."""
+
+
+def effect_by_name(name: str) -> Effect | None:
+    """Return what a tool's name says that it does; None where the name does not say.
+
+    Args:
+        name: in any style: `get_order`, `searchOrders`, `orders.list_all`, `mcp__shop__refund`.
+    """
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name.rpartition(".")[2].rpartition("__")[2] or name)
+    lower = [word.lower() for word in words]
+    if not lower:
+        return None
+    if lower[0] in READS:
+        return None if _NOT_READS.intersection(lower[1:2]) or _joins_a_write(lower) else "read"
+    return "write" if lower[0] in WRITES else None
+
+
+def _joins_a_write(words: list[str]) -> bool:
+    """Whether a name such as `fetch_and_delete` or `find_or_create` names a write beside the read."""
+    return bool({"and", "or", "then"}.intersection(words) and WRITES.intersection(words))
+
+
+_CHANGES = """
+WITH newest AS (
+    SELECT trace_id FROM traces ORDER BY started_at DESC, trace_id LIMIT $traces
+), calls AS (
+    SELECT trace_id, index, coalesce(map($earlier, $present)[name], name) AS name, args::VARCHAR AS args,
+        answered, hash(result::VARCHAR, error) AS outcome
+    FROM tool_calls SEMI JOIN newest USING (trace_id)
+), pairs AS (
+    SELECT trace_id, name AS reader, index AS later, lag(index) OVER same AS earlier,
+        outcome <> lag(outcome) OVER same AS changed
+    FROM calls WHERE answered
+    WINDOW same AS (PARTITION BY trace_id, name, args ORDER BY index)
+    QUALIFY earlier IS NOT NULL AND later - earlier <= $farthest
+), between_pairs AS (
+    SELECT pairs.trace_id, reader, changed,
+        coalesce(list_distinct(list(calls.name) FILTER (calls.name <> reader)), []) AS tools
+    FROM pairs LEFT JOIN calls ON calls.trace_id = pairs.trace_id
+        AND calls.index > pairs.earlier AND calls.index < pairs.later
+    GROUP BY pairs.trace_id, reader, later, changed
+), suspected AS (
+    SELECT trace_id, reader, changed, tools,
+        list_filter(tools, lambda tool: NOT list_contains($reads, tool)) AS suspects
+    FROM between_pairs
+)
+SELECT reader,
+    CASE WHEN len(tools) = 0 THEN '' WHEN len(suspects) = 1 THEN suspects[1] ELSE tools[1] END AS writer,
+    count(DISTINCT trace_id) FILTER (changed), count(DISTINCT trace_id)
+FROM suspected
+WHERE len(tools) = 0 OR len(suspects) = 1 OR (len(suspects) = 0 AND len(tools) = 1)
+GROUP BY reader, writer ORDER BY reader, writer
+"""
+
+
+def observed_changes(
+    con: DuckDBPyConnection, reads: Collection[str], renames: Renames | None = None
+) -> list[Change]:
+    """Return how often equal calls of one trace returned something else, by the tool that was called between.
+
+    Args:
+        con: the store; its newest `RECENT_TRACES` traces are searched.
+        reads: tools that are taken to read, under their present names.
+        renames: bring recorded names to the present ones.
+    """
+    names = renames.names if renames else {}
+    values = {
+        "traces": RECENT_TRACES,
+        "farthest": FARTHEST,
+        "reads": [*reads],
+        "earlier": [*names],
+        "present": [*names.values()],
+    }
+    return [Change(*row) for row in all_rows(con, _CHANGES, values)]
+
+
+def effects_from(
+    changes: Iterable[Change], names: Iterable[str], set_effects: Mapping[str, Effect]
+) -> dict[str, ToolEffect]:
+    """Return the effect of each tool. Pure.
+
+    Args:
+        changes: as `observed_changes` returns them.
+        names: the recorded tools.
+        set_effects: tool → effect in the settings.
+    """
+    seen = list(changes)
+    unsteady = {
+        change.reader
+        for change in seen
+        if not change.writer and change.changed > UNSTEADY_SHARE * change.traces
+    }
+    blamed: dict[str, list[Change]] = {}
+    for change in seen:
+        if change.writer and change.changed and change.reader not in unsteady:
+            blamed.setdefault(change.writer, []).append(change)
+    varies = {change.reader for change in seen if not change.writer and change.changed}
+    return {
+        name: _effect(name, set_effects.get(name), blamed.get(name, []), steady=name not in varies)
+        for name in sorted({*names, *set_effects})
+    }
+
+
+def _effect(name: str, set_effect: Effect | None, blamed: list[Change], *, steady: bool) -> ToolEffect:
+    by_name = effect_by_name(name)
+    strongest = max(blamed, key=lambda change: (change.changed, change.changed / change.traces), default=None)
+    # A change from outside may fall between any two calls: it takes more to contradict a name or a setting.
+    often = next((change for change in blamed if 2 * change.changed >= change.traces), None)
+    if set_effect is not None:
+        contradiction = str(often) if set_effect == "read" and often is not None else None
+        return ToolEffect(
+            name=name,
+            effect=set_effect,
+            basis="set",
+            evidence=f'effect = "{set_effect}" is set',
+            contradiction=contradiction,
+            steady=steady,
+        )
+    proof = often if by_name == "read" else strongest
+    if proof is not None:
+        return ToolEffect(name=name, effect="write", basis="recordings", evidence=str(proof), steady=steady)
+    if by_name is not None:
+        return ToolEffect(
+            name=name, effect=by_name, basis="name", evidence=f"its name says {by_name}", steady=steady
+        )
+    return ToolEffect(
+        name=name,
+        effect=None,
+        basis="unknown",
+        evidence="neither its name nor a recording shows what it does, so it counts as a write",
+        steady=steady,
+    )
+
+
+def learn_effects(
+    con: DuckDBPyConnection, tools: Mapping[str, ToolSection] | None = None
+) -> dict[str, ToolEffect]:
+    """Return what each tool of a store does: as set, as recorded, or as its name says.
+
+    Args:
+        con: the store.
+        tools: `[tools]` of the settings: effects that are set, and renames.
+
+    Returns:
+        Present name of each recorded or configured tool → its effect with the evidence.
+    """
+    sections = tools or {}
+    renames = Renames.of(sections)
+    recorded = {
+        renames.name(name) for (name,) in con.execute("SELECT DISTINCT name FROM tool_calls").fetchall()
+    }
+    set_effects: dict[str, Effect] = {
+        name: section.effect for name, section in sections.items() if section.effect is not None
+    }
+    reads = [name for name in recorded if (set_effects.get(name) or effect_by_name(name)) == "read"]
+    return effects_from(observed_changes(con, reads, renames), recorded, set_effects)
