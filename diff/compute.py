@@ -20,6 +20,7 @@ from replaydiff.diff.blocks import Patterns
 from replaydiff.diff.cause_decisions import decisions_path, read_decisions
 from replaydiff.diff.causes import find_causes
 from replaydiff.diff.comparison import Comparison, may_be_copies
+from replaydiff.diff.decide import decide
 from replaydiff.diff.divergence import find_divergence
 from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.expectations import case_groups
@@ -263,7 +264,7 @@ def _compared(inputs: _Inputs, comparison: Comparison) -> DiffResult:
         cases=inputs.cases,
         causes=causes.found,
     )
-    given = answers.at_look(answers.decide(evidence), evidence)
+    given = answers.at_look(decide(evidence), evidence)
     errors = sum(totals.errors for totals in read.totals_by_lane.values())
     kind = _noise(run, len(unknown) < len(found))
     warnings = [

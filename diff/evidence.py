@@ -1,4 +1,4 @@
-"""What an answer is given on, the answer itself, and the command to type after it."""
+"""The facts that the rules of `diff.decide` test, the answer that they give, and the next command."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from functools import cached_property
 
 from replaydiff.diff.comparison import Comparison
 from replaydiff.diff.expectations import is_quarantined
-from replaydiff.diff.result import Answer, Cause, Counts, ItemVerdict, MetricDelta, Verdict, scores_of
-from replaydiff.diff.statistics.lanes import provable_loss
+from replaydiff.diff.result import Answer, Cause, CauseState, Counts, ItemVerdict, MetricDelta, Verdict
 from replaydiff.diff.stopping import plan_of
 from replaydiff.replay.model import Item, Lane, Mode, RunRecord, VersionKind
 from replaydiff.replay.settings import CasesSection, GateSection
 
 _ENOUGH_TRIALS = 3
-_TIE = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the answer is given on."""
+    """Everything that the rules test."""
 
     comparison: Comparison
     metrics: Mapping[str, MetricDelta]
@@ -37,6 +35,16 @@ class Evidence:
     """What must pass where there is one lane."""
     causes: Sequence[Cause] = ()
     """What the new version does otherwise."""
+
+    @cached_property
+    def gated(self) -> Mapping[str, MetricDelta]:
+        """The metrics that decide, by name."""
+        return {name: metric for name, metric in self.metrics.items() if metric.gated}
+
+    @property
+    def open_causes(self) -> list[Cause]:
+        """The causes on which nobody decided yet."""
+        return [cause for cause in self.causes if cause.state is CauseState.OPEN]
 
     @property
     def left(self) -> list[Item]:
@@ -57,56 +65,11 @@ class Conclusion:
 
     answer: Answer
     reason: str
+    """One sentence."""
     next: str
-
-
-def is_worse(metric: MetricDelta, tolerance: float) -> bool:
-    """Whether the change is a loss of more than `tolerance`, as far as trials and items tell."""
-    return bool(metric.ci and metric.ci[1] < 0 and (metric.delta or 0.0) < -tolerance)
-
-
-def is_worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
-    """Whether the loss exceeds what lanes of one version differ by."""
-    repeat = metric.aa
-    if repeat is None or repeat.delta is None or metric.delta is None:
-        return True
-    return metric.delta < -float(provable_loss(repeat.delta, repeat.se, tolerance))
-
-
-def differs_from_itself(metric: MetricDelta, evidence: Evidence) -> bool:
-    """Whether the old version's lanes differ significantly, and the change is no more than that."""
-    repeat = metric.aa
-    differs = repeat is not None and repeat.p is not None and repeat.p <= 1 - evidence.gate.confidence
-    return differs and not is_worse_than_repeat(metric, evidence.gate.tolerance)
-
-
-def regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidence) -> bool:
-    """Whether what hits all trials of a lane at once may be what makes items of a metric look regressed.
-
-    It may where the old version's lanes differ significantly, unless the regressed items are most of the loss
-    and no item differs between the old lanes by as much: a shock takes a little from many items, or shows
-    between the old lanes, too.
-    """
-    if not differs_from_itself(metric, evidence):
-        return False
-    changes = [
-        (found, evidence.comparison.weight(item.item) * found.delta)
-        for item in evidence.items
-        if (found := item.metrics.get(name)) is not None and found.delta is not None
-    ]
-    falls = [(found, change) for found, change in changes if found.verdict is Verdict.REGRESSED]
-    lost, total = (math.fsum(change for _, change in some) for some in (falls, changes))
-    if not falls or lost > total / 2:
-        return True
-    least = min(abs(found.delta or 0.0) for found, _ in falls)
-    return any(
-        abs(fmean(again) - fmean(old)) >= least - _TIE
-        for old, again in (
-            [scores_of(item.lanes.get(lane, ()), name) for lane in (Lane.OLD, Lane.OLD2)]
-            for item in evidence.items
-        )
-        if old and again
-    )
+    """The next command to type."""
+    rule: str
+    """The name of the rule that gave it."""
 
 
 def ungraded(evidence: Evidence) -> str:
@@ -137,6 +100,13 @@ def show_item(evidence: Evidence) -> str:
     if evidence.items:
         return f"replay show {shlex.quote(evidence.items[0].item.id)} --run {run}"
     return f"replay report {run}"
+
+
+def show_cause(evidence: Evidence, cause: Cause | None) -> str:
+    """Look at an item that shows the cause; at the first item where none does."""
+    if cause is None or not cause.examples:
+        return show_item(evidence)
+    return f"replay show {shlex.quote(cause.examples[0].item)} --run {shlex.quote(evidence.run.id)}"
 
 
 def after_ship(evidence: Evidence) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import click
 
+from replaydiff.diff.decide import RULES
 from replaydiff.replay import settings
 from replaydiff.replay.cli import COMMANDS, cli
 from replaydiff.replay.model import JsonObject, Message, Score, Step, ToolCall, Trace
@@ -25,6 +26,7 @@ from replaydiff.replay.store.trace_codec import PUBLIC_NAMES, field_types
 
 DOCS = Path(__file__).parent
 Json = dict[str, typing.Any]
+STATISTICS = DOCS / "statistics.md"
 TRACE_SCHEMA = DOCS / "schema" / "trace.schema.json"
 NOTE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->"
 
@@ -37,6 +39,7 @@ def pages() -> dict[Path, str]:
         TRACE_SCHEMA: _trace_schema(),
         DOCS / "fields.md": _fields(),
         DOCS / "store.md": _store(),
+        STATISTICS: _with_rules(STATISTICS.read_text(encoding="utf-8")),
     }
 
 
@@ -288,6 +291,20 @@ def _kind(field: Json) -> str:
         )
         or "any"
     )
+
+
+_RULES = ("<!-- rules, written by docs/generate.py -->", "<!-- end of rules -->")
+
+
+def _with_rules(page: str) -> str:
+    """Return a page with the table of `diff.decide` between the two marks."""
+    before, _, after = page.partition(_RULES[0])
+    rows = ["| rule | answer | when | sentence | next |", "|---|---|---|---|---|"]
+    for rule in RULES:
+        cells = (rule.name, rule.answer.value, rule.condition, rule.sentence, f"`{rule.next.form}`")
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    table = "\n".join(rows)
+    return f"{before}{_RULES[0]}\n\n{table}\n\n{_RULES[1]}{after.partition(_RULES[1])[2]}"
 
 
 def _store() -> str:

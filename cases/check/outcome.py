@@ -1,6 +1,6 @@
 """The golden set against one version: which cases pass.
 
-`diff.expectations` decides how a case ends; `diff.answer` compares the share that passes with the threshold.
+`diff.expectations` decides how a case ends; `diff.decide` compares the share that passes with the threshold.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from replaydiff.diff.answer import decide
 from replaydiff.diff.compute import compute
+from replaydiff.diff.decide import decide
 from replaydiff.diff.evidence import Evidence
 from replaydiff.diff.result import DiffResult
 from replaydiff.replay.cli import COMMANDS, cli

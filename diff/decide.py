@@ -1,0 +1,843 @@
+"""The rules of SHIP, HOLD and CAN'T TELL, as one ordered table.
+
+`decide` returns the answer of the first rule of `RULES` that matches; docs/statistics.md prints the table
+(`make docs`). Nothing else in the package decides: `diff.evidence` collects the facts, `diff.comparison` and
+`diff.metrics` the figures, `diff.stopping` the levels of a look, `diff.gate` turns the answer into an exit
+code.
+
+To add a rule, write its test and insert a `Rule` where it belongs: rules above it take precedence. A test
+takes the `Evidence` and returns None where the rule does not apply, else a `Match` with the words that the
+sentence names in braces, and the metric or cause that the next command is about.
+
+Rules of quality over the gated metrics (those named in `[gate] metrics`, else all that may decide): the
+interval covers the worst that trials without a score could have been (`diff.comparison`). Where nothing was
+tried twice the noise of an item is unknown, so no item counts as regressed and the interval decides.
+Agreement with recordings that nobody vouches for (`diff.behaviour`) decides only where nothing else may.
+With a single lane (`replay check`) the share of items that meet their expectation is compared with
+`threshold`.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from replaydiff.diff import answer as sentences
+from replaydiff.diff.behaviour import RECORDING
+from replaydiff.diff.evidence import (
+    Conclusion,
+    Evidence,
+    after_ship,
+    calls_any_tool,
+    more_items,
+    more_trials,
+    show_cause,
+    show_item,
+    ungraded,
+)
+from replaydiff.diff.expectations import case_verdict, is_quarantined
+from replaydiff.diff.graders import tool_calls
+from replaydiff.diff.result import (
+    Answer,
+    Cause,
+    CauseState,
+    ItemVerdict,
+    Kind,
+    MetricDelta,
+    Verdict,
+    scores_of,
+)
+from replaydiff.diff.statistics import noise
+from replaydiff.diff.statistics.lanes import provable_loss
+from replaydiff.diff.verdicts import combine
+from replaydiff.replay.model import Lane, Mode, VersionKind
+
+_NAMED = 2
+"""Causes that a reason names."""
+_TIE = 1e-9
+_CONTROL = "old is the control: the recorded model, called again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """What made a rule apply."""
+
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What the rule's sentence names in braces."""
+    metric: MetricDelta | None = None
+    """The metric that the next command is about."""
+    cause: Cause | None = None
+    """The cause that the next command is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextCommand:
+    """A command to type after an answer."""
+
+    form: str
+    """How the documentation shows it: `replay show ITEM --run RUN`."""
+    of: Callable[[Evidence, Match], str]
+    """Returns the command of a run, which can be run as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of the answer."""
+
+    name: str
+    answer: Answer
+    condition: str
+    """When the rule applies, in words."""
+    test: Callable[[Evidence], Match | None]
+    """Returns None where it does not apply."""
+    sentence: str
+    """The reason; words in braces are those of the match."""
+    next: NextCommand
+
+    def conclude(self, evidence: Evidence) -> Conclusion | None:
+        """Return the answer by this rule; None where it does not apply."""
+        match = self.test(evidence)
+        if match is None:
+            return None
+        return Conclusion(
+            answer=self.answer,
+            reason=self.sentence.format_map(match.words),
+            next=self.next.of(evidence, match),
+            rule=self.name,
+        )
+
+
+# --- next commands ---
+
+SHOW_ITEM = NextCommand(form="replay show ITEM --run RUN", of=lambda evidence, _: show_item(evidence))
+SHOW_CAUSE = NextCommand(
+    form="replay show ITEM --run RUN", of=lambda evidence, match: show_cause(evidence, match.cause)
+)
+MORE_TRIALS = NextCommand(form="replay run … --trials K --aa", of=lambda evidence, _: more_trials(evidence))
+MORE_ITEMS = NextCommand(
+    form="replay sample … --size N, or replay compare …",
+    of=lambda evidence, match: more_items(evidence, match.metric) if match.metric else more_trials(evidence),
+)
+RESUME = NextCommand(
+    form="replay run --resume RUN", of=lambda evidence, _: f"replay run --resume {_run_id(evidence)}"
+)
+UNFINISHED = NextCommand(
+    form="replay run --resume, or replay report RUN",
+    of=lambda evidence, _: (
+        f"replay report {_run_id(evidence)}" if evidence.run.finished_at else "replay run --resume"
+    ),
+)
+LIST_TRACES = NextCommand(form="replay traces", of=lambda *_: "replay traces")
+TRIAGE = NextCommand(form="replay triage RUN", of=lambda evidence, _: f"replay triage {_run_id(evidence)}")
+KEEP = NextCommand(
+    form="replay promote ITEM … --expect new, or replay report RUN",
+    of=lambda evidence, _: after_ship(evidence),
+)
+
+
+def _run_id(evidence: Evidence) -> str:
+    return shlex.quote(evidence.run.id)
+
+
+# --- tests: what comes before any figure ---
+
+
+def _waits_for_first_look(evidence: Evidence) -> Match | None:
+    look, compared = evidence.comparison.look, evidence.counts.compared
+    if look is None or evidence.run.looks or compared >= look.items:
+        return None
+    return Match(words={"compared": str(compared), "planned": str(look.planned), "first": str(look.items)})
+
+
+def _rejected(evidence: Evidence) -> Match | None:
+    rejected = [cause for cause in evidence.causes if cause.state is CauseState.REJECTED]
+    if not rejected:
+        return None
+    named = "; ".join(f"{cause.text} ({cause.counts})" for cause in rejected[:_NAMED])
+    causes = "a cause was" if len(rejected) == 1 else f"{len(rejected)} causes were"
+    return Match(words={"causes": causes, "named": named}, cause=rejected[0])
+
+
+def _no_pair(evidence: Evidence) -> Match | None:
+    observed = any(version.kind is VersionKind.OBSERVED for version in evidence.run.lanes.values())
+    return Match() if not evidence.counts.compared and observed else None
+
+
+def _no_finished_item(evidence: Evidence) -> Match | None:
+    return None if evidence.counts.compared else Match()
+
+
+def _distrusted(evidence: Evidence) -> Match | None:
+    return Match(words={"why": evidence.distrust}) if evidence.distrust else None
+
+
+def _required_may_not(evidence: Evidence) -> Match | None:
+    missing = [name for name in evidence.gate.metrics if name not in evidence.gated]
+    if not missing:
+        return None
+    return Match(words={"metrics": " and ".join(missing), "why": sentences.why_not(evidence, missing[0])})
+
+
+def _none_may(evidence: Evidence) -> Match | None:
+    if evidence.gated:
+        return None
+    shown = next(iter(evidence.metrics), None)
+    return Match(words={"why": sentences.why_not(evidence, shown) if shown else ungraded(evidence)})
+
+
+def _same_recordings(evidence: Evidence) -> Match | None:
+    versions = list(evidence.run.lanes.values())
+    observed = all(version.kind is VersionKind.OBSERVED for version in versions)
+    return Match() if observed and len(versions) > 1 and len({v.condition for v in versions}) == 1 else None
+
+
+def _compares_with_recordings(evidence: Evidence) -> bool:
+    """Whether all that decides is likeness to the items' recordings."""
+    sampled = all(item.item.case_id is None for item in evidence.items)
+    return sampled and set(evidence.gated) <= {tool_calls.NAME, RECORDING}
+
+
+def _recording_with_itself(evidence: Evidence) -> Match | None:
+    versions = list(evidence.run.lanes.values())
+    single = len(versions) == 1 and versions[0].kind is VersionKind.OBSERVED
+    return Match() if single and _compares_with_recordings(evidence) else None
+
+
+def _no_tool_call(evidence: Evidence) -> Match | None:
+    return Match() if _compares_with_recordings(evidence) and not calls_any_tool(evidence) else None
+
+
+def _unscored(evidence: Evidence) -> Match | None:
+    unscored = next((name for name, metric in evidence.gated.items() if not metric.n), None)
+    if unscored is None:
+        return None
+    return Match(words={"metric": unscored, "failure": sentences.failure(unscored, evidence)})
+
+
+# --- tests: a single lane ---
+
+
+def _share_passed(answer: Answer) -> Callable[[Evidence], Match | None]:
+    """Return the test of a rule on the share of cases that passed: over all, and over those with a tag."""
+
+    def test(evidence: Evidence) -> Match | None:
+        if len(evidence.run.lanes) > 1:
+            return None
+        shares = _shares(evidence)
+        return next((Match(words={"share": text}) for given, text in shares if given is answer), None)
+
+    return test
+
+
+def _shares(evidence: Evidence) -> list[tuple[Answer, str]]:
+    ended = [
+        (item, case_verdict(item, names, evidence.cases.case_threshold))
+        for item in evidence.items
+        if not is_quarantined(item.item)
+        and (names := [name for name in item.metrics if name in evidence.gated])
+    ]
+    left = evidence.left
+    parts = [_share("items", [verdict for _, verdict in ended], evidence.cases.threshold, len(left))]
+    for tag, threshold in sorted(evidence.cases.thresholds.items()):
+        tagged = [verdict for item, verdict in ended if tag in item.item.tags]
+        more = sum(tag in item.tags for item in left)
+        if tagged or more:
+            parts.append(_share(f"items with the tag {tag}", tagged, threshold, more))
+    return parts
+
+
+def _share(what: str, verdicts: Sequence[Verdict], threshold: float, left: int) -> tuple[Answer, str]:
+    """Return whether enough of these items passed, and the sentence; `left` are still to be replayed."""
+    total, passed = len(verdicts) + left, verdicts.count(Verdict.UNCHANGED)
+    unclear = verdicts.count(Verdict.INCONCLUSIVE) + left
+    share, must = f"{passed} of {total} {what} passed", f"{threshold:.0%}"
+    if total and passed / total >= threshold:
+        return Answer.SHIP, f"{share}, and {must} must"
+    if total and (passed + unclear) / total < threshold:
+        return Answer.HOLD, f"{share}, and {must} must"
+    return (
+        Answer.CANNOT_TELL,
+        f"{share} and {sentences.items(unclear)} could be either, where {must} must pass",
+    )
+
+
+# --- tests: agreement with recordings that nobody vouches for ---
+
+
+def _agreement(evidence: Evidence) -> Mapping[str, MetricDelta]:
+    """Return the gated metrics where likeness to unvouched recordings is all that decides; else none."""
+    if all(metric.kind is Kind.AGREEMENT for metric in evidence.gated.values()):
+        return evidence.gated
+    return {}
+
+
+def _agreement_too_few(evidence: Evidence) -> Match | None:
+    for name, metric in _agreement(evidence).items():
+        if metric.changed_share is None or metric.changed_ci is None:
+            return Match(words={"why": sentences.too_few(name, metric)})
+    return None
+
+
+def _beyond_allowed(evidence: Evidence) -> tuple[str, MetricDelta] | None:
+    """Return the first metric whose share of changed items may exceed `max_changed`."""
+    for name, metric in _agreement(evidence).items():
+        if metric.changed_ci is not None and metric.changed_ci[1] > evidence.gate.max_changed:
+            return name, metric
+    return None
+
+
+def _change_not_excluded(evidence: Evidence) -> Match | None:
+    beyond = _beyond_allowed(evidence)
+    if beyond is None or beyond[1].changed:
+        return None
+    name, metric = beyond
+    words = {
+        "items": sentences.items(metric.n),
+        "allowed": f"{evidence.gate.max_changed:.0%}",
+        "figures": sentences.figures(name, metric, evidence),
+    }
+    return Match(words=words, metric=metric)
+
+
+def _open_causes(evidence: Evidence) -> Match | None:
+    beyond = _beyond_allowed(evidence)
+    open_causes = evidence.open_causes
+    if beyond is None or not open_causes:
+        return None
+    causes = f"{len(open_causes)} cause{'' if len(open_causes) == 1 else 's'}"
+    return Match(words=_changed_words(beyond[1]) | {"causes": causes})
+
+
+def _no_shared_cause(evidence: Evidence) -> Match | None:
+    beyond = _beyond_allowed(evidence)
+    return None if beyond is None else Match(words=_changed_words(beyond[1]))
+
+
+def _changed_words(metric: MetricDelta) -> dict[str, str]:
+    return {
+        "changed": f"behaviour changed in {metric.changed} of {metric.n}",
+        "moved": f"{metric.regressed} moved away from the recording, {metric.improved} towards it",
+    }
+
+
+def _equivalent(evidence: Evidence) -> Match | None:
+    metrics = _agreement(evidence)
+    if not metrics:
+        return None
+    parts = [
+        f"{sentences.figures(name, metric, evidence)}: behaviour changed in {metric.changed} of "
+        f"{sentences.items(metric.n)}, at most {metric.changed_ci[1] if metric.changed_ci else 1:.0%} of "
+        f"them beyond the old version's difference from itself ({evidence.gate.max_changed:.0%} may)"
+        for name, metric in metrics.items()
+    ]
+    return Match(words={"figures": "; ".join(parts)})
+
+
+# --- tests: quality ---
+
+
+def _contradiction(evidence: Evidence) -> Match | None:
+    beyond = _beyond_chance(evidence)
+    sure = {name: metric.ci for name, metric in evidence.gated.items() if name in beyond and metric.ci}
+    worse = [name for name, ci in sure.items() if ci[1] < 0]
+    better = [name for name, ci in sure.items() if ci[0] > 0]
+    if not worse or not better:
+        return None
+    worst, best = (sentences.figures(name, evidence.gated[name], evidence) for name in (worse[0], better[0]))
+    return Match(words={"worse": worst, "better": best})
+
+
+def _loss(evidence: Evidence) -> Match | None:
+    beyond, tolerance = _beyond_chance(evidence), evidence.gate.tolerance
+    for name, metric in evidence.gated.items():
+        if name in beyond and _is_worse(metric, tolerance) and _is_worse_than_repeat(metric, tolerance):
+            figures = sentences.figures(name, metric, evidence)
+            return Match(words={"figures": figures, "tolerance": f"{tolerance:g}"}, metric=metric)
+    return None
+
+
+def _items_fell(evidence: Evidence) -> Match | None:
+    look, gate = evidence.comparison.look, evidence.gate
+    # Before the last look it takes more than all the planned items may have.
+    limit = gate.allowed_regressions(evidence.counts.compared if look is None else look.planned)
+    return _too_many_fell(evidence, limit)
+
+
+def _items_fell_by_now(evidence: Evidence) -> Match | None:
+    return _too_many_fell(evidence, evidence.gate.allowed_regressions(evidence.counts.compared))
+
+
+def _too_many_fell(evidence: Evidence, limit: int) -> Match | None:
+    certain = _certain(evidence)
+    fell = _with_verdict(evidence, certain, Verdict.REGRESSED)
+    if len(fell) <= limit:
+        return None
+    rose = _with_verdict(evidence, certain, Verdict.IMPROVED)
+    allowed = evidence.gate.allowed_regressions(evidence.counts.compared)
+    return Match(words={"items": sentences.too_many(fell, rose, allowed, evidence)})
+
+
+def _no_control(evidence: Evidence) -> Match | None:
+    """Whether HOLD would compare a model with a recording, and nothing shows what chance does."""
+    old = evidence.run.lanes.get(Lane.OLD)
+    alone = (
+        evidence.run.mode is Mode.STEP
+        and old is not None
+        and old.kind is VersionKind.OBSERVED
+        and not evidence.run.has_control
+    )
+    conclusion = (LOSS.conclude(evidence) or ITEMS_FELL.conclude(evidence)) if alone else None
+    return None if conclusion is None else Match(words={"reason": conclusion.reason})
+
+
+def _no_interval(evidence: Evidence) -> Match | None:
+    for name, metric in evidence.gated.items():
+        if metric.ci is None or metric.delta is None:
+            return Match(words={"why": sentences.too_few(name, metric)})
+    return None
+
+
+def _not_excluded(evidence: Evidence) -> tuple[str, MetricDelta] | None:
+    """Return the first metric whose loss may exceed the tolerance."""
+    for name, metric in evidence.gated.items():
+        if metric.ci is not None and metric.ci[0] < -evidence.gate.tolerance:
+            return name, metric
+    return None
+
+
+def _unscored_trials(evidence: Evidence) -> Match | None:
+    open_ = _not_excluded(evidence)
+    if open_ is None or open_[1].delta is None or open_[1].bounds is None:
+        return None
+    name, metric = open_
+    low, high = open_[1].bounds
+    if open_[1].delta - low <= evidence.gate.tolerance:
+        return None
+    words = {"metric": name, "low": f"{low:+.2f}", "high": f"{high:+.2f}", "headline": f"{metric.delta:+.2f}"}
+    return Match(words=words, metric=metric)
+
+
+def _differs_from_itself(evidence: Evidence) -> Match | None:
+    open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
+    repeat = open_[1].aa if open_ else None
+    if open_ is None or repeat is None or not repeat.delta:
+        return None
+    name, metric = open_
+    worse = _is_worse(metric, tolerance)
+    if not worse and not _repeat_differs(metric, evidence):
+        return None
+    words = {
+        "metric": name,
+        "repeat": f"{repeat.delta:+.2f}",
+        "chance": f", p {repeat.p:.2g}" if repeat.p is not None else "",
+        "figures": sentences.figures(name, metric, evidence),
+        "shows": "prove" if worse else "exclude",
+        "tolerance": f"{tolerance:g}",
+    }
+    return Match(words=words, metric=metric)
+
+
+def _hidden_by_unscored(evidence: Evidence) -> Match | None:
+    open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
+    if open_ is None or open_[1].ci is None or open_[1].delta is None or open_[1].bounds is None:
+        return None
+    hidden = open_[1].delta - open_[1].bounds[0]
+    return _open_loss(evidence) if hidden and open_[1].ci[0] + hidden >= -tolerance else None
+
+
+def _open_loss(evidence: Evidence) -> Match | None:
+    open_ = _not_excluded(evidence)
+    if open_ is None:
+        return None
+    words = {
+        "figures": sentences.figures(*open_, evidence),
+        "tolerance": f"{evidence.gate.tolerance:g}",
+    }
+    return Match(words=words, metric=open_[1])
+
+
+def _no_loss(evidence: Evidence) -> Match:
+    certain = _certain(evidence)
+    fell, rose = (_with_verdict(evidence, certain, side) for side in (Verdict.REGRESSED, Verdict.IMPROVED))
+    unknown = _with_verdict(evidence, [*evidence.gated.keys() - {*certain}], Verdict.REGRESSED)
+    figures = [sentences.figures(name, metric, evidence) for name, metric in evidence.gated.items()]
+    balance = sentences.balance(fell, rose, unknown) + sentences.elsewhere(evidence)
+    return Match(words={"figures": "; ".join(figures), "items": balance})
+
+
+# --- what the tests of quality share ---
+
+
+def _is_worse(metric: MetricDelta, tolerance: float) -> bool:
+    """Return whether the change is a loss of more than `tolerance`, as far as trials and items show."""
+    return bool(metric.ci and metric.ci[1] < 0 and (metric.delta or 0.0) < -tolerance)
+
+
+def _is_worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
+    """Return whether the loss exceeds what lanes of one version differ by."""
+    repeat = metric.aa
+    if repeat is None or repeat.delta is None or metric.delta is None:
+        return True
+    return metric.delta < -float(provable_loss(repeat.delta, repeat.se, tolerance))
+
+
+def _repeat_differs(metric: MetricDelta, evidence: Evidence) -> bool:
+    """Return whether the old version's lanes differ significantly, and the change is no more than that."""
+    repeat = metric.aa
+    differs = repeat is not None and repeat.p is not None and repeat.p <= 1 - evidence.gate.confidence
+    return differs and not _is_worse_than_repeat(metric, evidence.gate.tolerance)
+
+
+def _beyond_chance(evidence: Evidence) -> Collection[str]:
+    """Return the metrics whose change is not what one of several shows by chance.
+
+    Where one decides, its interval shows it. Where several do, one of their intervals leaves out 0 more
+    often by chance: the change must also survive Holm over those on which anything changed.
+    """
+    look = evidence.comparison.look
+    error = 1 - evidence.comparison.confidence if look is None else 2 * look.hold
+    changed = {
+        name: metric.p
+        for name, metric in evidence.gated.items()
+        if metric.p is not None and (metric.se or metric.delta)
+    }
+    if len(changed) < 2:
+        return set(evidence.gated)
+    corrected = noise.holm([*changed.values()])
+    return {name for name, p in zip(changed, corrected, strict=True) if p <= error}
+
+
+def _certain(evidence: Evidence) -> list[str]:
+    """Return the metrics whose verdicts on items count: with known noise, and no shock of a lane."""
+    return [
+        name
+        for name, metric in evidence.gated.items()
+        if name not in evidence.unknown_noise and not _regressions_may_be_shocks(name, metric, evidence)
+    ]
+
+
+def _with_verdict(evidence: Evidence, metrics: Sequence[str], verdict: Verdict) -> list[ItemVerdict]:
+    """Return the items that have this verdict on these metrics together."""
+    return [
+        item
+        for item in evidence.items
+        if combine(item.metrics[name].verdict for name in metrics if name in item.metrics) is verdict
+    ]
+
+
+def _regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidence) -> bool:
+    """Return whether what hits all trials of a lane may be what makes items of a metric look regressed.
+
+    It may where the old version's lanes differ significantly, unless the regressed items are most of the loss
+    and no item differs between the old lanes by as much: a shock takes a little from many items, or shows
+    between the old lanes, too.
+    """
+    if not _repeat_differs(metric, evidence):
+        return False
+    changes = [
+        (change, evidence.comparison.weight(item.item) * change.delta)
+        for item in evidence.items
+        if (change := item.metrics.get(name)) is not None and change.delta is not None
+    ]
+    falls = [(change, weighted) for change, weighted in changes if change.verdict is Verdict.REGRESSED]
+    lost, total = (math.fsum(weighted for _, weighted in some) for some in (falls, changes))
+    if not falls or lost > total / 2:
+        return True
+    least = min(abs(change.delta or 0.0) for change, _ in falls)
+    return any(
+        abs(fmean(again) - fmean(old)) >= least - _TIE
+        for old, again in (
+            [scores_of(item.lanes.get(lane, ()), name) for lane in (Lane.OLD, Lane.OLD2)]
+            for item in evidence.items
+        )
+        if old and again
+    )
+
+
+# --- the table ---
+
+_HOLD, _CANNOT, _SHIP = Answer.HOLD, Answer.CANNOT_TELL, Answer.SHIP
+
+LOSS = Rule(
+    name="loss",
+    answer=_HOLD,
+    condition="the interval of a deciding metric lies below 0, its change is below −`tolerance`, and (where "
+    "several metrics decide) its p survives Holm's correction over them",
+    test=_loss,
+    sentence="{figures}: worse by more than {tolerance}",
+    next=SHOW_ITEM,
+)
+ITEMS_FELL = Rule(
+    name="items regressed",
+    answer=_HOLD,
+    condition="more items regressed beyond the noise than `max_regressed` allows",
+    test=_items_fell,
+    sentence="{items}",
+    next=SHOW_ITEM,
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        name="first look pending",
+        answer=_CANNOT,
+        condition="a run that may stop early has not reached its first look",
+        test=_waits_for_first_look,
+        sentence="{compared} of {planned} items have finished, and the first look is after {first}",
+        next=RESUME,
+    ),
+    Rule(
+        name="rejected cause",
+        answer=_HOLD,
+        condition="a person rejected a cause (`replay reject`), whatever the figures are",
+        test=_rejected,
+        sentence="{causes} rejected: {named}",
+        next=SHOW_CAUSE,
+    ),
+    Rule(
+        name="no pair",
+        answer=_CANNOT,
+        condition="a lane is observed, and no item has a trace in every lane",
+        test=_no_pair,
+        sentence="no item has a trace in every lane; look at the lanes' conditions and --pair-by",
+        next=LIST_TRACES,
+    ),
+    Rule(
+        name="nothing finished",
+        answer=_CANNOT,
+        condition="no item has finished trials in every lane",
+        test=_no_finished_item,
+        sentence="no item has finished trials in every lane",
+        next=UNFINISHED,
+    ),
+    Rule(
+        name="distrust",
+        answer=_CANNOT,
+        condition="the replay cannot be trusted ([fidelity](tape.md#fidelity))",
+        test=_distrusted,
+        sentence="{why}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="required metric may not decide",
+        answer=_CANNOT,
+        condition="a metric of `[gate] metrics` has no grades, or may not decide",
+        test=_required_may_not,
+        sentence="{metrics} must decide, but {why}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="no metric may decide",
+        answer=_CANNOT,
+        condition="no metric of the run may decide",
+        test=_none_may,
+        sentence="no metric may decide: {why}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="same recordings",
+        answer=_CANNOT,
+        condition="both lanes are the same recordings",
+        test=_same_recordings,
+        sentence="both versions are the same recordings; name other traces with observed:CONDITION",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="recording with itself",
+        answer=_CANNOT,
+        condition="the single lane is a recording that is compared with itself",
+        test=_recording_with_itself,
+        sentence="a recording was compared with itself; name a version to replay, or a golden set",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="no tool call",
+        answer=_CANNOT,
+        condition="only agreement with tool calls decides, and no item has a tool call",
+        test=_no_tool_call,
+        sentence="no item has a tool call, recorded or replayed, so agreement with production's tool calls "
+        "shows nothing; name what decides: a grader, a judge, a golden set",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="nothing scored",
+        answer=_CANNOT,
+        condition="a deciding metric scored no item",
+        test=_unscored,
+        sentence="{metric} must decide, but scored no item{failure}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="check failed",
+        answer=_HOLD,
+        condition="one lane (`replay check`): even if all undecided cases passed, fewer than `threshold` "
+        "would, over all cases or those with a tag",
+        test=_share_passed(_HOLD),
+        sentence="{share}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="check undecided",
+        answer=_CANNOT,
+        condition="one lane: undecided cases could make it either",
+        test=_share_passed(_CANNOT),
+        sentence="{share}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="check passed",
+        answer=_SHIP,
+        condition="one lane: at least `threshold` of the cases passed, over all and over those with a tag",
+        test=_share_passed(_SHIP),
+        sentence="{share}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="too few items to agree",
+        answer=_CANNOT,
+        condition="agreement alone decides, and has no interval",
+        test=_agreement_too_few,
+        sentence="{why}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="change not excluded",
+        answer=_CANNOT,
+        condition="agreement alone decides, no item changed, and the interval of the share of changed items "
+        "ends above `max_changed`",
+        test=_change_not_excluded,
+        sentence="behaviour changed in none of {items}, and a change in more than {allowed} cannot be "
+        "excluded ({figures})",
+        next=MORE_ITEMS,
+    ),
+    Rule(
+        name="open causes",
+        answer=_CANNOT,
+        condition="agreement alone decides, the share of changed items may exceed `max_changed`, and causes "
+        "of it are open",
+        test=_open_causes,
+        sentence="{changed}: accept or reject {causes} ({moved}, and nothing says which is right)",
+        # Triage asks for each cause; a command that accepted one would answer in the user's favour.
+        next=TRIAGE,
+    ),
+    Rule(
+        name="changed without a shared cause",
+        answer=_CANNOT,
+        condition="the same, and no cause is open",
+        test=_no_shared_cause,
+        sentence="{changed} and no cause is shared by several items: {moved}, and nothing says which is "
+        "right; look at them, or name what does: [match] trust, a grader, a judge, a golden set",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="equivalent",
+        answer=_SHIP,
+        condition="agreement alone decides, and the interval of the share of changed items, beyond the old "
+        "version's difference from itself, ends at or below `max_changed`",
+        test=_equivalent,
+        sentence="{figures}",
+        next=KEEP,
+    ),
+    Rule(
+        name="contradiction",
+        answer=_CANNOT,
+        condition="a deciding metric is significantly worse, and another significantly better",
+        test=_contradiction,
+        sentence="metrics contradict each other: {worse}, and {better}; choose which decides with [gate] "
+        "metrics",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="no control",
+        answer=_CANNOT,
+        condition="step mode: one of the next two rules matches, but the old version is a recording, which "
+        "always agrees with itself, and no control lane was run",
+        test=_no_control,
+        sentence="{reason}, but old is a recording, which always agrees with itself, and this run has no "
+        "control lane",
+        next=MORE_TRIALS,
+    ),
+    LOSS,
+    ITEMS_FELL,
+    Rule(
+        name="too few items",
+        answer=_CANNOT,
+        condition="a deciding metric has no interval",
+        test=_no_interval,
+        sentence="{why}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="unscored trials",
+        answer=_CANNOT,
+        condition="a metric's interval ends below −`tolerance`, and trials without a score alone could lose "
+        "more than `tolerance`",
+        test=_unscored_trials,
+        sentence="trials without a score leave {metric} anywhere from {low} to {high} (headline {headline})",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="old differs from itself",
+        answer=_CANNOT,
+        condition="a metric's interval ends below −`tolerance`, and the old version's two lanes differ",
+        test=_differs_from_itself,
+        sentence="the old version differs from itself: {metric} changed by {repeat} between its two "
+        "lanes{chance}, so {figures} does not {shows} a loss of more than {tolerance}",
+        next=MORE_TRIALS,
+    ),
+    Rule(
+        name="loss hidden by unscored trials",
+        answer=_CANNOT,
+        condition="a metric's interval ends below −`tolerance` only because of trials without a score",
+        test=_hidden_by_unscored,
+        sentence="{figures}: a loss of more than {tolerance} cannot be excluded, since trials without a "
+        "score may hide it",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="loss not excluded",
+        answer=_CANNOT,
+        condition="a metric's interval ends below −`tolerance`",
+        test=_open_loss,
+        sentence="{figures}: a loss of more than {tolerance} cannot be excluded",
+        next=MORE_ITEMS,
+    ),
+    Rule(
+        name="items regressed so far",
+        answer=_CANNOT,
+        condition="at an early look: more of the items seen regressed than may",
+        test=_items_fell_by_now,
+        sentence="{items}",
+        next=SHOW_ITEM,
+    ),
+    Rule(
+        name="no loss",
+        answer=_SHIP,
+        condition="every deciding metric's interval ends at or above −`tolerance`, trials without a score "
+        "at their worst, and no more items regressed than may",
+        test=_no_loss,
+        sentence="{figures}; {items}",
+        next=KEEP,
+    ),
+)
+"""Every rule, in the order in which they are tried. The last one always matches."""
+
+
+def decide(evidence: Evidence) -> Conclusion:
+    """Return the answer of the first rule that matches; HOLD also names what the new version does otherwise.
+
+    Args:
+        evidence: what is known of the run.
+    """
+    conclusions = (rule.conclude(evidence) for rule in RULES)
+    conclusion = next(conclusion for conclusion in conclusions if conclusion is not None)
+    if conclusion.rule == "rejected cause":
+        return conclusion
+    reason = conclusion.reason
+    if evidence.run.has_control:
+        reason += f"; {_CONTROL}"
+    if conclusion.answer is Answer.HOLD and evidence.open_causes:
+        reason += "; new: " + "; ".join(cause.text for cause in evidence.open_causes[:_NAMED])
+    return replace(conclusion, reason=reason)
