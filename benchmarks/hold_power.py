@@ -5,8 +5,9 @@
 The agent of `hard_worlds.py`: 100 items, three trials, 85 % passes, the old version twice. A loss is made by
 every item a little (`slips`) or by single items that fail from now on (`falls`); a shock moves the pass rates
 of all items of a lane by a normal value of that sd, as far as 0 and 1 allow. `±` is the standard error of the
-simulation. `!`: an equal version is held in more than 5 % of runs, a loss of 0.1 in less than half of them, or
-one of 0.2 in less than 80 %, by more than two standard errors; the command then ends with 1.
+simulation. `!`: an equal version without shocks is held in more than 5 % of runs, a loss of 0.1 in less than
+85 % of them, or one of 0.2 in less than 90 %, by more than two standard errors; the command then ends with 1.
+Rows with a shock have no limit: they show what a shock that one lane alone has can do (docs/statistics.md).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from replaydiff.diff.result import Answer
 
 ITEMS, RATE = 100, 0.85
 FALSE_HOLD = 0.05
-LEAST = {0.1: 0.5, 0.2: 0.8}
+LEAST = {0.1: 0.85, 0.2: 0.9}
 """Of a loss, how often it must be held where lanes have no shocks."""
 ROWS = [
     ("equal", 0.0, 0.0),
@@ -51,7 +52,7 @@ def _row(kind: str, loss: float, shock: float, runs: int) -> tuple[str, bool]:
     if loss:
         missed = hold < LEAST[loss] - 2 * error(LEAST[loss], runs)
     else:
-        missed = hold > FALSE_HOLD + 2 * error(FALSE_HOLD, runs)
+        missed = not shock and hold > FALSE_HOLD + 2 * error(FALSE_HOLD, runs)
     cells = (
         f"{hold:8.1%} ±{error(hold, runs):5.1%}{'!' if missed else ' '}{ship:8.1%} ±{error(ship, runs):5.1%}"
     )

@@ -21,8 +21,8 @@ The third table is for HOLD, too, by simulation of the agent itself: items that 
 often in a good hour, so that bad hours move a lane more than good ones. A rule there knows the change and the
 old lanes' difference in standard errors.
 
-The best rule for HOLD steps where these two losses need it; that of `replay` serves all losses alike. The command
-ends with 1 if a rule of `replay` is 3 points (HOLD: 4) or more below the best with as many wrong answers.
+The best rule for HOLD steps where these two losses need it; that of `replay` serves all losses alike: it holds
+by the interval where the old lanes agree, and includes the noise between them where they differ. The command ends with 1 if a rule of `replay` is 3 points (HOLD: 4) or more below the best with as many wrong answers.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
-from scipy.stats import chi2, norm
+from scipy.stats import chi2, norm, t
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.truth.table import finish
 from benchmarks.truth.worlds import mixed
-from replaydiff.diff.statistics.lanes import provable_loss
 
 LOSS, LEVEL, SHOCK = 0.05, 0.025, 0.1
 TRIALS_VARIANCE = 0.075 / 300
@@ -125,13 +124,29 @@ def _best_power(wanted: np.ndarray, limited: Sequence[np.ndarray], wrong: float)
     return float(-found.fun)
 
 
+def least_loss(gap: np.ndarray, se: float | np.ndarray) -> np.ndarray:
+    """Return the loss above which the rule of `replay` gives HOLD by the mean.
+
+    The interval lies below 0 and the loss exceeds the tolerance; where the old lanes differ significantly, the
+    noise between them widens the interval by Student's t with one degree of freedom.
+
+    Args:
+        gap: difference of the means of the old version's two lanes.
+        se: its standard error by trials.
+    """
+    excluded = norm.ppf(0.975) * sqrt(0.75) * se
+    noise = t.ppf(0.975, 1) * np.sqrt(0.75 * np.maximum(0.0, gap**2 - np.square(se)))
+    differs = np.abs(gap) > norm.ppf(0.975) * se
+    least: np.ndarray = np.maximum(LOSS, np.where(differs, np.hypot(excluded, noise), excluded))
+    return least
+
+
 def own_hold(loss: float, shock: float) -> float:
     """Return how often the rule of `replay` gives HOLD by the mean, with two lanes of the old version."""
     gap = np.linspace(0, 2, 20_001)
     variance = TRIALS_VARIANCE + shock**2
     weight = norm.pdf(gap / sqrt(2 * variance))
-    excluded = norm.ppf(0.975) * sqrt(1.5 * TRIALS_VARIANCE)
-    least = np.maximum(provable_loss(gap, sqrt(2 * TRIALS_VARIANCE), LOSS), excluded)
+    least = least_loss(gap, sqrt(2 * TRIALS_VARIANCE))
     return float(np.average(norm.cdf((loss - least) / sqrt(1.5 * variance)), weights=weight))
 
 
@@ -161,9 +176,7 @@ class _Simulated:
     @property
     def held(self) -> float:
         """The share that the rule of `replay` holds by the mean."""
-        excluded = norm.ppf(0.975) * sqrt(0.75) * self.se
-        least = np.maximum(provable_loss(self.gap, self.se, LOSS), excluded)
-        return float(np.mean(self.change < -least))
+        return float(np.mean(self.change < -least_loss(self.gap, self.se)))
 
     def chances(self) -> np.ndarray:
         """As `_hold_chances`, by the difference of the old lanes in standard errors."""

@@ -187,11 +187,22 @@ def estimate(
 
 
 def against_itself(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Repeat:
-    """The old version's repeat against its first lane."""
-    found = _Scores.of(comparison, items, each_once(lambda sample: (sample.old, sample.again), samples))
-    se = found.standard_error(comparison.drawn) or 0.0
-    between = float(noise_between(found.mean or 0.0, se))
-    return Repeat(delta=found.mean, p=found.p(comparison), se=se, noise=between)
+    """Return the old version's repeat against its first lane, over the items that were repeated."""
+    lanes = _Scores.of(comparison, items, each_once(lambda sample: (sample.old, sample.again), samples))
+    se, p = lanes.standard_error(comparison.drawn) or 0.0, lanes.p(comparison)
+    parts = [
+        (len(sample.again) / len(sample.before), comparison.weight(item))
+        for item, sample in zip(items, samples, strict=True)
+        if sample.before and sample.new
+    ]
+    repeated = paired.weighted_mean([part for part, _ in parts], [weight for _, weight in parts])
+    return Repeat(
+        delta=lanes.mean,
+        p=p,
+        se=se,
+        noise=noise_between(lanes.mean or 0.0, se, repeated or 0.0),
+        differs=p is not None and p <= 1 - comparison.confidence,
+    )
 
 
 def _single_lane(comparison: Comparison, items: Sequence[Item], samples: Sequence[ItemScores]) -> Estimate:

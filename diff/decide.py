@@ -51,7 +51,6 @@ from replaydiff.diff.result import (
     scores_of,
 )
 from replaydiff.diff.statistics import noise
-from replaydiff.diff.statistics.lanes import provable_loss
 from replaydiff.diff.verdicts import combine
 from replaydiff.replay.model import Lane, Mode, VersionKind
 
@@ -353,7 +352,7 @@ def _contradiction(evidence: Evidence) -> Match | None:
 def _loss(evidence: Evidence) -> Match | None:
     beyond, tolerance = _beyond_chance(evidence), evidence.gate.tolerance
     for name, metric in evidence.gated.items():
-        if name in beyond and _is_worse(metric, tolerance) and _is_worse_than_repeat(metric, tolerance):
+        if name in beyond and _is_worse(metric, tolerance):
             figures = sentences.figures(name, metric, evidence)
             return Match(words={"figures": figures, "tolerance": f"{tolerance:g}"}, metric=metric)
     return None
@@ -423,18 +422,15 @@ def _unscored_trials(evidence: Evidence) -> Match | None:
 def _differs_from_itself(evidence: Evidence) -> Match | None:
     open_, tolerance = _not_excluded(evidence), evidence.gate.tolerance
     repeat = open_[1].aa if open_ else None
-    if open_ is None or repeat is None or not repeat.delta:
+    if open_ is None or repeat is None or not repeat.differs:
         return None
     name, metric = open_
-    worse = _is_worse(metric, tolerance)
-    if not worse and not _repeat_differs(metric, evidence):
-        return None
     words = {
         "metric": name,
         "repeat": f"{repeat.delta:+.2f}",
-        "chance": f", p {repeat.p:.2g}" if repeat.p is not None else "",
+        "p": f"{repeat.p:.2g}",
         "figures": sentences.figures(name, metric, evidence),
-        "shows": "prove" if worse else "exclude",
+        "shows": "prove" if metric.delta is not None and metric.delta < -tolerance else "exclude",
         "tolerance": f"{tolerance:g}",
     }
     return Match(words=words, metric=metric)
@@ -474,21 +470,6 @@ def _no_loss(evidence: Evidence) -> Match:
 def _is_worse(metric: MetricDelta, tolerance: float) -> bool:
     """Return whether the change is a loss of more than `tolerance`, as far as trials and items show."""
     return bool(metric.ci and metric.ci[1] < 0 and (metric.delta or 0.0) < -tolerance)
-
-
-def _is_worse_than_repeat(metric: MetricDelta, tolerance: float) -> bool:
-    """Return whether the loss exceeds what lanes of one version differ by."""
-    repeat = metric.aa
-    if repeat is None or repeat.delta is None or metric.delta is None:
-        return True
-    return metric.delta < -float(provable_loss(repeat.delta, repeat.se, tolerance))
-
-
-def _repeat_differs(metric: MetricDelta, evidence: Evidence) -> bool:
-    """Return whether the old version's lanes differ significantly, and the change is no more than that."""
-    repeat = metric.aa
-    differs = repeat is not None and repeat.p is not None and repeat.p <= 1 - evidence.gate.confidence
-    return differs and not _is_worse_than_repeat(metric, evidence.gate.tolerance)
 
 
 def _beyond_chance(evidence: Evidence) -> Collection[str]:
@@ -535,7 +516,7 @@ def _regressions_may_be_shocks(name: str, metric: MetricDelta, evidence: Evidenc
     and no item differs between the old lanes by as much: a shock takes a little from many items, or shows
     between the old lanes, too.
     """
-    if not _repeat_differs(metric, evidence):
+    if metric.aa is None or not metric.aa.differs:
         return False
     changes = [
         (change, evidence.comparison.weight(item.item) * change.delta)
@@ -781,10 +762,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="old differs from itself",
         answer=_CANNOT,
-        condition="a metric's interval ends below −`tolerance`, and the old version's two lanes differ",
+        condition="a metric's interval ends below −`tolerance`, and the old version's two lanes differ "
+        "significantly: the interval includes the noise between lanes",
         test=_differs_from_itself,
-        sentence="the old version differs from itself: {metric} changed by {repeat} between its two "
-        "lanes{chance}, so {figures} does not {shows} a loss of more than {tolerance}",
+        sentence="the old version differs from itself: {metric} changed by {repeat} between its two lanes "
+        "(p {p}), so {figures} does not {shows} a loss of more than {tolerance}",
         next=MORE_TRIALS,
     ),
     Rule(

@@ -254,7 +254,7 @@ def _with_noise_of_lanes(
     found: Estimate, repeat: Repeat | None, confidence: float, reach: float
 ) -> tuple[float, float] | None:
     """The interval, with the noise between lanes where the old version differs from itself significantly."""
-    if found.ci is None or found.delta is None or repeat is None or (repeat.p or 0.0) > 1 - confidence:
+    if found.ci is None or found.delta is None or repeat is None or not repeat.differs:
         return found.ci
     extra = t_quantile(1, (1 + confidence) / 2) * repeat.noise
     low, high = (math.hypot(end - found.delta, extra) for end in found.ci)

@@ -31,7 +31,6 @@ from replaydiff.diff.comparison import clusters_of
 from replaydiff.diff.result import DiffResult, scores_of
 from replaydiff.diff.statistics import paired
 from replaydiff.diff.statistics.distributions import normal_cdf_array, normal_quantile
-from replaydiff.diff.statistics.lanes import provable_loss
 from replaydiff.diff.statistics.noise import pooled_within
 from replaydiff.diff.statistics.paired import POWER, smallest_effect
 from replaydiff.diff.statistics.trials import fixed_items, smallest_fixed_effect
@@ -196,7 +195,6 @@ def expected_share(
     *,
     tolerance: float,
     confidence: float,
-    aa: bool,
 ) -> float:
     """Return the mean share of its items that a run with `--until-known` replays.
 
@@ -209,7 +207,6 @@ def expected_share(
         loss: how much worse the new version is.
         tolerance: the loss that SHIP leaves open.
         confidence: of the interval over all looks.
-        aa: whether the old version runs twice; HOLD then needs more than its lanes differ by.
     """
     plan = new_plan(items)
     levels = [look_levels(plan, plan.looks[:j], look, confidence) for j, look in enumerate(plan.looks)]
@@ -218,7 +215,7 @@ def expected_share(
     fixed = _only_trials_count(known, trials)
     rng = np.random.default_rng(0)
     steps = np.sqrt(np.diff([look.part for look in levels], prepend=0.0))[:, None]
-    drawn, tried, again = np.cumsum(rng.standard_normal((3, len(levels), _PATHS)) * steps, axis=1)
+    drawn, tried = np.cumsum(rng.standard_normal((2, len(levels), _PATHS)) * steps, axis=1)
     part, going = np.zeros(_PATHS), np.ones(_PATHS, dtype=bool)
     for at, look in enumerate(levels):
         # Once all items of a golden set are there, nothing depends on which of them were drawn first.
@@ -229,9 +226,6 @@ def expected_share(
         se = math.sqrt(noise / look.part + changes * (1 / look.part - fixed))
         ship = found + normal_quantile(look.ship) * se >= -tolerance
         hold = (found - normal_quantile(look.hold) * se < 0) & (found < -tolerance)
-        if aa:
-            gap, gap_se = math.sqrt(repeat) * again[at] / look.part, math.sqrt(repeat / look.part)
-            hold &= found < -provable_loss(gap, gap_se, tolerance)
         ends = going & (ship | hold | _is_futile(found, se, last, look, tolerance) | (look.items == items))
         part[ends], going = look.part, going & ~ends
     return float(part.mean())

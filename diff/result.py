@@ -220,6 +220,8 @@ class Repeat:
     noise: float
     """Standard deviation that differences between lanes, beyond the noise of trials, give
     `MetricDelta.delta`; estimated from this one difference. 0 where it is within the noise of trials."""
+    differs: bool = False
+    """Whether the lanes differ significantly: the interval of `MetricDelta.delta` then includes `noise`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

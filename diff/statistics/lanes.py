@@ -6,38 +6,20 @@ large such shocks are, with one degree of freedom; that they agree may be chance
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-_GAPS = 1.5
-_NOISES = 8.0
-"""Student's t with one degree of freedom gives 6.3 at one-sided 95 %; the rest makes up for lanes that agree
-by chance, whose noise is 0. `benchmarks/lane_frontier.py` compares the rule with the best one."""
+import math
 
 
-def noise_between(gap: ArrayLike, se: ArrayLike) -> NDArray[np.float64]:
+def noise_between(gap: float, se: float, repeated: float = 0.5) -> float:
     """Return the standard deviation that shocks of lanes give a new lane's change.
 
-    Lanes differ by τ² = max(0, gap² − se²)/2 beyond their trials. The change of a new lane against the mean
-    of both has 3/2 of that variance.
+    Lanes differ by 2τ² = max(0, gap² − se²) beyond their trials, τ being the deviation of one lane. The
+    change of a new lane against a mean of both old lanes, in which the repeat has the part r, has the
+    variance τ²·(1 + (1 − r)² + r²): 3/2 τ² where every item was repeated.
 
     Args:
         gap: difference of the means of two lanes of the old version.
         se: its standard error by trials.
+        repeated: r, the part of the old version's mean that comes from its repeat, from 0 to 0.5.
     """
-    found: NDArray[np.float64] = np.sqrt(0.75 * np.maximum(0.0, np.square(gap) - np.square(se)))
-    return found
-
-
-def provable_loss(gap: ArrayLike, se: ArrayLike, tolerance: float) -> NDArray[np.float64]:
-    """Return the loss above which a new lane is worse by more than `tolerance`, whatever shocks lanes have.
-
-    It is the larger of two: the tolerance and one and a half times the difference of the old lanes, which
-    counts as one standard error at least; and eight times the noise between lanes.
-
-    Args:
-        gap: difference of the means of two lanes of the old version.
-        se: its standard error by trials.
-        tolerance: the loss that is allowed.
-    """
-    return np.maximum(tolerance + _GAPS * np.maximum(np.abs(gap), se), _NOISES * noise_between(gap, se))
+    between = max(0.0, gap**2 - se**2) / 2
+    return math.sqrt(between * (1 + (1 - repeated) ** 2 + repeated**2))

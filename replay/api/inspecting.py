@@ -209,7 +209,6 @@ def plan(
                 loss,
                 tolerance=settings.gate.tolerance,
                 confidence=confidence,
-                aa=aa,
             )
             for loss in (0.0, 2 * wanted)
         )

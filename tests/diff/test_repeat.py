@@ -91,6 +91,17 @@ def test_a_clear_loss_is_held_although_the_old_lanes_differ_by_chance(tmp_path: 
     assert result.answer is Answer.HOLD
 
 
+def test_a_loss_is_held_by_its_interval_where_the_old_lanes_agree(tmp_path: Path) -> None:
+    """Two thirds pass on 24 items in both old lanes, one third in the new one: a loss of 0.08."""
+    result = answered(tmp_path, [{"old": "110", "new": "100", "old2": "101"}] * 24 + [SAME] * 76)
+    metric = result.metrics["tool_calls"]
+    assert metric.aa is not None
+    assert (metric.delta, metric.aa.differs) == (pytest.approx(-0.08), False)
+    assert metric.regressed == 0
+    assert result.answer is Answer.HOLD
+    assert "differs from itself" not in result.reason
+
+
 def graded(n: int, lane: str, k: int, outcome: str) -> GradedTrial:
     done = trial(case(f"c{n}"), lane, k, outcome == "1")
     return GradedTrial(trial=done, grades={"passed": scored(done, "passed", "1", float(outcome == "1"))})
